@@ -1,0 +1,1 @@
+"""Estimators to compare VPM with, each on the same contract."""

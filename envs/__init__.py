@@ -1,0 +1,1 @@
+"""Processes and environments with known answers."""

@@ -1,0 +1,264 @@
+"""What every solver eats: sampled transitions (x, x') of one Markov chain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+
+CHUNK = 1 << 16
+"""Rows looked at together where whole-array temporaries would not fit in memory."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Transitions:
+    """Transitions x → x' with x ~ p, an unknown probe law, and x' ~ 𝒯(·|x).
+
+    Arrays are checked once, here, and held as read-only views: nothing is copied unless its type has to
+    change, so memory maps stay on disk. Do not write to the originals afterwards.
+    """
+
+    x: Array
+    """Integers of shape (n,): finite states. Floats of shape (n, d), or (n,) for d = 1: points."""
+    x_next: Array
+    """The successors, like `x`; or K of them a row, (n, K) or (n, K, d), weighted by `next_weight`."""
+    weight: Floats | None = None
+    """How often each row counts, (n,); None: once."""
+    x_initial: Array | None = None
+    """A sample of initial states, like `x` but of its own length; needed for gamma < 1."""
+    next_weight: Floats | None = None
+    """The probability of each of the K successors, (n, K), rows summing to 1."""
+    initial_weight: Floats | None = None
+    """How often each initial state counts; None: once."""
+
+    def __post_init__(self) -> None:
+        x = _states("x", self.x)
+        x_next = _successors(x, self.x_next, self.next_weight)
+        many = x_next.ndim > x.ndim
+        fields = {
+            "x": x,
+            "x_next": x_next,
+            "weight": _weights("weight", self.weight, len(x)),
+            "x_initial": _initial(x, self.x_initial),
+            "next_weight": _next_weights(self.next_weight, x_next.shape[:2]) if many else None,
+        }
+        start = fields["x_initial"]
+        fields["initial_weight"] = _weights(
+            "initial_weight", self.initial_weight, 0 if start is None else len(start)
+        )
+        for name, value in fields.items():
+            object.__setattr__(self, name, None if value is None else _read_only(value))
+
+    @classmethod
+    def lagged(cls, path: npt.ArrayLike, lag: int) -> Transitions:
+        """Pairs (x_t, x_{t+lag}) of one trajectory, shape (T,) or (T, d)."""
+        return cls.from_paths([np.asarray(path)], lag=lag)
+
+    @classmethod
+    def from_paths(cls, paths: Iterable[npt.ArrayLike], lag: int = 1) -> Transitions:
+        """Pairs (x_t, x_{t+lag}) within each of several trajectories.
+
+        Args:
+            paths: trajectories of shape (T,) or (T, d), of any lengths; those of `lag` steps or fewer give
+                no pair. Their first states become `x_initial`.
+            lag: how many steps apart the two states of a pair are.
+        """
+        if lag < 1:
+            raise ValueError(f"lag must be at least 1: got {lag}")
+        arrays = [np.asarray(path) for path in paths]
+        if not any(array.ndim > 0 and len(array) > lag for array in arrays):
+            raise ValueError(f"no path is longer than lag={lag}: there is no pair (is the time axis first?)")
+        return cls(
+            np.concatenate([array[:-lag] for array in arrays]),
+            np.concatenate([array[lag:] for array in arrays]),
+            x_initial=np.stack([array[0] for array in arrays if len(array)]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __repr__(self) -> str:
+        kind = "finite states" if self.finite else f"points in {self.dimension} dimensions"
+        several = "" if self.next_weight is None else f", {self.successors.shape[1]} successors a row"
+        start = "" if self.x_initial is None else f", {len(self.x_initial)} initial"
+        return f"Transitions({len(self)} rows, {kind}{several}{start})"
+
+    @property
+    def finite(self) -> bool:
+        """Whether states are integers."""
+        return self.x.dtype.kind == "i"
+
+    @property
+    def dimension(self) -> int:
+        """The number d of coordinates of a point; 1 for finite states."""
+        return 1 if self.finite else self.x.shape[1]
+
+    @property
+    def successors(self) -> Array:
+        """`x_next` with an axis for the K successors: (n, K) or (n, K, d); K = 1 where there is one."""
+        return self.x_next if self.next_weight is not None else self.x_next[:, None]
+
+    @property
+    def row_weights(self) -> Floats:
+        """`weight` scaled to mean 1."""
+        return _mean_one(self.weight, len(self))
+
+    @property
+    def initial_weights(self) -> Floats:
+        """`initial_weight` scaled to mean 1."""
+        return _mean_one(self.initial_weight, 0 if self.x_initial is None else len(self.x_initial))
+
+    def select(self, rows: slice | npt.NDArray[np.intp]) -> Transitions:
+        """Some of the rows, with all initial states."""
+        return Transitions(
+            self.x[rows],
+            self.x_next[rows],
+            None if self.weight is None else self.weight[rows],
+            self.x_initial,
+            None if self.next_weight is None else self.next_weight[rows],
+            self.initial_weight,
+        )
+
+
+def chunks(length: int, size: int = CHUNK) -> Iterator[slice]:
+    """Slices of at most `size` rows that cover `length` rows in order."""
+    return (slice(start, min(start + size, length)) for start in range(0, length, size))
+
+
+def as_states(name: str, values: npt.ArrayLike, finite: bool, dimension: int) -> Array:
+    """Check states that come from outside against the kind and dimension of known ones."""
+    array = _states(name, values)
+    if (array.dtype.kind == "i") != finite:
+        raise TypeError(
+            f"{name} and x must be of one kind: {_kind(array)} != {'integers' if finite else 'floats'}"
+        )
+    if not finite and array.shape[1] != dimension:
+        raise ValueError(f"{name} and x must have the same dimension: {array.shape[1]} != {dimension}")
+    return array
+
+
+def _states(name: str, values: npt.ArrayLike) -> Array:
+    """Integers of shape (n,) or finite floats of shape (n, d)."""
+    array = _numbers(name, values)
+    if array.size == 0:
+        raise ValueError(f"{name} is empty: shape {array.shape}")
+    if array.dtype.kind == "f" and array.ndim == 1:
+        array = array[:, None]
+    if array.dtype.kind == "i" and array.ndim != 1:
+        raise ValueError(
+            f"integer {name} must have shape (n,): got {array.shape} "
+            "(vectors are points: give floats, or number them by np.unique(..., axis=0, return_inverse=True))"
+        )
+    if array.ndim > 2:
+        raise ValueError(f"float {name} must have shape (n, d): got {array.shape}")
+    _check_range(name, array)
+    return array
+
+
+def _successors(x: Array, values: npt.ArrayLike, next_weight: object) -> Array:
+    """`x_next` in the shape of `x`, or with one more axis where `next_weight` is given."""
+    array = _numbers("x_next", values)
+    if array.dtype.kind != x.dtype.kind:
+        raise TypeError(f"x_next and x must be of one kind: {_kind(array)} != {_kind(x)}")
+    if array.ndim == 0 or len(array) != len(x):
+        rows = array.shape[0] if array.ndim else 0
+        raise ValueError(
+            f"x and x_next must have the same length: {len(x)} != {rows} (is the last step missing?)"
+        )
+    if x.ndim == 2 and x.shape[1] == 1 and array.ndim == (1 if next_weight is None else 2):
+        array = array[..., None]
+    expected = x.ndim + (next_weight is not None)
+    if array.ndim == x.ndim + 1 and next_weight is None:
+        raise ValueError(
+            f"x_next holds {array.shape[1]} successors a row, so next_weight is needed "
+            f"(equal draws: np.full({array.shape[:2]}, {1 / max(array.shape[1], 1):.3g}))"
+        )
+    if array.ndim != expected:
+        raise ValueError(
+            f"x_next must have {expected} axes to go with x of shape {x.shape}: got shape {array.shape}"
+        )
+    if x.ndim == 2 and array.shape[-1] != x.shape[1]:
+        raise ValueError(f"x and x_next must have the same dimension: {x.shape[1]} != {array.shape[-1]}")
+    _check_range("x_next", array)
+    return array
+
+
+def _initial(x: Array, values: npt.ArrayLike | None) -> Array | None:
+    if values is None:
+        return None
+    return as_states("x_initial", values, x.dtype.kind == "i", x.shape[1] if x.ndim == 2 else 1)
+
+
+def _weights(name: str, values: npt.ArrayLike | None, length: int) -> Floats | None:
+    if values is None:
+        return None
+    array = np.asarray(_numbers(name, values), dtype=np.float64)
+    if array.shape != (length,):
+        raise ValueError(f"{name} must hold one number a row: shape {array.shape} != ({length},)")
+    if not np.isfinite(array).all() or (array < 0).any():
+        row = int(np.flatnonzero(~(array >= 0) | np.isinf(array))[0])
+        raise ValueError(f"{name} must be finite and not negative: row {row} is {array[row]}")
+    if not array.any():
+        raise ValueError(f"{name} is zero in every row: nothing is left to learn from")
+    return array
+
+
+def _next_weights(values: npt.ArrayLike | None, shape: tuple[int, ...]) -> Floats:
+    array = np.asarray(_numbers("next_weight", values), dtype=np.float64)
+    if array.shape != shape:
+        raise ValueError(f"next_weight must have the first two axes of x_next: {array.shape} != {shape}")
+    total = array.sum(axis=1)
+    wrong = ~(np.abs(total - 1) <= 1e-4) | (array < 0).any(axis=1)
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise ValueError(
+            f"rows of next_weight must be probabilities that sum to 1: row {row} is {array[row]}"
+        )
+    normalised: Floats = array / total[:, None]
+    return normalised
+
+
+def _numbers(name: str, values: object) -> Array:
+    """An array of integers (as int64) or floats, the caller's own memory where the type allows."""
+    array: Array = np.asanyarray(values)
+    if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
+        raise ValueError(f"{name} must fit in 64-bit integers: got {array.max()}")
+    if array.dtype.kind in "iu":
+        return array.astype(np.int64, copy=False)
+    if array.dtype == np.float16:
+        return array.astype(np.float32)
+    if array.dtype in (np.float32, np.float64):
+        return array
+    raise TypeError(f"{name} must be an array of integers or floats: got dtype {array.dtype}")
+
+
+def _check_range(name: str, array: Array) -> None:
+    """Refuse negative states, NaN and infinity, naming the first row."""
+    integers = array.dtype.kind == "i"
+    for rows in chunks(len(array)):
+        part = np.asarray(array[rows])
+        good = part >= 0 if integers else np.isfinite(part)
+        if not good.all():
+            row = int(np.argmin(good.reshape(len(part), -1).all(axis=1)))
+            rule = "must not be negative" if integers else "must be finite"
+            raise ValueError(f"{name} {rule}: row {rows.start + row} is {part[row]}")
+
+
+def _read_only(array: Array) -> Array:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _mean_one(weight: Floats | None, length: int) -> Floats:
+    return np.ones(length) if weight is None else weight * (length / weight.sum())
+
+
+def _kind(array: Array) -> str:
+    return "integers" if array.dtype.kind == "i" else "floats"

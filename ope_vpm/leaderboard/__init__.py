@@ -1,0 +1,1 @@
+"""Every estimator against every task, one command."""
