@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import typer
 
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="What is a policy worth, from logged data?"
-)
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="What is a policy worth, from logged data?")
 
 
 @app.callback()

@@ -3,6 +3,10 @@
 No rewards, no policies, no environments: those live in the layers above, which import from here.
 """
 
+from ope_vpm.chain.diagnostics import Diagnostics
+from ope_vpm.chain.estimate import Expectation, StationaryEstimate
+from ope_vpm.chain.linear import StationaryWarning
 from ope_vpm.chain.transitions import Transitions
+from ope_vpm.chain.vpm import VPM
 
-__all__ = ["Transitions"]
+__all__ = ["VPM", "Diagnostics", "Expectation", "StationaryEstimate", "StationaryWarning", "Transitions"]

@@ -49,9 +49,7 @@ class Transitions:
             "next_weight": _next_weights(self.next_weight, x_next.shape[:2]) if many else None,
         }
         start = fields["x_initial"]
-        fields["initial_weight"] = _weights(
-            "initial_weight", self.initial_weight, 0 if start is None else len(start)
-        )
+        fields["initial_weight"] = _weights("initial_weight", self.initial_weight, 0 if start is None else len(start))
         for name, value in fields.items():
             object.__setattr__(self, name, None if value is None else _read_only(value))
 
@@ -135,9 +133,7 @@ def as_states(name: str, values: npt.ArrayLike, finite: bool, dimension: int) ->
     """Check states that come from outside against the kind and dimension of known ones."""
     array = _states(name, values)
     if (array.dtype.kind == "i") != finite:
-        raise TypeError(
-            f"{name} and x must be of one kind: {_kind(array)} != {'integers' if finite else 'floats'}"
-        )
+        raise TypeError(f"{name} and x must be of one kind: {_kind(array)} != {'integers' if finite else 'floats'}")
     if not finite and array.shape[1] != dimension:
         raise ValueError(f"{name} and x must have the same dimension: {array.shape[1]} != {dimension}")
     return array
@@ -168,9 +164,7 @@ def _successors(x: Array, values: npt.ArrayLike, next_weight: object) -> Array:
         raise TypeError(f"x_next and x must be of one kind: {_kind(array)} != {_kind(x)}")
     if array.ndim == 0 or len(array) != len(x):
         rows = array.shape[0] if array.ndim else 0
-        raise ValueError(
-            f"x and x_next must have the same length: {len(x)} != {rows} (is the last step missing?)"
-        )
+        raise ValueError(f"x and x_next must have the same length: {len(x)} != {rows} (is the last step missing?)")
     if x.ndim == 2 and x.shape[1] == 1 and array.ndim == (1 if next_weight is None else 2):
         array = array[..., None]
     expected = x.ndim + (next_weight is not None)
@@ -180,9 +174,7 @@ def _successors(x: Array, values: npt.ArrayLike, next_weight: object) -> Array:
             f"(equal draws: np.full({array.shape[:2]}, {1 / max(array.shape[1], 1):.3g}))"
         )
     if array.ndim != expected:
-        raise ValueError(
-            f"x_next must have {expected} axes to go with x of shape {x.shape}: got shape {array.shape}"
-        )
+        raise ValueError(f"x_next must have {expected} axes to go with x of shape {x.shape}: got shape {array.shape}")
     if x.ndim == 2 and array.shape[-1] != x.shape[1]:
         raise ValueError(f"x and x_next must have the same dimension: {x.shape[1]} != {array.shape[-1]}")
     _check_range("x_next", array)
@@ -217,9 +209,7 @@ def _next_weights(values: npt.ArrayLike | None, shape: tuple[int, ...]) -> Float
     wrong = ~(np.abs(total - 1) <= 1e-4) | (array < 0).any(axis=1)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
-        raise ValueError(
-            f"rows of next_weight must be probabilities that sum to 1: row {row} is {array[row]}"
-        )
+        raise ValueError(f"rows of next_weight must be probabilities that sum to 1: row {row} is {array[row]}")
     normalised: Floats = array / total[:, None]
     return normalised
 

@@ -1,0 +1,104 @@
+"""Four potentials U on the square [-6, 6]², density ∝ e^{-U}, and one Hamiltonian Monte Carlo step on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from ope_vpm.chain import Transitions
+from ope_vpm.chain.transitions import Floats
+
+HALF_WIDTH = 6.0
+LEAPFROG_STEP = 0.5
+Potential = Callable[[torch.Tensor], torch.Tensor]
+
+
+def two_gaussians(z: torch.Tensor) -> torch.Tensor:
+    """Equal Gaussians at ±(2, 2), variance 0.64."""
+    to_plus, to_minus = ((z - 2) ** 2).sum(1), ((z + 2) ** 2).sum(1)
+    return -torch.logaddexp(-to_plus / (2 * 0.64), -to_minus / (2 * 0.64))
+
+
+def funnel(z: torch.Tensor) -> torch.Tensor:
+    """z₁ ~ N(0, 2²), z₂ | z₁ ~ N(0, e^{-z₁}) with the variance capped at 10."""
+    variance = torch.exp(-z[:, 0]).clamp(max=10.0)
+    return z[:, 0] ** 2 / 8 + z[:, 1] ** 2 / (2 * variance) + variance.log() / 2
+
+
+def kidney(z: torch.Tensor) -> torch.Tensor:
+    """A ring of radius 2, heavy where z₁ = ±2."""
+    ring = ((z.norm(dim=1) - 2) / 0.4) ** 2 / 2
+    sides = torch.logaddexp(-(((z[:, 0] - 2) / 0.6) ** 2) / 2, -(((z[:, 0] + 2) / 0.6) ** 2) / 2)
+    energy: torch.Tensor = ring - sides
+    return energy
+
+
+def banana(z: torch.Tensor) -> torch.Tensor:
+    """z₁ ~ N(0, 1), z₂ | z₁ ~ N(z₁² - 1, 1)."""
+    return z[:, 0] ** 2 / 2 + (z[:, 1] - z[:, 0] ** 2 + 1) ** 2 / 2
+
+
+POTENTIALS: dict[str, Potential] = {
+    "2gauss": two_gaussians,
+    "funnel": funnel,
+    "kidney": kidney,
+    "banana": banana,
+}
+
+
+def uniform_points(n: int, rng: np.random.Generator) -> Floats:
+    """The paper's probe law: uniform on the square."""
+    return rng.uniform(-HALF_WIDTH, HALF_WIDTH, size=(n, 2))
+
+
+def hmc_step(potential: Potential, x: Floats, rng: np.random.Generator) -> Floats:
+    """One leapfrog step with fresh momentum, accepted or not; outside the square it is not."""
+    start, momentum = torch.from_numpy(x), torch.from_numpy(rng.standard_normal(x.shape))
+    energy, slope = _with_gradient(potential, start)
+    half = momentum - LEAPFROG_STEP / 2 * slope
+    proposal = start + LEAPFROG_STEP * half
+    new_energy, new_slope = _with_gradient(potential, proposal)
+    new_momentum = half - LEAPFROG_STEP / 2 * new_slope
+    gain = energy - new_energy + ((momentum**2).sum(1) - (new_momentum**2).sum(1)) / 2
+    inside = proposal.abs().amax(1) <= HALF_WIDTH
+    accepted = inside.numpy() & (np.log(rng.uniform(size=len(x))) < gain.numpy())
+    return np.where(accepted[:, None], proposal.numpy(), x)
+
+
+def hmc_transitions(potential: Potential, n: int, seed: int) -> Transitions:
+    """Uniform points, each with where one HMC step takes it."""
+    rng = np.random.default_rng(seed)
+    x = uniform_points(n, rng)
+    return Transitions(x, hmc_step(potential, x, rng))
+
+
+def grid(cells: int) -> Floats:
+    """The centres of cells² equal cells of the square, shape (cells², 2)."""
+    centre = (np.arange(cells) + 0.5) * (2 * HALF_WIDTH / cells) - HALF_WIDTH
+    first, second = np.meshgrid(centre, centre, indexing="ij")
+    return np.stack([first.ravel(), second.ravel()], axis=1)
+
+
+def grid_law(potential: Potential, cells: int) -> Floats:
+    """The probability of each cell of `grid`, by the density at its centre."""
+    energy = potential(torch.from_numpy(grid(cells))).numpy()
+    density = np.exp(energy.min() - energy)
+    law: Floats = density / density.sum()
+    return law
+
+
+def exact_sample(potential: Potential, n: int, seed: int, cells: int = 1200) -> Floats:
+    """Draws from the law itself: a cell of a fine grid, then a uniform point in it."""
+    rng = np.random.default_rng(seed)
+    cell = rng.choice(cells * cells, size=n, p=grid_law(potential, cells))
+    jitter = (rng.uniform(size=(n, 2)) - 0.5) * (2 * HALF_WIDTH / cells)
+    return grid(cells)[cell] + jitter
+
+
+def _with_gradient(potential: Potential, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    z = z.detach().requires_grad_(True)
+    energy = potential(z)
+    (slope,) = torch.autograd.grad(energy.sum(), z)
+    return energy.detach(), slope

@@ -1,0 +1,179 @@
+"""Exact answers for a finite chain given as a sparse matrix: stationary laws, discounted laws, Poisson's equation.
+
+Two ways to solve: a factorisation where its fill stays small (few states, or a band after reordering: queues),
+else GMRES, which is fast just where factorisations fill up (well-connected chains mix quickly).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from scipy.sparse import csgraph
+from scipy.sparse import linalg as splinalg
+
+from ope_vpm.chain.transitions import Floats
+
+SparseMatrix = Any
+Indices = npt.NDArray[np.intp]
+
+FEW_STATES = 1000
+"""Up to here a factorisation is always cheap."""
+MANY_STATES = 20_000
+"""Beyond this a filled-in factorisation would not fit in memory: GMRES has the last word."""
+BAND_ENTRIES = 50_000_000
+"""How many entries a banded factorisation may fill."""
+
+
+class StationaryWarning(UserWarning):
+    """The answer stands, but not on the ground one would expect."""
+
+
+def closed_classes(kernel: SparseMatrix) -> list[Indices]:
+    """The sets of states that the chain never leaves, each sorted, largest first."""
+    count, label = csgraph.connected_components(kernel, directed=True, connection="strong")
+    edges = kernel.tocoo()
+    leaves = label[edges.row] != label[edges.col]
+    is_closed = np.ones(count, dtype=bool)
+    is_closed[label[edges.row[leaves]]] = False
+    members = np.argsort(label, kind="stable")
+    groups = np.split(members, np.cumsum(np.bincount(label, minlength=count))[:-1])
+    return sorted((group for group, keep in zip(groups, is_closed, strict=True) if keep), key=len, reverse=True)
+
+
+def period(kernel: SparseMatrix) -> int:
+    """The period of an irreducible chain: the greatest common divisor of its cycle lengths."""
+    if kernel.diagonal().any():
+        return 1
+    depth = np.full(kernel.shape[0], -1)
+    depth[0], frontier, level = 0, np.array([0]), 0
+    while frontier.size:
+        level += 1
+        reached = np.unique(kernel[frontier].indices)
+        frontier = reached[depth[reached] < 0]
+        depth[frontier] = level
+    edges = kernel.tocoo()
+    return int(np.gcd.reduce(depth[edges.row] + 1 - depth[edges.col]))
+
+
+def stationary_law(kernel: SparseMatrix, start: Floats) -> Floats:
+    """The law that an irreducible chain keeps; `start` is where an iterative solution begins."""
+    size = kernel.shape[0]
+    if size == 1:
+        return np.ones(1)
+    law = None
+    if factorises(kernel):
+        law = _last_fixed(kernel, transposed=True)
+    if law is None:
+        flow = kernel.T.tocsr()
+        law = gmres(lambda v: v - flow @ v + start * v.sum(), start, start)
+    if law is None and size <= MANY_STATES:
+        law = _last_fixed(kernel, transposed=True)
+    if law is None:
+        law = _not_converged(start)
+    law = np.maximum(law, 0)
+    return cast(Floats, law / law.sum())
+
+
+def limit_law(kernel: SparseMatrix, start: Floats, classes: list[Indices]) -> Floats:
+    """Where the chain from `start` spends its time in the long run; with several closed classes, their mixture."""
+    law = np.zeros(kernel.shape[0])
+    shares = _absorbed(kernel, start, classes) if len(classes) > 1 else [1.0]
+    for members, share in zip(classes, shares, strict=True):
+        within = kernel[members][:, members]
+        begin = start[members] if start[members].sum() > 0 else np.ones(len(members))
+        law[members] = share * stationary_law(within, begin / begin.sum())
+    return law
+
+
+def poisson(kernel: SparseMatrix, law: Floats, reward: Floats) -> Floats:
+    """The h with h - 𝒯h = reward - E_law[reward] on the states that `law` visits, 0 elsewhere."""
+    answer = np.zeros(len(law))
+    for members in closed_classes(kernel):
+        share = law[members] / max(law[members].sum(), 1e-300)
+        within = kernel[members][:, members]
+        centred = reward[members] - share @ reward[members]
+        value = _last_fixed(within, transposed=False, rhs=centred) if factorises(within) else None
+        if value is None:
+            value = gmres(_poisson_product(within, share), centred, np.zeros(len(members)))
+        answer[members] = _not_converged(centred) if value is None else value
+    return answer
+
+
+def resolvent(kernel: SparseMatrix, rhs: Floats, gamma: float, transposed: bool) -> Floats:
+    """Solve (I - γ𝒯)y = rhs, or its transpose, for γ < 1."""
+    operator = kernel.T.tocsr() if transposed else kernel
+    if not factorises(kernel):
+        answer = gmres(lambda v: v - gamma * (operator @ v), rhs, rhs)
+        if answer is not None:
+            return answer
+    system = sparse.identity(kernel.shape[0], format="csc") - gamma * operator.tocsc()
+    return cast(Floats, splinalg.splu(system).solve(rhs))
+
+
+def factorises(kernel: SparseMatrix) -> bool:
+    """Whether I - 𝒯 can be factorised without filling memory."""
+    size = kernel.shape[0]
+    if size <= FEW_STATES:
+        return True
+    order = np.empty(size, dtype=np.intp)
+    order[csgraph.reverse_cuthill_mckee(kernel)] = np.arange(size)
+    edges = kernel.tocoo()
+    band = int(np.abs(order[edges.row] - order[edges.col]).max(initial=0))
+    return bool(band * size <= BAND_ENTRIES)
+
+
+def gmres(product: Callable[[Floats], Floats], rhs: Floats, guess: Floats) -> Floats | None:
+    """Solve product(y) = rhs to near machine precision, or give None."""
+    size = len(rhs)
+    operator = splinalg.LinearOperator((size, size), matvec=product, dtype=np.float64)
+    answer, failed = splinalg.gmres(operator, rhs, x0=guess, rtol=1e-13, atol=0, restart=60, maxiter=20)
+    return None if failed else answer
+
+
+def _poisson_product(kernel: SparseMatrix, law: Floats) -> Callable[[Floats], Floats]:
+    return lambda v: cast(Floats, v - kernel @ v + law @ v)
+
+
+def _last_fixed(kernel: SparseMatrix, transposed: bool, rhs: Floats | None = None) -> Floats | None:
+    """Solve (I - 𝒯)y = rhs or its transpose up to its null space, by setting one entry and dropping one equation."""
+    system = (sparse.identity(kernel.shape[0], format="csc") - kernel).tocsc()
+    kept = system[:-1, :-1]
+    if kept.shape[0] == 0:
+        return np.zeros(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", splinalg.MatrixRankWarning)
+        factor = splinalg.splu(kept)
+    if transposed:
+        known = -system[-1, :-1].toarray().ravel()
+        return np.append(factor.solve(known, trans="T"), 1.0)
+    assert rhs is not None
+    return np.append(factor.solve(rhs[:-1]), 0.0)
+
+
+def _absorbed(kernel: SparseMatrix, start: Floats, classes: list[Indices]) -> list[float]:
+    """How much of `start` ends in each closed class."""
+    in_class = np.zeros(kernel.shape[0], dtype=bool)
+    in_class[np.concatenate(classes)] = True
+    passing = np.flatnonzero(~in_class)
+    inflow = start.copy()
+    if passing.size:
+        among = kernel[passing][:, passing]
+        system = sparse.identity(passing.size, format="csc") - among.T.tocsc()
+        inflow = inflow + splinalg.splu(system.tocsc()).solve(start[passing]) @ kernel[passing]
+    total = np.array([inflow[members].sum() for members in classes])
+    return list(total / total.sum())
+
+
+def _not_converged(fallback: Floats) -> Floats:
+    warnings.warn(
+        "the exact solve did not converge (the chain is large and mixes slowly): use steps=T, "
+        "and read the convergence in the diagnostics",
+        StationaryWarning,
+        stacklevel=2,
+    )
+    return fallback

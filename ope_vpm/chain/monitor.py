@@ -1,0 +1,75 @@
+"""What a long fit tells its user: a progress bar, a callback, and the best iterate on Ctrl-C."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+Info = dict[str, float]
+Callback = Callable[[int, Info], object]
+
+
+class Monitor:
+    """Follows an iteration step by step.
+
+    ```python
+    with Monitor("VPM", total=100, callback=None) as monitor:
+        for step in range(1, 101):
+            tau = better(tau)
+            monitor.report(step, {"change": 0.1})
+    monitor.interrupted  # True if the user pressed Ctrl-C: tau is the best so far
+    ```
+    """
+
+    DELAY = 1.0
+    """Seconds before a bar appears: what is over sooner needs none."""
+
+    def __init__(self, label: str, total: int, callback: Callback | None = None) -> None:
+        self.interrupted = False
+        self.history: list[Info] = []
+        self._label = label
+        self._total = total
+        self._callback = callback
+        self._bar: Progress | None = None
+        self._start = time.monotonic()
+
+    def __enter__(self) -> Monitor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if self._bar is not None:
+            self._bar.stop()
+        self.interrupted = kind is KeyboardInterrupt
+        return self.interrupted
+
+    def report(self, step: int, info: Info) -> None:
+        """Record one finished step, move the bar, call the user."""
+        self.history.append(info)
+        if self._bar is None and time.monotonic() - self._start > self.DELAY and sys.stderr.isatty():
+            self._bar = _bar()
+            self._bar.start()
+            self._bar.add_task(self._label, total=self._total, note="")
+        if self._bar is not None:
+            note = "  ".join(f"{name} {value:.3g}" for name, value in info.items())
+            self._bar.update(self._bar.task_ids[0], completed=step, note=note)
+        if self._callback is not None:
+            self._callback(step, info)
+
+
+def _bar() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=Console(stderr=True),
+        transient=True,
+    )

@@ -1,0 +1,29 @@
+"""The damping α_t of the power iteration (eq:damped_power_ratio)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+Schedule = Callable[[int], float]
+Damping = float | str | Schedule
+
+
+def schedule(damping: Damping) -> Schedule:
+    """α as a function of the step t = 1, 2, ….
+
+    Args:
+        damping: a constant in (0, 1]; "sqrt" for the paper's 1/√t; or a function of t.
+    """
+    if callable(damping):
+        return damping
+    if damping == "sqrt":
+        return inverse_square_root
+    if isinstance(damping, str) or not 0 < damping <= 1:
+        raise ValueError(f'damping must be a number in (0, 1], "sqrt" or a function of the step: got {damping!r}')
+    return lambda step: damping
+
+
+def inverse_square_root(step: int) -> float:
+    """α_t = 1/√t, the step size of thm:convergence."""
+    return 1 / math.sqrt(step)

@@ -1,0 +1,99 @@
+"""Ridge and bandwidth from the data alone: the paper's own objective, on rows that were held out.
+
+All candidates are asked for the same power step, from one reference ratio τ_t; the value of
+eq:variational_ratio_power on held-out rows then says which is nearest to 𝒯_p τ_t / p in L₂(p).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import solve
+
+from ope_vpm.chain.features import Features
+from ope_vpm.chain.monitor import Monitor
+from ope_vpm.chain.nonnegative import Equation, FeatureRows, power_steps
+from ope_vpm.chain.statistics import initial_features
+from ope_vpm.chain.transitions import Floats, Transitions
+
+RIDGES = np.logspace(-6, -1, 11)
+ROWS = 20_000
+FOLDS = 4
+REFERENCE_RIDGE = 1e-3
+REFERENCE_STEPS = 50
+
+
+def select(
+    transitions: Transitions,
+    maps: list[Features],
+    ridge: float | None,
+    gamma: float,
+    rng: np.random.Generator,
+) -> tuple[int, float, float]:
+    """The feature map's number, the ridge, and their held-out objective.
+
+    Args:
+        transitions: all rows; at most 20 000 are looked at.
+        maps: the candidates; the first one makes the reference ratio.
+        ridge: a fixed ridge, or None to choose one.
+        gamma: the discount.
+        rng: draws the rows.
+    """
+    n = len(transitions)
+    part = transitions.select(np.sort(rng.choice(n, ROWS, replace=False))) if n > ROWS else transitions
+    fold = np.arange(len(part)) * 4 * FOLDS // len(part) % FOLDS
+    ridges = RIDGES if ridge is None else np.array([ridge])
+    reference: Floats | None = None
+    scores = []
+    for features in maps:
+        rows = FeatureRows.of(part, features)
+        initial = initial_features(part, features)
+        if reference is None:
+            reference = _reference(rows, Equation(gamma, initial, _penalty(rows.gram() / len(part), REFERENCE_RIDGE)))
+        scores.append(_held_out(rows, fold, reference, gamma, initial, ridges))
+    table = np.array(scores)
+    means = table.mean(axis=1)
+    best = int(np.argmin(means.min(axis=1)))
+    at = _smallest_as_good(table[best])
+    return best, float(ridges[at]), float(means[best, at])
+
+
+def _reference(rows: FeatureRows, equation: Equation) -> Floats:
+    gram = rows.gram() / len(rows.here)
+    beta = power_steps(rows, equation, gram, REFERENCE_STEPS, 1e-4, Monitor("reference", REFERENCE_STEPS))
+    return rows.ratio(beta).astype(np.float64)
+
+
+def _held_out(
+    rows: FeatureRows, fold: np.ndarray, reference: Floats, gamma: float, initial: Floats, ridges: Floats
+) -> Floats:
+    """½E[τ²] - γE[τ_t(x)τ(x')] - (1-γ)E₀[τ] on each fold, τ fitted on the others: shape (folds, ridges)."""
+    folds = [fold == k for k in range(FOLDS)]
+    grams = [rows.gram(out) for out in folds]
+    pull = (rows.weight * reference).astype(np.float32)
+    pulls = [(pull[out] @ rows.there[out]).astype(np.float64) for out in folds]
+    scores = np.zeros((FOLDS, len(ridges)))
+    for score, out, gram, goal in zip(scores, folds, grams, pulls, strict=True):
+        mass = float(rows.weight[~out].sum())
+        gram = (sum(grams) - gram) / mass
+        goal = gamma * (sum(pulls) - goal) / mass + (1 - gamma) * initial
+        here, there, weight = rows.here[out], rows.there[out], rows.weight[out]
+        for i, ridge in enumerate(ridges):
+            beta = solve(gram + np.diag(_penalty(gram, ridge) + 1e-10 * np.diag(gram)), goal, assume_a="pos")
+            tau, tau_next = (np.maximum(values @ beta.astype(np.float32), 0) for values in (here, there))
+            flow = gamma * np.mean(weight * reference[out] * tau_next) + (1 - gamma) * initial @ beta
+            score[i] = np.mean(weight * tau**2) / 2 - flow
+    return scores
+
+
+def _smallest_as_good(scores: Floats) -> int:
+    """The smallest ridge within one standard error of the best: for expectations, bias costs more than variance."""
+    best = int(np.argmin(scores.mean(axis=0)))
+    behind = scores - scores[:, [best]]
+    error = behind.std(axis=0, ddof=1) / np.sqrt(FOLDS)
+    return int(np.argmax(behind.mean(axis=0) <= error))
+
+
+def _penalty(gram: Floats, ridge: float) -> Floats:
+    penalty = ridge * np.diag(gram)
+    penalty[0] = 0
+    return penalty

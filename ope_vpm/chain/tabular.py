@@ -1,0 +1,242 @@
+"""Finite states: the power step in closed form on counted transitions."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ope_vpm.chain import linear
+from ope_vpm.chain.counts import CountedChain, StateIndex, count
+from ope_vpm.chain.divergence import Divergence, divergence
+from ope_vpm.chain.linear import StationaryWarning
+from ope_vpm.chain.monitor import Callback, Monitor
+from ope_vpm.chain.objective import regularized_minimiser
+from ope_vpm.chain.pooling import pooled
+from ope_vpm.chain.schedule import Damping, schedule
+from ope_vpm.chain.solution import Solution, ValueFunction
+from ope_vpm.chain.transitions import Array, Floats, Transitions
+
+UNSEEN = ("auto", "restart", "good-turing", "restrict")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tabular:
+    """Counts transitions and finds the law they keep.
+
+    With every x' also seen as x, p cancels and this is power iteration on the counted chain. What to do with
+    mass that reaches an x' never seen as x decides the rest:
+
+    * "restart" starts it again from the data: the closed form of the penalty λ(E_p[τ] - 1)²;
+    * "good-turing" starts it again from the states seen exactly once, which are most like the unseen ones;
+    * "restrict" scales each row's known successors up;
+    * "auto" takes "good-turing" where rarely seen states can stand for unseen ones, else "restart"
+      (see `choose_unseen`).
+    """
+
+    name = "tabular"
+
+    steps: int | None = None
+    """Power steps; None: the exact fixed point."""
+    damping: Damping = 1.0
+    """α of a power step. The paper's 1/√t makes 1000 steps worth 62: too few on slow chains."""
+    lam: float = 1.0
+    """λ, for "restart" with a number of steps; the fixed point is the same for all λ > 0."""
+    divergence: str | Divergence = "quadratic"
+    """φ, for "restart" with a number of steps: it decides how lost mass comes back."""
+    unseen: str = "auto"
+    pool_increments: bool | float = False
+    """Ordered states (queue lengths): shrink each state's law of x' - x towards the one of all states. True:
+    as far as the data's likelihood says; a number: as if each state had so many more observations."""
+
+    def __post_init__(self) -> None:
+        if self.unseen not in UNSEEN:
+            raise ValueError(f"unknown treatment of unseen states {self.unseen!r}: known are {', '.join(UNSEEN)}")
+        if self.steps is not None and self.steps < 1:
+            raise ValueError(f"steps must be at least 1, or None for the fixed point: got {self.steps}")
+        if not self.lam > 0:
+            raise ValueError(f"lam must be positive: got {self.lam}")
+        schedule(self.damping)
+        divergence(self.divergence)
+
+    def fit(self, transitions: Transitions, gamma: float, seed: int, callback: Callback | None) -> Solution:
+        """Find the ratio; `seed` is not used: nothing here is random."""
+        chain, unseen = self._chain(transitions)
+        if self.steps is None:
+            mu, history, notes = fixed_point(chain, gamma), np.zeros(0), _class_notes(chain, gamma)
+        else:
+            mu, history, notes = self._power_steps(chain, gamma, unseen, callback)
+        mean_ratio = float(mu.sum())
+        mu = mu / mean_ratio
+        ratio = TabularRatio(chain.index.states, chain.p, mu, unseen, self.pool_increments)
+        return Solution(
+            ratio=ratio,
+            mean_ratio=mean_ratio,
+            convergence=history,
+            unseen_mass=float(mu @ chain.unseen),
+            notes=notes,
+            settings={"unseen": unseen, "states": len(mu)},
+        )
+
+    def _chain(self, transitions: Transitions) -> tuple[CountedChain, str]:
+        if self.pool_increments is not False:
+            return pooled(transitions, self.pool_increments), "restart"
+        unseen = choose_unseen(transitions) if self.unseen == "auto" else self.unseen
+        return count(transitions, unseen), unseen
+
+    def _power_steps(
+        self, chain: CountedChain, gamma: float, unseen: str, callback: Callback | None
+    ) -> tuple[Floats, Floats, list[str]]:
+        """Damped power iteration from τ = 1."""
+        assert self.steps is not None
+        alpha, phi = schedule(self.damping), divergence(self.divergence)
+        mu = chain.p
+        with Monitor("power steps", self.steps, callback) as monitor:
+            for step in range(1, self.steps + 1):
+                target = _step(chain, mu, gamma, phi, self.lam, penalised=unseen == "restart")
+                moved = (1 - alpha(step)) * mu + alpha(step) * target
+                change, mu = float(np.abs(moved - mu).sum()), moved
+                monitor.report(step, {"change": change})
+        history = np.array([info["change"] for info in monitor.history])
+        notes = _class_notes(chain, gamma, oscillates=alpha(self.steps) == 1)
+        return mu, history, notes + (["stopped by the user"] if monitor.interrupted else [])
+
+
+@dataclass(frozen=True)
+class TabularRatio:
+    """τ = μ/p over finite states."""
+
+    kind = "tabular"
+
+    states: Any
+    """The labels of the states, sorted."""
+    p: Floats
+    mu: Floats
+    unseen: str
+    pool_increments: bool | float
+
+    def __call__(self, x: Array) -> Floats:
+        """τ(x); 0 for a state never seen, where there is no data to weigh."""
+        number = StateIndex.of(self.states)(x)
+        tau = np.divide(self.mu, self.p, out=np.zeros_like(self.mu), where=self.p > 0)
+        return np.where(number >= 0, tau[number], 0.0)
+
+    def probabilities(self, states: Array) -> Floats:
+        """The stationary probability of each of some states."""
+        number = StateIndex.of(self.states)(states)
+        return np.where(number >= 0, self.mu[number], 0.0)
+
+    def value_function(self, transitions: Transitions, values: Floats, gamma: float) -> ValueFunction:
+        """H with h = values - E_μ[values] + 𝒯h (γ = 1), or h = values + γ𝒯h."""
+        pool = self.pool_increments
+        chain = count(transitions, self.unseen) if pool is False else pooled(transitions, pool)
+        row = chain.index(transitions.x)
+        total = np.bincount(np.maximum(row, 0), weights=transitions.row_weights * values, minlength=len(chain.p))
+        times = chain.p * len(transitions)
+        reward = np.divide(total, times, out=np.zeros_like(total), where=times > 0)
+        value = _value(chain, reward, gamma)
+
+        def evaluate(x: Array) -> Floats:
+            number = chain.index(x)
+            return np.where(number >= 0, value[number], chain.restart @ value)
+
+        return evaluate
+
+    def arrays(self) -> dict[str, Any]:
+        """Everything, for saving."""
+        return {"states": self.states, "p": self.p, "mu": self.mu}
+
+    def settings(self) -> dict[str, Any]:
+        """Everything that is not an array, for saving."""
+        return {"unseen": self.unseen, "pool_increments": self.pool_increments}
+
+
+def fixed_point(chain: CountedChain, gamma: float) -> Floats:
+    """The law that the chain keeps (γ = 1), or its discounted law from the initial states."""
+    kernel, size = chain.with_relay(), len(chain.p)
+    relay = kernel.shape[0] > size
+    if gamma < 1:
+        assert chain.initial is not None
+        if relay:  # passing through the relay takes no time, so it is not discounted
+            kernel = kernel.copy()
+            kernel.data[kernel.indices == size] /= gamma if gamma > 0 else 1.0
+        return linear.resolvent(kernel, (1 - gamma) * np.append(chain.initial, [0.0] * relay), gamma, True)[:size]
+    start = np.append(chain.p, [0.0] * relay)
+    law = linear.limit_law(kernel, start, linear.closed_classes(kernel))[:size]
+    scaled: Floats = law / law.sum()
+    return scaled
+
+
+def choose_unseen(transitions: Transitions) -> str:
+    """The rule behind unseen="auto".
+
+    States seen once can stand for unseen ones if the rows' x' are drawn much as their x are. Then the share of
+    x' that is unseen is about the share of rows whose x occurs once (Good and Turing). Where far more is
+    unseen than that, the chain leads away from the data, and once-seen states say nothing about where to.
+    """
+    chain = count(transitions, "restart")
+    lost = float(chain.p @ chain.unseen)
+    once = np.bincount(chain.index(transitions.x), minlength=len(chain.p)) == 1
+    return "good-turing" if 0 < lost <= 2 * once.sum() / len(transitions) else "restart"
+
+
+def _step(chain: CountedChain, mu: Floats, gamma: float, phi: Divergence, lam: float, penalised: bool) -> Floats:
+    """One undamped power step: eq:discounted_power, with the unseen mass where it belongs."""
+    moved = mu @ chain.kernel if penalised else chain.step(mu)
+    if gamma < 1:
+        assert chain.initial is not None
+        moved = gamma * moved + (1 - gamma) * chain.initial
+    if not penalised or not chain.leak.any():
+        return np.asarray(moved)
+    return chain.p * regularized_minimiser(moved / chain.p, chain.p, lam, phi)
+
+
+def _value(chain: CountedChain, reward: Floats, gamma: float) -> Floats:
+    """H over the chain's states: Poisson's equation, or the discounted value."""
+    kernel, size = chain.with_relay(), len(chain.p)
+    relay = kernel.shape[0] > size
+    padded = np.append(reward, [0.0] * relay)
+    if gamma < 1:
+        if relay:
+            kernel = kernel.copy()
+            kernel.data[kernel.indices == size] /= gamma if gamma > 0 else 1.0
+        return linear.resolvent(kernel, padded, gamma, False)[:size]
+    law = linear.limit_law(kernel, np.append(chain.p, [0.0] * relay), linear.closed_classes(kernel))
+    if relay:
+        padded[-1] = law[:size] @ reward / law[:size].sum()
+    return linear.poisson(kernel, law, padded)[:size]
+
+
+def _class_notes(chain: CountedChain, gamma: float, oscillates: bool = False) -> list[str]:
+    """Warn where the chain has no single law, or a power iteration on it does not settle."""
+    if gamma < 1:
+        return []
+    kernel, size = chain.with_relay(), len(chain.p)
+    classes = linear.closed_classes(kernel)
+    share = [float(chain.p[members[members < size]].sum()) for members in classes]
+    names = "; ".join(_describe(chain, members[members < size]) for members in classes[:5])
+    notes = []
+    if len(classes) > 1:
+        notes.append(
+            f"the counted chain is reducible: {len(classes)} closed classes, {names}; the answer mixes them by "
+            "where the data's own mass ends"
+        )
+    elif share[0] < 0.95:
+        notes.append(
+            f"the counted chain is reducible: all mass ends in a closed class with {share[0]:.0%} of the rows, {names}"
+        )
+    periods = [linear.period(kernel[members][:, members]) for members in classes]
+    if max(periods) > 1:
+        settles = "the power steps do not settle: use damping=0.5" if oscillates else "its law is the average over time"
+        notes.append(f"the counted chain is periodic (period {max(periods)}), {names}: {settles}")
+    for note in notes:
+        warnings.warn(note, StationaryWarning, stacklevel=2)
+    return notes
+
+
+def _describe(chain: CountedChain, members: Any) -> str:
+    labels = chain.index.states[members]
+    listed = ", ".join(map(str, labels[:8])) + (", …" if len(labels) > 8 else "")
+    return f"{len(labels)} state{'s' if len(labels) != 1 else ''} {{{listed}}}"

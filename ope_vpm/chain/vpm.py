@@ -1,0 +1,133 @@
+"""The Variational Power Method: transitions in, their chain's stationary law out."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from ope_vpm.chain.diagnostics import Diagnostics, StationarityTest, effective_sample_size, far_from_data
+from ope_vpm.chain.estimate import StationaryEstimate
+from ope_vpm.chain.kernel import Kernel
+from ope_vpm.chain.monitor import Callback
+from ope_vpm.chain.neural import Neural
+from ope_vpm.chain.solution import Solution, Solver
+from ope_vpm.chain.tabular import Tabular
+from ope_vpm.chain.transitions import Floats, Transitions
+
+SOLVERS: dict[str, type[Tabular] | type[Kernel] | type[Neural]] = {
+    "tabular": Tabular,
+    "kernel": Kernel,
+    "neural": Neural,
+}
+MOST_KERNEL_DIMENSIONS = 64
+
+
+class VPM:
+    """Estimates the stationary law of a Markov chain from transitions alone.
+
+    ```python
+    estimate = VPM(gamma=1.0, solver="auto", seed=0).fit(Transitions(x, x_next))
+    estimate.expectation(lambda x: x[:, 0])
+    ```
+
+    Args:
+        gamma: 1 for the stationary law; below 1 for the discounted law from the initial states.
+        solver: "tabular" (finite states), "kernel", "neural", or "auto": tabular for integers, kernel for points
+            of up to 64 coordinates, neural beyond, where random features no longer cover the space.
+        seed: makes everything random repeatable.
+        callback: called as callback(step, info) after each power step.
+        options: the chosen solver's own settings: see `Tabular`, `Kernel`, `Neural`.
+    """
+
+    def __init__(
+        self,
+        *,
+        gamma: float = 1.0,
+        solver: str = "auto",
+        seed: int = 0,
+        callback: Callback | None = None,
+        **options: Any,
+    ) -> None:
+        if not 0 <= gamma <= 1:
+            raise ValueError(f"gamma must be in [0, 1]: got {gamma}")
+        if solver not in ("auto", *SOLVERS):
+            raise ValueError(f"unknown solver {solver!r}: known are auto, {', '.join(SOLVERS)}")
+        if solver != "auto":
+            _settings(solver, options)
+        self.gamma, self.solver, self.seed, self.callback, self.options = (
+            gamma,
+            solver,
+            seed,
+            callback,
+            options,
+        )
+
+    def __repr__(self) -> str:
+        given = "".join(f", {name}={value!r}" for name, value in self.options.items())
+        return f"VPM(gamma={self.gamma}, solver={self.solver!r}, seed={self.seed}{given})"
+
+    def fit(self, transitions: Transitions) -> StationaryEstimate:
+        """Find the ratio τ = μ/p. Ctrl-C ends the iteration and gives the best so far."""
+        solver = self._solver(transitions)
+        if self.gamma < 1 and transitions.x_initial is None:
+            raise ValueError(f"gamma={self.gamma} needs initial states: Transitions(..., x_initial=...)")
+        solution = solver.fit(transitions, self.gamma, self.seed, self.callback)
+        weights = _weights(transitions, solution)
+        diagnostics = self._diagnostics(solver.name, transitions, solution, weights)
+        weights.flags.writeable = False
+        return StationaryEstimate(transitions, self.gamma, weights, diagnostics, solution.ratio)
+
+    def _solver(self, transitions: Transitions) -> Solver:
+        name = self.solver
+        if name == "auto":
+            points = "kernel" if transitions.dimension <= MOST_KERNEL_DIMENSIONS else "neural"
+            name = "tabular" if transitions.finite else points
+        if (name == "tabular") != transitions.finite:
+            kind = "integers" if transitions.finite else "floats"
+            fitting = "tabular" if transitions.finite else "kernel or neural"
+            raise ValueError(f"solver {name!r} does not fit x of {kind}: use {fitting}")
+        return _settings(name, self.options)
+
+    def _diagnostics(self, name: str, transitions: Transitions, solution: Solution, weights: Floats) -> Diagnostics:
+        rng = np.random.default_rng(self.seed + 1)  # other functions than those the solver drew
+        test = StationarityTest.draw(transitions, self.gamma, rng)
+        unseen = solution.unseen_mass
+        return Diagnostics(
+            solver=name,
+            rows=len(transitions),
+            mean_ratio=solution.mean_ratio,
+            effective_sample_size=effective_sample_size(weights),
+            stationarity_residual=test.residual(solution.ratio),
+            stationarity_noise=test.noise(solution.ratio),
+            unseen_mass=far_from_data(transitions, weights, rng) if unseen is None else unseen,
+            convergence=solution.convergence,
+            notes=tuple(solution.notes),
+            settings=solution.settings,
+        )
+
+
+def _settings(name: str, options: dict[str, Any]) -> Solver:
+    """The solver's settings object; an unknown option is named, with the nearest known one."""
+    kind = SOLVERS[name]
+    known = [field.name for field in fields(kind)]
+    for option in options:
+        if option not in known:
+            near = get_close_matches(option, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+            raise TypeError(f"the {name} solver has no option {option!r}: {hint}")
+    return kind(**options)
+
+
+def _weights(transitions: Transitions, solution: Solution) -> Floats:
+    """τ at the rows, times their weights, scaled to sum to their number."""
+    weights = solution.ratio(transitions.x)
+    if transitions.weight is not None:
+        weights *= transitions.weight
+    total = weights.sum()
+    if not total > 0 or not np.isfinite(total):
+        raise ArithmeticError("the estimated ratio is zero or infinite everywhere: no stationary law was found")
+    weights *= len(weights) / total
+    return weights
