@@ -2,6 +2,15 @@
 
 from ope_vpm.chain import Transitions
 from ope_vpm.logged import LoggedDataset, inspect, load_dataset
+from ope_vpm.policy import as_policy, load_policy, with_noise
 
-__all__ = ["LoggedDataset", "Transitions", "inspect", "load_dataset"]
+__all__ = [
+    "LoggedDataset",
+    "Transitions",
+    "as_policy",
+    "inspect",
+    "load_dataset",
+    "load_policy",
+    "with_noise",
+]
 __version__ = "0.1.0"
