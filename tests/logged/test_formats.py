@@ -224,11 +224,14 @@ BAD = {
     "cut.h5": (b"\x89HDF\r\n\x1a\n" + bytes(90), "is a damaged HDF5 file"),
     "cut.npz": (b"PK\x03\x04" + bytes(40), "is a damaged .npz or .zip file"),
     "text.h5": (CSV.encode(), "is not what its name says: it holds csv"),
-    "cut.parquet": (b"PAR1" + bytes(40), "cut.parquet"),
+    "cut.parquet": (b"PAR1" + bytes(40), "cannot be read as parquet"),
     "ragged.csv": (b"observation,action,reward,episode\n1,0,2,0\n1,0\n", "line 3 .* 2 != 4"),
     "words.csv": (b"observation,action,reward,episode\n1,left,2,0\n", "actions must be an array"),
     "header.csv": (b"observation,action,reward,episode\n", "at least one row"),
-    "latin.csv": (b"observation,action,reward,episode\n" + b"1,0,2,0\n" * 600 + b"\xff,0,2,0\n", "latin.csv"),
+    "latin.csv": (
+        b"observation,action,reward,episode\n" + b"1,0,2,0\n" * 600 + b"\xff,0,2,0\n",
+        "cannot be read as csv",
+    ),
     "fake.pkl": (b"\x80\x04not a pickle", "fake.pkl cannot be unpickled"),
 }
 

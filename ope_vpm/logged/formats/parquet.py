@@ -27,8 +27,11 @@ def write(data: LoggedDataset, path: Path) -> None:
 
 def read(path: Path, options: Options) -> LoggedDataset:
     """Columns by convention or by `columns=`; a column of equal-length lists is a vector column."""
-    parquet = library("pyarrow.parquet", "parquet")
-    table = parquet.read_table(path)
+    arrow, parquet = library("pyarrow", "parquet"), library("pyarrow.parquet", "parquet")
+    try:
+        table = parquet.read_table(path)
+    except arrow.ArrowException as error:
+        raise ValueError(f"{path} cannot be read as parquet: {error}") from error
     note = (table.schema.metadata or {}).get(SPACES)
     if note is not None:
         stored = spaces_from_json(note.decode())
