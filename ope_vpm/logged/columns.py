@@ -81,18 +81,41 @@ def same_length(name: str, array: Array, length: int) -> None:
         )
 
 
-def simple_space(space: object) -> Space | None:
-    """The space that fits a column: dictionaries and tuples are laid flat, unknown kinds are left out."""
-    if isinstance(space, spaces.Discrete):
-        if space.start != 0:
+def simple_space(space: Space | None) -> Space | None:
+    """The space that fits a column: everything laid flat; None where a dictionary's parts differ in kind."""
+    if space is None or isinstance(space, spaces.Discrete):
+        if space is not None and space.start != 0:
             raise ValueError(f"discrete spaces must start at 0: got {space} (subtract {space.start})")
         return space
     if isinstance(space, spaces.MultiDiscrete):
         return spaces.MultiDiscrete(space.nvec.reshape(-1))
+    if isinstance(space, spaces.MultiBinary):
+        return spaces.MultiDiscrete(np.full(int(np.prod(space.shape)), 2))
     if isinstance(space, spaces.Box):
-        low, high = space.low.reshape(-1), space.high.reshape(-1)
+        return _flat_box(space.low.reshape(-1), space.high.reshape(-1))
+    if isinstance(space, spaces.Dict):
+        return _joined_space([simple_space(space[key]) for key in sorted(space)])
+    if isinstance(space, spaces.Tuple):
+        return _joined_space([simple_space(part) for part in space])
+    raise TypeError(f"spaces must be Discrete, MultiDiscrete, Box, or Dict and Tuple of such: got {space}")
+
+
+def _joined_space(parts: list[Space | None]) -> Space | None:
+    boxes = [part for part in parts if isinstance(part, spaces.Box)]
+    if len(boxes) == len(parts):
+        return _flat_box(*(np.concatenate([getattr(box, side) for box in boxes]) for side in ("low", "high")))
+    counts = [
+        part.nvec if isinstance(part, spaces.MultiDiscrete) else [part.n]
+        for part in parts
+        if isinstance(part, spaces.MultiDiscrete | spaces.Discrete)
+    ]
+    return spaces.MultiDiscrete(np.concatenate(counts)) if len(counts) == len(parts) else None
+
+
+def _flat_box(low: Array, high: Array) -> Space:
+    # Bounds of float64's size are infinite in float32, which is what they mean.
+    with np.errstate(over="ignore"):
         return spaces.Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
-    return None
 
 
 def check_space(name: str, column: Array, space: Space | None) -> None:
@@ -106,7 +129,7 @@ def check_space(name: str, column: Array, space: Space | None) -> None:
     elif isinstance(space, spaces.Box):
         fits = column.ndim == 2 and column.shape[1:] == space.shape
     else:
-        raise TypeError(f"the space of {name} must be Discrete, MultiDiscrete or Box: got {space}")
+        raise TypeError(f"the space of {name} must be Discrete, MultiDiscrete or flat Box: got {space}")
     if not fits:
         raise ValueError(f"{name} do not fit their space: {column.dtype} of shape {column.shape}, {space}")
 

@@ -25,6 +25,7 @@ from ope_vpm.logged.columns import (
     observation_column,
     read_only,
     same_length,
+    simple_space,
 )
 
 if TYPE_CHECKING:
@@ -102,8 +103,8 @@ class LoggedDataset:
                 where either flag is set, and at the last row.
             next_known: False where a row of `next_observations` holds no state.
             behaviour_log_prob: log-probabilities of the logged actions, if they were logged.
-            observation_space: Discrete, MultiDiscrete or flat Box.
-            action_space: Discrete or flat Box; the doctor checks the actions against it.
+            observation_space: of any kind that fits the observations; it is laid flat like them.
+            action_space: Discrete or Box; the doctor checks the actions against it.
         """
         states = observation_column("observations", observations)
         length = len(states)
@@ -126,8 +127,8 @@ class LoggedDataset:
             behaviour_log_prob=None
             if behaviour_log_prob is None
             else number_column("behaviour_log_prob", behaviour_log_prob, length),
-            observation_space=observation_space,
-            action_space=action_space,
+            observation_space=simple_space(observation_space),
+            action_space=simple_space(action_space),
         )
 
     @classmethod
@@ -222,8 +223,7 @@ class LoggedDataset:
 
     def with_resets(self, from_reset: object) -> LoggedDataset:
         """The same data, with what is known of which episodes begin at a reset."""
-        flags = flag_column("from_reset", from_reset, self.n_episodes)
-        return replace(self, from_reset=flags)
+        return replace(self, from_reset=np.asarray(from_reset, dtype=np.bool_))
 
     def describe(self) -> Description:
         """Counts, returns, lengths and ranges; prints as a small table."""
@@ -255,6 +255,13 @@ def _check_columns(data: LoggedDataset) -> None:
     length = len(data.observations)
     for field in fields(data)[:7]:
         same_length(field.name, getattr(data, field.name), length)
+    if data.behaviour_log_prob is not None:
+        same_length("behaviour_log_prob", data.behaviour_log_prob, length)
+    if data.starts[0] != 0 or (data.lengths < 1).any() or data.from_reset.shape != data.starts.shape:
+        raise ValueError(
+            "starts must rise from 0 and from_reset hold one value an episode: "
+            f"got {data.n_episodes} starts and shape {data.from_reset.shape}"
+        )
     if data.next_observations.shape != data.observations.shape or (
         data.next_observations.dtype.kind != data.observations.dtype.kind
     ):

@@ -17,6 +17,8 @@ Floats = npt.NDArray[np.float64]
 
 MOST_STATES = 1 << 40
 """Multi-discrete states beyond this many are treated as points."""
+MOST_ONE_HOT = 4096
+"""Finite states that go with continuous actions, each with a coordinate of its own."""
 FAR = 4.0
 """How far the absorbing state lies from the others, in units of √d, a kernel's usual bandwidth."""
 
@@ -65,8 +67,14 @@ class Encoder:
     @classmethod
     def fit(cls, data: LoggedDataset, n_actions: int | None, absorbs: bool) -> Encoder:
         """Sizes and scales from the data; `n_actions` from the policy, which may know more than were seen."""
+        shape = _state_shape(data)
+        if shape is not None and n_actions is None and prod(shape) > MOST_ONE_HOT:
+            raise ValueError(
+                f"{prod(shape)} finite states with continuous actions are too many to tell apart "
+                f"(at most {MOST_ONE_HOT}): give the observations as floats"
+            )
         scales = Standardisation.fit(data.observations), Standardisation.fit(data.actions)
-        return cls(_state_shape(data), n_actions, *scales, absorbs)
+        return cls(shape, n_actions, *scales, absorbs)
 
     @property
     def finite(self) -> bool:

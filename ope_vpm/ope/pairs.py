@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ope_vpm.chain import Transitions
 from ope_vpm.logged import LoggedDataset
+from ope_vpm.logged.columns import read_only
 from ope_vpm.ope.encoding import Encoder
 from ope_vpm.ope.steps import OnEnd, Steps, TimeLimit, steps
 from ope_vpm.policy import TargetPolicy
@@ -34,6 +35,10 @@ class Pairs:
     """Logged rows left out because the state after them is unknown."""
     ended: int
     """Logged rows after which the chain restarts or is absorbed."""
+
+    def __post_init__(self) -> None:
+        for name in ("rewards", "rows"):
+            object.__setattr__(self, name, read_only(getattr(self, name)))
 
     @property
     def absorbs(self) -> bool:

@@ -21,6 +21,18 @@ SQUASHED = ("SAC", "CQL", "CalQL", "BEAR")
 GAUSSIAN = ("IQL", "AWAC", "CRR")
 """Algorithms that draw around the squashed mean and clip."""
 
+DAMAGED = (
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    AssertionError,
+    RuntimeError,
+    EOFError,
+    pickle.UnpicklingError,
+)
+"""What d3rlpy and torch raise on files that are not theirs."""
+
 
 def from_d3rlpy(algo: Any, *, deterministic: bool = False) -> TargetPolicy:
     """A target policy from an algorithm.
@@ -55,13 +67,13 @@ def load_d3rlpy(path: Path, *, trust: bool, deterministic: bool = False) -> Targ
         stored = safe_loads(path.read_bytes(), trust)
         config, weights = stored["config"], stored["torch"]
         torch.load(io.BytesIO(weights), map_location="cpu", weights_only=not trust)
+        algo = base.LearnableConfigWithShape.deserialize(config).create(False)
+        algo.impl.load_model(io.BytesIO(weights))
     except PermissionError as error:
         raise PermissionError(f"{path} is not read without trust: {error}") from error
-    except (ValueError, TypeError, KeyError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        reason = str(error).splitlines()[0]
+    except DAMAGED as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
         raise ValueError(f"{path} must be a file of d3rlpy's save: {reason}") from error
-    algo = base.LearnableConfigWithShape.deserialize(config).create(False)
-    algo.impl.load_model(io.BytesIO(weights))
     return from_d3rlpy(algo, deterministic=deterministic)
 
 

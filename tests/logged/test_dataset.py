@@ -1,5 +1,7 @@
 """LoggedDataset: the door, episodes, selection, concatenation."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -69,6 +71,23 @@ def test_dictionaries_and_tuples_are_laid_side_by_side():
     assert data.observations.tolist() == [[1, 3], [2, 4]]
 
 
+def test_spaces_are_laid_flat_like_their_columns():
+    box = spaces.Box(-1, 1, (2,), dtype=np.float64)
+    nested = spaces.Dict({"b": box, "a": spaces.Box(0, 1e300, (1,), dtype=np.float64)})
+    parts = {"a": np.ones(3), "b": np.ones((3, 2))}
+    data = LoggedDataset.from_arrays(parts, [0] * 3, [0] * 3, observation_space=nested)
+    assert data.observation_space == spaces.Box(np.float32([0, -1, -1]), np.float32([np.inf, 1, 1]))
+    pair = spaces.Tuple([spaces.Discrete(4), spaces.MultiBinary(2)])
+    columns = (np.array([0, 3]), np.array([[0, 1], [1, 1]]))
+    data = LoggedDataset.from_arrays(columns, [0, 0], [0, 0], observation_space=pair)
+    assert data.observation_space == spaces.MultiDiscrete([4, 2, 2])
+    mixed = spaces.Tuple([spaces.Discrete(4), box])
+    columns = (np.array([0, 3]), np.ones((2, 2)))
+    assert (
+        LoggedDataset.from_arrays(columns, [0, 0], [0, 0], observation_space=mixed).observation_space is None
+    )
+
+
 def test_images_are_flattened():
     data = LoggedDataset.from_arrays(np.ones((2, 3, 4, 4), np.uint8), [0, 1], [0, 0])
     assert data.observations.shape == (2, 48)
@@ -127,7 +146,8 @@ def test_describe_counts_and_measures():
         ({"observations": [-1, 0, 1], "next_observations": None}, ValueError, "row 0 is -1"),
         ({"observations": ["a", "b", "c"]}, TypeError, "must be an array of integers or floats"),
         ({"action_space": spaces.Box(-1, 1, (2,))}, ValueError, "actions do not fit their space"),
-        ({"action_space": spaces.MultiBinary(2)}, TypeError, "must be Discrete, MultiDiscrete or Box"),
+        ({"action_space": spaces.Text(3)}, TypeError, "spaces must be Discrete, MultiDiscrete, Box"),
+        ({"action_space": spaces.Discrete(2, start=1)}, ValueError, r"must start at 0: .* \(subtract 1\)"),
     ],
 )
 def test_the_door_says_what_is_wrong(columns, error, message):
@@ -153,6 +173,17 @@ def test_the_door_says_what_is_wrong(columns, error, message):
 def test_ragged_episodes_are_named(episodes, message):
     with pytest.raises(ValueError, match=message):
         LoggedDataset.from_episodes(episodes)
+
+
+def test_the_constructor_checks_what_it_is_given():
+    with pytest.raises(ValueError, match="starts must rise from 0"):
+        replace(small(), starts=np.array([1, 2]))
+    with pytest.raises(ValueError, match="from_reset hold one value an episode"):
+        small().with_resets([True])
+    with pytest.raises(ValueError, match="must end where terminated or truncated is set: row 1 goes on"):
+        replace(small(), starts=np.array([0]), from_reset=np.array([True]))
+    with pytest.raises(ValueError, match="behaviour_log_prob must have the same length: 3 != 1"):
+        replace(small(), behaviour_log_prob=np.zeros(1))
 
 
 def test_joining_and_choosing_nothing_is_refused():

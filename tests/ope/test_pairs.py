@@ -223,6 +223,12 @@ def test_finite_states_with_continuous_actions_are_one_hot():
     np.testing.assert_allclose(tr.x_next[:, 3], 0.0, atol=1e-12)
 
 
+def test_too_many_finite_states_for_continuous_actions_are_refused():
+    data = LoggedDataset.from_arrays([0, 5000], [[0.5], [0.1]], [0.0] * 2, [1, 2], [False] * 2)
+    with pytest.raises(ValueError, match="5001 finite states with continuous actions are too many"):
+        pairs(data, DeterministicPolicy(lambda seen: np.zeros((len(seen), 1))))
+
+
 def test_same_seed_same_pairs():
     policy = GaussianPolicy(lambda seen: (seen[:, :1], 1.0))
     first, again, other = (pairs(points(), policy, seed=seed).transitions.x_next for seed in (1, 1, 2))

@@ -126,9 +126,10 @@ def test_a_bomb_among_the_weights_is_not_loaded(tmp_path):
     (tmp_path / "bad.d3").write_bytes(pickle.dumps(stored | {"torch": pickle.dumps(Bomb(), 2)}))
     with pytest.raises(ValueError, match=r"bad.d3 must be a file of d3rlpy's save"):
         load_policy(tmp_path / "bad.d3")
-    (tmp_path / "bad.d3").write_bytes(pickle.dumps({"config": "{}"}))
-    with pytest.raises(ValueError, match="must be a file of d3rlpy's save"):
-        load_policy(tmp_path / "bad.d3")
+    for wrong in ({"config": "{}"}, stored | {"config": "{}"}, stored | {"config": "?"}, [1]):
+        (tmp_path / "bad.d3").write_bytes(pickle.dumps(wrong))
+        with pytest.raises(ValueError, match="must be a file of d3rlpy's save"):
+            load_policy(tmp_path / "bad.d3")
 
 
 # d3rlpy exports by tracing, which torch comments on.
