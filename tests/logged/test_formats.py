@@ -1,6 +1,7 @@
 """Files of our own, tables, D4RL, imitation; and files that are not what they should be."""
 
 import pickle
+import sys
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
@@ -184,7 +185,7 @@ def test_missing_columns_are_listed(tmp_path):
     with pytest.raises(ValueError, match="lacks the columns actions, rewards"):
         load_dataset(tmp_path / "a.npz")
     (tmp_path / "a.csv").write_text("x,reward\n1,2\n")
-    with pytest.raises(ValueError, match="lacks the columns observations, actions: it has reward, "):
+    with pytest.raises(ValueError, match=r"lacks the columns observations, actions: it has reward, x \(map"):
         load_dataset(tmp_path / "a.csv")
     (tmp_path / "a.csv").write_text("observation,action,reward\n1,0,2\n")
     with pytest.raises(ValueError, match=r"lacks the columns terminated: .*or give an episode column"):
@@ -260,3 +261,18 @@ def test_other_sources_are_refused(tmp_path):
 def test_format_by_hand_overrules_the_name(tmp_path):
     (tmp_path / "log.h5").write_text(CSV)
     assert len(load_dataset(tmp_path / "log.h5", format="csv", columns={"observations": ["x", "y"]})) == 3
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"), [("pyarrow", "parquet"), ("h5py", "d3rlpy"), ("minari", "minari")]
+)
+def test_a_missing_library_is_named_with_its_extra(module, extra, cartpole, tmp_path, monkeypatch):
+    cartpole.save(tmp_path / "log.parquet")
+    sources = {
+        "pyarrow": tmp_path / "log.parquet",
+        "h5py": write_h5(tmp_path / "log.h5", **D4RL),
+        "minari": "cartpole-v0",
+    }
+    monkeypatch.setitem(sys.modules, module, None)  # what an uninstalled library looks like to import
+    with pytest.raises(ImportError, match=rf"pip install 'ope-vpm\[{extra}\]'"):
+        load_dataset(sources[module])

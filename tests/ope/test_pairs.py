@@ -77,6 +77,7 @@ def test_absorbed_value_is_the_hand_worked_one():
     assert law[3] == pytest.approx(0.09)  # state 1, action 1, at time 1
     assert law[6] == pytest.approx(0.81)  # ended ever after
     assert value(built, 0.9) == pytest.approx(0.09)
+    assert built.transitions.x_initial.tolist() == [1, 1]  # actions that are never taken are left out
 
 
 def test_restarted_value_is_the_hand_worked_one():

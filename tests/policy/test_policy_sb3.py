@@ -41,6 +41,8 @@ def test_on_policy_discrete(algorithm, tmp_path):
         assert policy.observation_size == 4
         np.testing.assert_allclose(policy.log_prob(CART, actions), expected.numpy(), atol=1e-5)
         np.testing.assert_allclose(policy.probabilities(CART).sum(axis=1), 1)
+        wide = policy.probabilities(CART.astype(np.float64))  # as CSV files have them
+        np.testing.assert_allclose(wide, policy.probabilities(CART), atol=1e-7)
     for policy in both_ways(model, tmp_path, deterministic=True):
         greedy = model.predict(CART, deterministic=True)[0]
         assert (policy.sample(CART, RNG) == greedy).all()
@@ -95,7 +97,8 @@ def test_sac_where_the_space_is_the_unit_box(tmp_path):
 def test_deterministic_algorithms(algorithm, tmp_path):
     model = made(algorithm, "Pendulum-v1")
     for policy in both_ways(model, tmp_path):
-        np.testing.assert_allclose(policy.sample(PENDULUM, RNG), model.predict(PENDULUM)[0], atol=1e-6)
+        drawn = policy.sample(PENDULUM.astype(np.float64), RNG)
+        np.testing.assert_allclose(drawn, model.predict(PENDULUM)[0], atol=1e-6)
         assert not policy.has_log_prob
 
 

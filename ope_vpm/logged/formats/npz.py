@@ -65,7 +65,8 @@ def _mapped(path: Path, name: str) -> Array:
             raise ValueError(f"{path} is compressed and cannot be memory-mapped: load it without mmap=True")
         with archive.open(info) as member:
             version = np.lib.format.read_magic(member)
-            header = np.lib.format.read_array_header_1_0 if version == (1, 0) else _header_2
+            new = version != (1, 0)
+            header: Any = np.lib.format.read_array_header_2_0 if new else np.lib.format.read_array_header_1_0
             shape, fortran, dtype = header(member)
             inside = member.tell()
     if dtype.hasobject:
@@ -74,10 +75,6 @@ def _mapped(path: Path, name: str) -> Array:
     return np.memmap(
         path, dtype, mode="r", offset=_data_offset(path, info) + inside, shape=shape, order=order
     )
-
-
-def _header_2(member: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    return np.lib.format.read_array_header_2_0(member)
 
 
 def _data_offset(path: Path, info: zipfile.ZipInfo) -> int:

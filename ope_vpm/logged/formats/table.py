@@ -37,7 +37,8 @@ def from_table(path: object, table: Mapping[str, Array], options: Options) -> Lo
         raise ValueError(f"columns maps {', '.join(unknown)}, but only {', '.join(NAMES)} can be mapped")
     found = {name: _find(path, table, name, mapping.get(name)) for name in NAMES}
     columns: dict[str, Any] = {name: array for name, array in found.items() if array is not None}
-    require(path, REQUIRED, _seen(columns, table), "map your names with columns=")
+    missing = [name for name in REQUIRED if name not in columns]
+    require(path, missing, table, "map your names with columns=")
     if not columns.keys() & {"terminated", "episode"}:
         require(path, ("terminated",), table, "or give an episode column; map your names with columns=")
     resets = columns.pop("from_reset", None)
@@ -78,11 +79,6 @@ def _find(path: object, table: Mapping[str, Array], name: str, mapped: Any) -> A
             numbered.sort(key=lambda key: int(key.rsplit("_", 1)[1]))
             return _stack([table[key] for key in numbered])
     return None
-
-
-def _seen(columns: dict[str, Any], table: Mapping[str, Array]) -> set[str]:
-    """The table's own names, and ours for the columns that were found under another one."""
-    return set(table) | set(columns)
 
 
 def _stack(columns: list[Array]) -> Array:
