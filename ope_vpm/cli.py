@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -49,9 +49,16 @@ def inspect(
 
 def main() -> None:
     """Run the command line; a user's mistake ends with one sentence and exit code 2."""
+    # Newer typers carry their own copy of click; the class of usage errors is the parent of this public one.
+    usage_error: Any = typer.BadParameter.__base__
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
+    except usage_error as error:
+        message = error.format_message()
+    except typer.Abort:
+        sys.exit(130)
     except (ValueError, TypeError, OSError, ImportError) as error:
-        sentence = " ".join(str(error).split())
-        print(f"ope-vpm: {sentence}", file=sys.stderr)
-        sys.exit(2)
+        message = str(error)
+    if message:  # empty where the help has been shown instead
+        print(f"ope-vpm: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(2)

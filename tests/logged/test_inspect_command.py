@@ -75,6 +75,16 @@ def test_a_mistake_ends_with_one_sentence_and_code_two(run, name, tmp_path):
     assert not (tmp_path / "page.html").exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"), [((), "dataset"), (("log.npz", "--jsn"), "--jsn"), (("a", "b"), "unexpected")]
+)
+def test_wrong_arguments_end_with_one_sentence_and_code_two(run, arguments, message):
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_the_installed_command(tmp_path):
     command = [
         sys.executable,
