@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 import torch
 
 from ope_vpm.optional import library
+from ope_vpm.outside import DAMAGED
 from ope_vpm.policy.function import one_hot
 from ope_vpm.policy.safe_pickle import safe_loads
 from ope_vpm.policy.target import Array, CategoricalPolicy, DeterministicPolicy, GaussianPolicy, TargetPolicy
@@ -20,18 +20,6 @@ SQUASHED = ("SAC", "CQL", "CalQL", "BEAR")
 """Algorithms that draw tanh of a Gaussian."""
 GAUSSIAN = ("IQL", "AWAC", "CRR")
 """Algorithms that draw around the squashed mean and clip."""
-
-DAMAGED = (
-    ValueError,
-    TypeError,
-    KeyError,
-    AttributeError,
-    AssertionError,
-    RuntimeError,
-    EOFError,
-    pickle.UnpicklingError,
-)
-"""What d3rlpy and torch raise on files that are not theirs."""
 
 
 def from_d3rlpy(algo: Any, *, deterministic: bool = False) -> TargetPolicy:
@@ -71,7 +59,7 @@ def load_d3rlpy(path: Path, *, trust: bool, deterministic: bool = False) -> Targ
         algo.impl.load_model(io.BytesIO(weights))
     except PermissionError as error:
         raise PermissionError(f"{path} is not read without trust: {error}") from error
-    except DAMAGED as error:
+    except (TypeError, AttributeError, *DAMAGED, ValueError) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise ValueError(f"{path} must be a file of d3rlpy's save: {reason}") from error
     return from_d3rlpy(algo, deterministic=deterministic)

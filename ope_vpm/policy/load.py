@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from ope_vpm.optional import is_from
+from ope_vpm.outside import reading
 from ope_vpm.policy.d3rlpy import from_d3rlpy, load_d3rlpy
 from ope_vpm.policy.function import Output, from_function, from_module
 from ope_vpm.policy.onnx import load_onnx
@@ -82,7 +83,7 @@ def load_policy(
     if not file.is_file():
         raise FileNotFoundError(f"there is no file {file}")
     # Libraries draw random weights before they read the stored ones: the global generator is put back.
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), reading(file, "a policy"):
         return _load(file, trust, deterministic, normalize, n_actions=n_actions, output=output)
 
 
@@ -115,11 +116,8 @@ def _kind(path: Path) -> str:
 
 
 def _archive_kind(path: Path) -> str:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-    except zipfile.BadZipFile as error:
-        raise ValueError(f"{path} is a damaged archive: {error}") from error
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
     if {"data", "policy.pth"} <= set(names):
         return "sb3"
     if any(name.endswith("data.pkl") for name in names):

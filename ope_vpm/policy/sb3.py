@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import pickle
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -94,10 +93,7 @@ def _settings(path: Path, archive: zipfile.ZipFile, trust: bool) -> dict[str, An
 
 def _weights(path: Path, archive: zipfile.ZipFile) -> Any:
     stored = io.BytesIO(_member(path, archive, "policy.pth"))
-    try:
-        return torch.load(stored, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        raise ValueError(f"the weights in {path} cannot be read: {str(error).splitlines()[0]}") from error
+    return torch.load(stored, map_location="cpu", weights_only=True)
 
 
 def _member(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:

@@ -52,8 +52,11 @@ def _is_script(path: Path) -> bool:
 
 def _refuse_file_access(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
-        for name in archive.namelist():
-            if name.endswith(".py") and REACHES_OUT.search(archive.read(name).decode("utf-8", "replace")):
+        # By entry, not by name: of two entries with one name, torch may run the other.
+        for entry in archive.infolist():
+            if entry.filename.endswith(".py") and REACHES_OUT.search(
+                archive.read(entry).decode("utf-8", "replace")
+            ):
                 raise PermissionError(
                     f"{path} contains a program that reaches files or foreign operators: "
                     "pass trust=True if you know where it comes from"

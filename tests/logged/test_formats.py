@@ -222,8 +222,8 @@ def test_pickled_arrays_inside_npz_are_not_loaded(tmp_path):
 BAD = {
     "empty.h5": (b"", "is empty"),
     "noise.h5": (bytes(range(256)), "is of no format we know"),
-    "cut.h5": (b"\x89HDF\r\n\x1a\n" + bytes(90), "is a damaged HDF5 file"),
-    "cut.npz": (b"PK\x03\x04" + bytes(40), "is a damaged .npz or .zip file"),
+    "cut.h5": (b"\x89HDF\r\n\x1a\n" + bytes(90), "cut.h5 cannot be read as HDF5"),
+    "cut.npz": (b"PK\x03\x04" + bytes(40), "cut.npz cannot be read as an archive"),
     "text.h5": (CSV.encode(), "is not what its name says: it holds csv"),
     "cut.parquet": (b"PAR1" + bytes(40), "cannot be read as parquet"),
     "ragged.csv": (b"observation,action,reward,episode\n1,0,2,0\n1,0\n", "line 3 .* 2 != 4"),

@@ -56,7 +56,7 @@ MISTAKES = {
     "text.h5": (b"hello, world\n1,2\n", "is not what its name says: it holds csv"),
     "noise.bin": (bytes(range(256)), "is of no format we know"),
     "cut.parquet": (b"PAR1" + bytes(40), "cannot be read as parquet"),
-    "cut.npz": (b"PK\x03\x04" + bytes(40), "is a damaged"),
+    "cut.npz": (b"PK\x03\x04" + bytes(40), "cannot be read as an archive"),
     "buffer.pkl": (pickle.dumps({"a": 1}), "pass trust=True"),
     "columns.csv": (b"x,y\n1,2\n", "lacks the columns observations, actions, rewards"),
 }

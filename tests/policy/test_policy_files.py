@@ -244,7 +244,7 @@ def test_tables_in_files(tmp_path):
 BAD = {
     "empty.zip": (b"", "is not a policy we know"),
     "noise.zip": (bytes(range(200)), "is not a policy we know"),
-    "cut.zip": (b"PK\x03\x04" + bytes(50), "is a damaged archive"),
+    "cut.zip": (b"PK\x03\x04" + bytes(50), "cut.zip cannot be read as a policy"),
     "noise.onnx": (bytes(range(200)), "cannot be read as ONNX"),
     "words.csv": (b"left,right\n", "numbers only"),
 }

@@ -168,7 +168,7 @@ def test_no_pickle_in_a_zip_is_loaded_without_trust(tmp_path):
     weights = repacked(
         tmp_path / "model.zip", tmp_path / "bomb.zip", **{"policy.pth": pickle.dumps(Bomb(), 2)}
     )
-    with pytest.raises(ValueError, match=r"weights in .* cannot be read"):
+    with pytest.raises(ValueError, match=r"bomb.zip cannot be read as a policy"):
         load_policy(weights)
 
 

@@ -6,7 +6,6 @@ name it in `FORMATS`, and teach `sniff` its first bytes.
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +16,7 @@ from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.formats import csv, d3rlpy, d4rl, imitation, minari, npz, parquet, sb3
 from ope_vpm.logged.formats.files import Options, write_whole
 from ope_vpm.logged.formats.sniff import check_name, sniff
+from ope_vpm.outside import reading
 
 FORMATS: dict[str, ModuleType] = {
     "npz": npz,
@@ -92,11 +92,8 @@ def _read_object(source: object, name: str | None, options: Options) -> LoggedDa
 
 def _read_file(path: Path, name: str, options: Options) -> LoggedDataset:
     try:
-        data: LoggedDataset = FORMATS[name].read(path, options)
-    except (PermissionError, FileNotFoundError):
-        raise
-    except (OSError, EOFError, UnicodeDecodeError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} cannot be read as {name}: {error}") from error
+        with reading(path, name):
+            data: LoggedDataset = FORMATS[name].read(path, options)
     except TypeError as error:
         raise ValueError(f"{path}: {error}") from error
     return data

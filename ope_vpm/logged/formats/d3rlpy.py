@@ -83,7 +83,7 @@ def _read_file(path: Path, options: Options) -> LoggedDataset:
         version = file["version"].asstr()[()]
         if version != "2.1":
             raise ValueError(f"{path} is of d3rlpy's format {version}: only 2.1 and 1 are known")
-        require(path, FIELDS, [name.decode() for name in file["columns"][()]])
+        require(path, FIELDS, list(file["columns"].asstr()[()]))
         return _columns(path, file, options.observation_space, options.action_space)
 
 

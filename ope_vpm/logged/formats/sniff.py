@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path
 
 from ope_vpm.optional import library
+from ope_vpm.outside import reading
 
 SUFFIXES = {
     ".npz": {"npz"},
@@ -61,11 +62,9 @@ def _folder(path: Path) -> str:
 
 
 def _hdf5(path: Path) -> str:
-    try:
-        with library("h5py", "d3rlpy").File(path, "r") as file:
-            names = set(file)
-    except OSError as error:
-        raise ValueError(f"{path} is a damaged HDF5 file: {error}") from error
+    h5py = library("h5py", "d3rlpy")
+    with reading(path, "HDF5"), h5py.File(path, "r") as file:
+        names = set(file)
     if "num_episodes" in names or "episode_terminals" in names:
         return "d3rlpy"
     if any(name.startswith("episode_") for name in names):
@@ -74,11 +73,8 @@ def _hdf5(path: Path) -> str:
 
 
 def _zip(path: Path) -> str:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-    except zipfile.BadZipFile as error:
-        raise ValueError(f"{path} is a damaged .npz or .zip file: {error}") from error
+    with reading(path, "an archive"), zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
     if any(name.endswith(".npy") for name in names):
         return "npz"
     if "policy.pth" in names:
