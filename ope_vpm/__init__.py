@@ -1,6 +1,21 @@
 """What is a policy worth, from data somebody else logged?"""
 
 from ope_vpm.chain import VPM, Diagnostics, Expectation, StationaryEstimate, StationaryWarning, Transitions
+from ope_vpm.logged import LoggedDataset, inspect, load_dataset
+from ope_vpm.policy import as_policy, load_policy, with_noise
 
-__all__ = ["VPM", "Diagnostics", "Expectation", "StationaryEstimate", "StationaryWarning", "Transitions"]
+__all__ = [
+    "VPM",
+    "Diagnostics",
+    "Expectation",
+    "LoggedDataset",
+    "StationaryEstimate",
+    "StationaryWarning",
+    "Transitions",
+    "as_policy",
+    "inspect",
+    "load_dataset",
+    "load_policy",
+    "with_noise",
+]
 __version__ = "0.1.0"

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
 import typer
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="What is a policy worth, from logged data?")
@@ -12,6 +17,42 @@ def _root() -> None:
     """Keep sub-commands named even while there is only one."""
 
 
+@app.command()
+def inspect(
+    dataset: Annotated[str, typer.Argument(help="A file, a Minari folder, or a Minari id.")],
+    format_name: Annotated[
+        str | None, typer.Option("--format", help="Its format, if not to be found by content.")
+    ] = None,
+    page: Annotated[Path | None, typer.Option(help="Write a page with histograms to this .html file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    trust: Annotated[bool, typer.Option("--trust", help="Allow pickles, which run whatever code they hold.")] = False,
+) -> None:
+    """Look logged data over: counts, ranges, and what looks wrong; exit code 1 if it has errors."""
+    from ope_vpm.logged import inspect as look_over
+    from ope_vpm.logged import load_dataset
+    from ope_vpm.logged.page import write_page
+
+    data = load_dataset(dataset, format=format_name, trust=trust)
+    report = look_over(data)
+    if page is not None:
+        write_page(data, report, page, title=Path(dataset).name)
+    typer.echo(json.dumps(report.as_dict(), indent=2) if as_json else str(report))
+    if report.errors:
+        raise typer.Exit(1)
+
+
 def main() -> None:
     """Run the command line; a user's mistake ends with one sentence and exit code 2."""
-    app()
+    # Newer typers carry their own copy of click; the class of usage errors is the parent of this public one.
+    usage_error: Any = typer.BadParameter.__base__
+    try:
+        sys.exit(app(standalone_mode=False))
+    except usage_error as error:
+        message = error.format_message()
+    except typer.Abort:
+        sys.exit(130)
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        message = str(error)
+    if message:  # empty where the help has been shown instead
+        print(f"ope-vpm: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(2)

@@ -1,0 +1,8 @@
+"""Logged data in: the dataset, the importers and the doctor."""
+
+from ope_vpm.logged.dataset import LoggedDataset
+from ope_vpm.logged.doctor import Finding, Report, inspect
+from ope_vpm.logged.episode import Episode
+from ope_vpm.logged.formats import load_dataset
+
+__all__ = ["Episode", "Finding", "LoggedDataset", "Report", "inspect", "load_dataset"]

@@ -1,0 +1,106 @@
+"""The doctor's hardest question: do the observations belong to the actions beside them?
+
+Two ways of being one row off are told apart from the data alone, for observations that are points:
+
+- *drift*: T + 1 observations an episode were laid against T actions, so that episode k begins k rows early.
+  Its first k rows then belong to the episode before, and the jump of a reset lies k rows inside it.
+- *shift*: every observation is the one after its action. Then the action beside an observation says nothing
+  about the step that follows it, while the next row's action does. A policy that is a function of the state
+  and does not vary hides this: its actions say nothing that the states do not.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ope_vpm.logged.columns import Array, Floats, Integers
+from ope_vpm.logged.dataset import LoggedDataset
+from ope_vpm.logged.doctor import Finding, finding
+
+SAMPLE = 5000
+"""Rows looked at for a shift."""
+
+
+def one_row_off(data: LoggedDataset) -> Finding | None:
+    """Observations that belong to other rows' actions, by drift or by shift."""
+    if data.finite or not np.isfinite(data.observations).all():
+        return None
+    return _drift(data) or _shift(data)
+
+
+def _drift(data: LoggedDataset) -> Finding | None:
+    """Do resets lie k rows inside episode k rather than at the seams?"""
+    number = np.arange(1, data.n_episodes)
+    number = number[number < data.lengths[1:]]
+    if len(number) < 4:
+        return None
+    rank = _jump_ranks(data.observations)
+    seams = rank[data.starts[number] - 1]
+    inside = rank[data.starts[number] + number - 1]
+    # On ten clean environments the inner steps rank near 0.5 and the seams, which are resets, above 0.97.
+    if np.median(inside) < 0.9 or np.median(inside) <= np.median(seams):
+        return None
+    message = (
+        "episode k seems to begin k rows early: T + 1 observations an episode were laid against T actions "
+        "(drop each episode's last observation before joining them)"
+    )
+    return finding("one-row-off", "error", message, data.starts[number])
+
+
+def _jump_ranks(states: Array) -> Floats:
+    """How large the step from each row to the next is, from 0 (smallest) to 1 (largest)."""
+    scale = np.asarray(states, dtype=np.float64).std(axis=0)
+    steps = np.diff(states, axis=0) / np.where(scale > 0, scale, 1.0)
+    size = np.square(steps).sum(axis=1)
+    order: Integers = np.argsort(np.argsort(size, kind="stable"), kind="stable")
+    ranks: Floats = order / max(len(order) - 1, 1)
+    return ranks
+
+
+def _shift(data: LoggedDataset) -> Finding | None:
+    """Does the next row's action explain a step to which the row's own action adds nothing?"""
+    inside = np.flatnonzero(data.episode[:-2] == data.episode[2:])[:SAMPLE]
+    states = np.asarray(data.observations, dtype=np.float64)
+    actions = _as_points(data)
+    width = states.shape[1] * (1 + actions.shape[1]) + actions.shape[1] + 1
+    if not np.isfinite(actions).all() or len(inside) < 20 * width:
+        return None
+    steps = states[inside + 1] - states[inside]
+    own = _explained(states[inside], actions[inside], steps)
+    following = _explained(states[inside], actions[inside + 1], steps)
+    # Clean data measured 0.59 to 0.997 for a row's own action, shifted data 0.001 to 0.03.
+    if own > 0.05 or following < 0.2:
+        return None
+    message = (
+        "each observation seems to be the one after its action: the step that follows depends on the next "
+        "row's action and not on its own (store the state before the step)"
+    )
+    return finding("one-row-off", "error", message, inside)
+
+
+def _explained(states: Floats, actions: Floats, steps: Floats) -> float:
+    """The largest share, over coordinates, of what states leave unexplained that actions explain.
+
+    Linear in the actions, with slopes linear in the states; in-sample shares are corrected for chance.
+    """
+    products = (states[:, :, None] * actions[:, None, :]).reshape(len(states), -1)
+    alone = _residual(states, steps)
+    together = _residual(np.hstack([states, actions, products]), steps)
+    scale = np.maximum(np.square(steps - steps.mean(axis=0)).sum(axis=0), 1e-300)
+    share = np.where(alone > 1e-9 * scale, 1 - together / np.maximum(alone, 1e-300), 0.0)
+    chance = (actions.shape[1] + products.shape[1]) / len(states)
+    return float(share.max() - chance)
+
+
+def _residual(features: Floats, targets: Floats) -> Floats:
+    design = np.hstack([np.ones((len(features), 1)), features])
+    solution = np.linalg.lstsq(design, targets, rcond=None)[0]
+    residual: Floats = np.square(targets - design @ solution).sum(axis=0)
+    return residual
+
+
+def _as_points(data: LoggedDataset) -> Floats:
+    """Actions as columns of numbers; discrete ones as dummies, all but the first."""
+    if not data.discrete_actions:
+        return np.asarray(data.actions, dtype=np.float64)
+    return np.eye(int(data.actions.max()) + 1)[data.actions][:, 1:]

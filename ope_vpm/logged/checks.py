@@ -1,0 +1,182 @@
+"""The doctor's checks of values: each takes a dataset and returns a finding or None."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from gymnasium import spaces
+
+from ope_vpm.logged.alignment import one_row_off
+from ope_vpm.logged.columns import Array, Bools
+from ope_vpm.logged.dataset import LoggedDataset
+from ope_vpm.logged.doctor import Check, Finding, Level, finding
+
+
+def not_finite(data: LoggedDataset) -> Finding | None:
+    """NaN or infinity in a column; unknown next states do not count."""
+    bad = ~np.isfinite(data.rewards)
+    for column in (data.observations, data.actions):
+        bad = bad | ~_finite_rows(column)
+    bad |= ~_finite_rows(data.next_observations) & data.next_known
+    if data.behaviour_log_prob is not None:
+        bad |= ~np.isfinite(data.behaviour_log_prob)
+    return finding("not-finite", "error", "NaN or infinity in these rows: remove or repair them", bad)
+
+
+def zero_next_states(data: LoggedDataset) -> Finding | None:
+    """Vectors of zeros after last steps, where no other state is one: a filler, not a state."""
+    if data.finite or data.observations.shape[1] < 2:
+        return None
+    ends = data.ends[data.next_known[data.ends]]
+    zero = ends[(data.next_observations[ends] == 0).all(axis=1)]
+    if 2 * len(zero) < len(ends) or (data.observations == 0).all(axis=1).any():
+        return None
+    level: Level = "error" if (~data.terminated[zero]).any() else "warning"
+    message = "the next state is all zeros at episode ends: a filler (mark those rows next_known=False)"
+    return finding("zero-next-states", level, message, zero)
+
+
+def broken_chain(data: LoggedDataset) -> Finding | None:
+    """A next state that is not the following row's state, inside an episode."""
+    inside = np.ones(len(data), dtype=np.bool_)
+    inside[data.ends] = False
+    rows = np.flatnonzero(inside & data.next_known)
+    following, states = data.next_observations[rows], data.observations[rows + 1]
+    if data.finite:
+        same = following == states
+    else:
+        # Twice through float32 leaves a rounding of about 1e-7 of the value.
+        same = np.isclose(following, states, rtol=1e-5, atol=1e-6, equal_nan=True)
+    broken = rows[~same.reshape(len(rows), -1).all(axis=1)]
+    message = (
+        "the next state is not the following row's state inside an episode: "
+        "put rows in the order of time and mark every episode's end"
+    )
+    return finding("broken-chain", "error", message, broken)
+
+
+def actions_outside(data: LoggedDataset) -> Finding | None:
+    """Actions that the space does not have."""
+    if isinstance(data.action_space, spaces.Discrete):
+        message = f"actions are outside {data.action_space}: is it the right space?"
+        return finding("actions-outside", "error", message, np.flatnonzero(data.actions >= data.action_space.n))
+    if not isinstance(data.action_space, spaces.Box):
+        return None
+    low, high = data.action_space.low, data.action_space.high
+    slack = 1e-5 * np.maximum(1.0, np.where(np.isfinite(high - low), high - low, 1.0))
+    outside = ((data.actions < low - slack) | (data.actions > high + slack)).any(axis=1)
+    rows = np.flatnonzero(outside)
+    message = (
+        "actions are outside the action space: if the environment clipped them, "
+        "log what it did, or clip them with np.clip"
+    )
+    return finding("actions-outside", "warning", message, rows)
+
+
+def actions_scaled(data: LoggedDataset) -> Finding | None:
+    """Actions that fill [-1, 1] exactly where the space is wider: a training buffer's scaled copy."""
+    if not isinstance(data.action_space, spaces.Box) or len(data) < 50:
+        return None
+    wide = (data.action_space.high > 1.5) & (data.action_space.low < -1.5)
+    if not wide.any():
+        return None
+    largest = np.abs(data.actions[:, wide]).max(axis=0)
+    if not ((largest > 0.95) & (largest <= 1 + 1e-6)).all():
+        return None
+    message = (
+        f"actions fill [-1, 1] but the space reaches from {data.action_space.low.min():g} to "
+        f"{data.action_space.high.max():g}: they look scaled by the training library (unscale them)"
+    )
+    return finding("actions-scaled", "error", message, np.arange(len(data)))
+
+
+def flags_confused(data: LoggedDataset) -> Finding | None:
+    """Time limits marked as terminations, or the other way round."""
+    lengths, longest = data.lengths, int(data.lengths.max())
+    at_limit = lengths == longest
+    near = (lengths >= 0.9 * longest) & ~at_limit
+    terminal = data.terminated[data.ends]
+    cut = data.truncated[data.ends] & ~terminal
+    piled_up = at_limit.sum() >= max(3, 2 * near.sum()) and longest >= 20
+    if piled_up and terminal[at_limit].all() and not cut.any():
+        message = (
+            f"{int(at_limit.sum())} episodes of exactly {longest} steps, the longest, are all marked "
+            "terminated: that looks like a time limit (mark it truncated)"
+        )
+        return finding("flags-confused", "warning", message, data.ends[at_limit])
+    if cut.sum() >= 5 and not terminal.any() and np.bincount(lengths[cut]).max() <= 0.5 * cut.sum():
+        message = (
+            "episodes of different lengths are all marked truncated and none terminated: "
+            "a time limit cuts at one length (did the task end there?)"
+        )
+        return finding("flags-confused", "warning", message, data.ends[cut])
+    return None
+
+
+def constant_columns(data: LoggedDataset) -> Finding | None:
+    """Columns of observations or actions that never change."""
+    if len(data) < 2:
+        return None
+    names = []
+    for name, column in (("observation", data.observations), ("action", data.actions)):
+        table = column.reshape(len(column), -1)
+        names += [f"{name} {index}" for index in np.flatnonzero((table == table[:1]).all(axis=0))]
+    if not names:
+        return None
+    message = f"columns that never change: {', '.join(names)}"
+    return Finding("constant-columns", "warning", message, (), len(names))
+
+
+def duplicated_episodes(data: LoggedDataset) -> Finding | None:
+    """Episodes that repeat an earlier one exactly; short ones of finite states may do so by chance."""
+    shortest = 20 if data.finite else 2
+    seen: set[bytes] = set()
+    repeats = []
+    for first, last in zip(data.starts, data.ends, strict=True):
+        rows = slice(first, last + 1)
+        if last + 1 - first < shortest:
+            continue
+        digest = hashlib.blake2b(digest_size=16)
+        for column in (data.observations, data.actions, data.rewards):
+            digest.update(column[rows].tobytes())
+        if digest.digest() in seen:
+            repeats.append(first)
+        seen.add(digest.digest())
+    message = "episodes that repeat an earlier one exactly: counted twice, they feign certainty (drop them)"
+    return finding("duplicated-episodes", "warning", message, np.array(repeats, dtype=np.int64))
+
+
+def rewards_out_of_line(data: LoggedDataset) -> Finding | None:
+    """A few rewards far beyond all others: a sentinel or a glitch."""
+    finite = data.rewards[np.isfinite(data.rewards)]
+    if len(finite) == 0:
+        return None
+    middle = np.median(finite)
+    distance = np.abs(data.rewards - middle)
+    # Rare but regular rewards, such as a goal's, are above this quantile and set the scale themselves.
+    scale = np.quantile(np.abs(finite - middle), 0.995) or abs(middle)
+    far = (distance > 20 * scale) & np.isfinite(distance)
+    if scale == 0 or far.sum() > max(1, len(data) // 1000):
+        return None
+    message = f"rewards more than 20 times as far from the median as 99.5 % of them ({middle:.4g} ± {scale:.4g})"
+    return finding("rewards-out-of-line", "warning", message, far)
+
+
+def _finite_rows(column: Array) -> Bools:
+    return np.atleast_1d(np.isfinite(column.reshape(len(column), -1)).all(axis=1))
+
+
+CHECKS: dict[str, Check] = {
+    "not-finite": not_finite,
+    "one-row-off": one_row_off,
+    "zero-next-states": zero_next_states,
+    "broken-chain": broken_chain,
+    "actions-outside": actions_outside,
+    "actions-scaled": actions_scaled,
+    "flags-confused": flags_confused,
+    "constant-columns": constant_columns,
+    "duplicated-episodes": duplicated_episodes,
+    "rewards-out-of-line": rewards_out_of_line,
+}
+"""Every check by the code of its finding."""

@@ -1,0 +1,183 @@
+"""The door of a LoggedDataset: what each column may look like, and one sentence where it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+Array = npt.NDArray[Any]
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Space = spaces.Space[Any]
+
+
+def observation_column(name: str, values: object) -> Array:
+    """Integers (n,): states; integers (n, k): multi-discrete; floats (n, d): points.
+
+    Mappings and tuples of columns are laid side by side, mappings in the order of their sorted keys. Axes
+    beyond the second, as of images, are flattened.
+    """
+    if isinstance(values, Mapping):
+        parts = [observation_column(f"{name}[{key!r}]", values[key]) for key in sorted(values)]
+        return _side_by_side(name, parts)
+    if isinstance(values, tuple):
+        parts = [observation_column(f"{name}[{index}]", part) for index, part in enumerate(values)]
+        return _side_by_side(name, parts)
+    array = _numbers(name, values)
+    if array.ndim > 2:
+        array = array.reshape(len(array), -1)
+        return array if array.dtype.kind == "f" else array.astype(np.float32)
+    return _column(array)
+
+
+def action_column(values: object) -> Array:
+    """Integers (n,): discrete actions counted from 0; floats (n, m): continuous ones."""
+    array = _numbers("actions", values)
+    if array.ndim > 2:
+        raise ValueError(f"actions must have shape (n,) or (n, m): got {array.shape} (flatten them to (n, m) first)")
+    array = _column(array)
+    if array.dtype.kind == "i" and array.ndim == 2:
+        raise ValueError(
+            f"integer actions must have shape (n,): got {array.shape} "
+            "(number multi-discrete actions by np.ravel_multi_index, or give floats)"
+        )
+    if array.dtype.kind == "i" and array.size and int(array.min()) < 0:
+        row = int(np.argmin(array))
+        raise ValueError(f"discrete actions are counted from 0: row {row} is {array[row]}")
+    return array
+
+
+def number_column(name: str, values: object, length: int) -> Floats:
+    """One number a row, as float64; (n, 1) is taken for (n,)."""
+    array = _one_a_row(name, values, length)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must be numbers: got dtype {array.dtype}")
+    return array.astype(np.float64, copy=False)
+
+
+def flag_column(name: str, values: object | None, length: int) -> Bools:
+    """One truth value a row; numbers must be 0 or 1, None is all False."""
+    if values is None:
+        return np.zeros(length, dtype=np.bool_)
+    array = _one_a_row(name, values, length)
+    if array.dtype.kind not in "fiub" or not np.isin(array, (0, 1)).all():
+        raise ValueError(f"{name} must hold only true or false, 1 or 0: got dtype {array.dtype}")
+    return array.astype(np.bool_, copy=False)
+
+
+def same_length(name: str, array: Array, length: int) -> None:
+    """Refuse a column that is not as long as the observations."""
+    if len(array) != length:
+        raise ValueError(
+            f"observations and {name} must have the same length: {length} != {len(array)} (is the last step missing?)"
+        )
+
+
+def simple_space(space: Space | None) -> Space | None:
+    """The space that fits a column: everything laid flat; None where a dictionary's parts differ in kind."""
+    if space is None or isinstance(space, spaces.Discrete):
+        if space is not None and space.start != 0:
+            raise ValueError(f"discrete spaces must start at 0: got {space} (subtract {space.start})")
+        return space
+    if isinstance(space, spaces.MultiDiscrete):
+        return spaces.MultiDiscrete(space.nvec.reshape(-1))
+    if isinstance(space, spaces.MultiBinary):
+        return spaces.MultiDiscrete(np.full(int(np.prod(space.shape)), 2))
+    if isinstance(space, spaces.Box):
+        return _flat_box(space.low.reshape(-1), space.high.reshape(-1))
+    if isinstance(space, spaces.Dict):
+        return _joined_space([simple_space(space[key]) for key in sorted(space)])
+    if isinstance(space, spaces.Tuple):
+        return _joined_space([simple_space(part) for part in space])
+    raise TypeError(f"spaces must be Discrete, MultiDiscrete, Box, or Dict and Tuple of such: got {space}")
+
+
+def _joined_space(parts: list[Space | None]) -> Space | None:
+    boxes = [part for part in parts if isinstance(part, spaces.Box)]
+    if len(boxes) == len(parts):
+        return _flat_box(*(np.concatenate([getattr(box, side) for box in boxes]) for side in ("low", "high")))
+    counts = [
+        part.nvec if isinstance(part, spaces.MultiDiscrete) else [part.n]
+        for part in parts
+        if isinstance(part, spaces.MultiDiscrete | spaces.Discrete)
+    ]
+    return spaces.MultiDiscrete(np.concatenate(counts)) if len(counts) == len(parts) else None
+
+
+def _flat_box(low: Array, high: Array) -> Space:
+    # Bounds of float64's size are infinite in float32, which is what they mean.
+    with np.errstate(over="ignore"):
+        return spaces.Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
+
+
+def check_space(name: str, column: Array, space: Space | None) -> None:
+    """Refuse a space of another kind or size than the column; values outside it are the doctor's matter."""
+    if space is None:
+        return
+    if isinstance(space, spaces.Discrete):
+        fits = column.dtype.kind == "i" and column.ndim == 1
+    elif isinstance(space, spaces.MultiDiscrete):
+        fits = column.dtype.kind == "i" and column.shape[1:] == space.shape
+    elif isinstance(space, spaces.Box):
+        fits = column.ndim == 2 and column.shape[1:] == space.shape
+    else:
+        raise TypeError(f"the space of {name} must be Discrete, MultiDiscrete or flat Box: got {space}")
+    if not fits:
+        raise ValueError(f"{name} do not fit their space: {column.dtype} of shape {column.shape}, {space}")
+
+
+def read_only(array: Array) -> Array:
+    """A view that cannot be written to; memory maps stay on disk."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _column(array: Array) -> Array:
+    """(n,) floats become (n, 1); (n, 1) integers become (n,)."""
+    if array.dtype.kind == "f" and array.ndim == 1:
+        return array[:, None]
+    if array.dtype.kind == "i" and array.ndim == 2 and array.shape[1] == 1:
+        return array[:, 0]
+    return array
+
+
+def _side_by_side(name: str, parts: list[Array]) -> Array:
+    if not parts:
+        raise ValueError(f"{name} has no entries: give at least one column")
+    for part in parts[1:]:
+        if len(part) != len(parts[0]):
+            raise ValueError(f"parts of {name} must have the same length: {len(parts[0])} != {len(part)}")
+    return np.hstack([part.reshape(len(part), -1) for part in parts])
+
+
+def _numbers(name: str, values: object) -> Array:
+    """An array of int64 or floats, the caller's own memory where the type allows."""
+    try:
+        array: Array = np.asanyarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name} must be an array: its rows have different shapes (ragged)") from error
+    if array.ndim == 0:
+        raise ValueError(f"{name} must hold one row a step: got the single value {array}")
+    if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
+        raise ValueError(f"{name} must fit in 64-bit integers: got {array.max()}")
+    if array.dtype.kind in "iub":
+        return array.astype(np.int64, copy=False)
+    if array.dtype.kind == "f":
+        return array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)
+    raise TypeError(f"{name} must be an array of integers or floats: got dtype {array.dtype}")
+
+
+def _one_a_row(name: str, values: object, length: int) -> Array:
+    array: Array = np.asanyarray(values)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise ValueError(f"{name} must hold one value a row: got shape {array.shape}")
+    same_length(name, array, length)
+    return array

@@ -1,0 +1,310 @@
+"""Logged experience: episodes of (s, a, r, s', terminated, truncated) in column arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from ope_vpm.logged.columns import (
+    Array,
+    Bools,
+    Floats,
+    Integers,
+    Space,
+    action_column,
+    check_space,
+    flag_column,
+    number_column,
+    observation_column,
+    read_only,
+    same_length,
+    simple_space,
+)
+
+if TYPE_CHECKING:
+    from ope_vpm.logged.describe import Description
+    from ope_vpm.logged.episode import Episode
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LoggedDataset:
+    """What somebody logged, one row a step, in the order of time; no behaviour probabilities are needed.
+
+    Build it by `from_arrays`, `from_episodes` or `load_dataset`. Arrays are held as read-only views, so
+    memory maps stay on disk. Do not write to the originals afterwards.
+    """
+
+    observations: Array
+    """Integers (n,): finite states; integers (n, k): multi-discrete; floats (n, d): points."""
+    actions: Array
+    """Integers (n,): discrete; floats (n, m): continuous."""
+    rewards: Floats
+    """(n,)"""
+    next_observations: Array
+    """Like `observations`; NaN (or -1) where `next_known` is False."""
+    terminated: Bools
+    """(n,): the task ended with this step."""
+    truncated: Bools
+    """(n,): the logging stopped after this step, as at a time limit."""
+    next_known: Bools
+    """(n,): whether the state after the step was logged."""
+    starts: Integers
+    """(episodes,): the first row of each episode."""
+    from_reset: Bools
+    """(episodes,): whether that row follows a reset, so that its state is an initial one."""
+    behaviour_log_prob: Floats | None = None
+    """(n,): the log-probability (or density) of each action under the policy that took it, if logged."""
+    observation_space: Space | None = None
+    """Discrete, MultiDiscrete or a flat Box, where known."""
+    action_space: Space | None = None
+    """Discrete or a flat Box, where known."""
+
+    def __post_init__(self) -> None:
+        _check_columns(self)
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                object.__setattr__(self, field.name, read_only(value))
+
+    @classmethod
+    def from_arrays(
+        cls,
+        observations: object,
+        actions: object,
+        rewards: object,
+        next_observations: object | None = None,
+        terminated: object | None = None,
+        truncated: object | None = None,
+        *,
+        episode: object | None = None,
+        next_known: object | None = None,
+        behaviour_log_prob: object | None = None,
+        observation_space: Space | None = None,
+        action_space: Space | None = None,
+    ) -> LoggedDataset:
+        """Columns in the order of time, one row a step.
+
+        Args:
+            observations: the state before each step; a mapping or tuple of columns is laid side by side.
+            actions: the action taken.
+            rewards: the reward received.
+            next_observations: the state after each step. Without it the following row's state is taken;
+                after the last step of an episode it is then unknown.
+            terminated: where the task ended.
+            truncated: where the logging stopped, as at a time limit.
+            episode: a number a row that changes where a new episode begins. Without it an episode ends
+                where either flag is set, and at the last row.
+            next_known: False where a row of `next_observations` holds no state.
+            behaviour_log_prob: log-probabilities of the logged actions, if they were logged.
+            observation_space: of any kind that fits the observations; it is laid flat like them.
+            action_space: Discrete or Box; the doctor checks the actions against it.
+        """
+        states = observation_column("observations", observations)
+        length = len(states)
+        if length == 0:
+            raise ValueError("observations are empty: a dataset needs at least one step")
+        ended = flag_column("terminated", terminated, length)
+        stopped = flag_column("truncated", truncated, length)
+        starts = _episode_starts(ended | stopped, episode)
+        following, known = _following(states, next_observations, next_known, starts)
+        return cls(
+            observations=states,
+            actions=action_column(actions),
+            rewards=number_column("rewards", rewards, length),
+            next_observations=following,
+            terminated=ended,
+            truncated=stopped,
+            next_known=known,
+            starts=starts,
+            from_reset=np.ones(len(starts), dtype=np.bool_),
+            behaviour_log_prob=None
+            if behaviour_log_prob is None
+            else number_column("behaviour_log_prob", behaviour_log_prob, length),
+            observation_space=simple_space(observation_space),
+            action_space=simple_space(action_space),
+        )
+
+    @classmethod
+    def from_episodes(
+        cls,
+        episodes: Iterable[Episode | dict[str, Any]],
+        *,
+        observation_space: Space | None = None,
+        action_space: Space | None = None,
+    ) -> LoggedDataset:
+        """Whole episodes, each an `Episode` or a mapping with its fields; see `Episode`."""
+        from ope_vpm.logged.episode import columns_of
+
+        columns = columns_of(episodes)
+        return cls.from_arrays(**columns, observation_space=observation_space, action_space=action_space)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[LoggedDataset]) -> LoggedDataset:
+        """Several datasets of one task one after another, as of several behaviour policies."""
+        from ope_vpm.logged.episode import join
+
+        return join(parts)
+
+    def __len__(self) -> int:
+        return len(self.observations)
+
+    def __repr__(self) -> str:
+        states = "finite states" if self.finite else f"{self.observations.shape[1]}-dimensional states"
+        actions = f"{self.n_actions} actions" if self.n_actions else f"{self.actions.shape[1]}-dimensional actions"
+        return f"LoggedDataset({len(self)} steps, {self.n_episodes} episodes, {states}, {actions})"
+
+    @property
+    def n_episodes(self) -> int:
+        """How many episodes there are."""
+        return len(self.starts)
+
+    @property
+    def finite(self) -> bool:
+        """Whether observations are integers: discrete or multi-discrete."""
+        return self.observations.dtype.kind == "i"
+
+    @property
+    def discrete_actions(self) -> bool:
+        """Whether actions are integers."""
+        return self.actions.dtype.kind == "i"
+
+    @cached_property
+    def n_actions(self) -> int | None:
+        """How many discrete actions the space has, or the data show; None for continuous ones."""
+        if isinstance(self.action_space, spaces.Discrete):
+            return int(self.action_space.n)
+        return int(self.actions.max()) + 1 if self.discrete_actions else None
+
+    @cached_property
+    def lengths(self) -> Integers:
+        """Steps of each episode."""
+        return np.diff(self.starts, append=len(self))
+
+    @cached_property
+    def ends(self) -> Integers:
+        """The last row of each episode."""
+        return self.starts + self.lengths - 1
+
+    @cached_property
+    def episode(self) -> Integers:
+        """The number of each row's episode."""
+        return np.repeat(np.arange(self.n_episodes), self.lengths)
+
+    @cached_property
+    def time(self) -> Integers:
+        """Steps since the first row of each row's episode."""
+        return np.arange(len(self)) - np.repeat(self.starts, self.lengths)
+
+    @property
+    def initial_observations(self) -> Array:
+        """The states that followed a reset."""
+        return self.observations[self.starts[self.from_reset]]
+
+    @property
+    def returns(self) -> Floats:
+        """The undiscounted sum of rewards of each episode."""
+        totals: Floats = np.add.reduceat(self.rewards, self.starts)
+        return totals
+
+    def select(self, episodes: int | slice | Sequence[int] | npt.NDArray[Any]) -> LoggedDataset:
+        """Some of the episodes, by number, slice, list or mask; repeated ones are repeated."""
+        from ope_vpm.logged.episode import take
+
+        return take(self, np.atleast_1d(np.arange(self.n_episodes)[episodes]))
+
+    def with_resets(self, from_reset: object) -> LoggedDataset:
+        """The same data, with what is known of which episodes begin at a reset."""
+        return replace(self, from_reset=np.asarray(from_reset, dtype=np.bool_))
+
+    def describe(self) -> Description:
+        """Counts, returns, lengths and ranges; prints as a small table."""
+        from ope_vpm.logged.describe import describe
+
+        return describe(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write to `.npz` or `.parquet`, whole or not at all."""
+        from ope_vpm.logged.formats import save
+
+        save(self, path)
+
+    def to_d3rlpy(self) -> Any:
+        """The same episodes as a d3rlpy `ReplayBuffer`; states after last steps are lost there."""
+        from ope_vpm.logged.formats.d3rlpy import to_d3rlpy
+
+        return to_d3rlpy(self)
+
+    def to_minari(self, dataset_id: str) -> Any:
+        """Write a new local Minari dataset and return it."""
+        from ope_vpm.logged.formats.minari import to_minari
+
+        return to_minari(self, dataset_id)
+
+
+def _check_columns(data: LoggedDataset) -> None:
+    """Columns of one length and kind, episodes that cover the rows, flags only on last rows."""
+    length = len(data.observations)
+    for field in fields(data)[:7]:
+        same_length(field.name, getattr(data, field.name), length)
+    if data.behaviour_log_prob is not None:
+        same_length("behaviour_log_prob", data.behaviour_log_prob, length)
+    if data.starts[0] != 0 or (data.lengths < 1).any() or data.from_reset.shape != data.starts.shape:
+        raise ValueError(
+            "starts must rise from 0 and from_reset hold one value an episode: "
+            f"got {data.n_episodes} starts and shape {data.from_reset.shape}"
+        )
+    if data.next_observations.shape != data.observations.shape or (
+        data.next_observations.dtype.kind != data.observations.dtype.kind
+    ):
+        raise ValueError(
+            "observations and next_observations must be alike: "
+            f"{data.observations.dtype} {data.observations.shape} != "
+            f"{data.next_observations.dtype} {data.next_observations.shape}"
+        )
+    if data.finite and int(data.observations.min()) < 0:
+        row = int(np.argmin(data.observations.reshape(length, -1).min(axis=1)))
+        raise ValueError(f"discrete observations are counted from 0: row {row} is {data.observations[row]}")
+    inside = (data.terminated | data.truncated).copy()
+    inside[data.ends] = False
+    if inside.any():
+        raise ValueError(
+            f"an episode must end where terminated or truncated is set: row {int(np.argmax(inside))} goes on"
+        )
+    check_space("observations", data.observations, data.observation_space)
+    check_space("actions", data.actions, data.action_space)
+
+
+def _episode_starts(ends: Bools, episode: object | None) -> Integers:
+    first = np.zeros(len(ends), dtype=np.bool_)
+    first[0] = True
+    first[1:] = ends[:-1]
+    if episode is not None:
+        number = np.asarray(episode).reshape(-1)
+        same_length("episode", number, len(ends))
+        first[1:] |= number[1:] != number[:-1]
+    return np.flatnonzero(first).astype(np.int64)
+
+
+def _following(states: Array, values: object | None, known: object | None, starts: Integers) -> tuple[Array, Bools]:
+    """The state after each step, and whether it is known."""
+    length = len(states)
+    if values is not None:
+        array = observation_column("next_observations", values)
+        if array.dtype.kind == states.dtype.kind == "f":
+            array = array.astype(states.dtype, copy=False)
+        given = np.ones(length, dtype=np.bool_) if known is None else flag_column("next_known", known, length)
+        return array, given
+    last = np.append(starts[1:] - 1, length - 1)
+    array = np.empty_like(states, subok=False)
+    array[:-1] = states[1:]
+    array[last] = np.nan if states.dtype.kind == "f" else -1
+    inside = np.ones(length, dtype=np.bool_)
+    inside[last] = False
+    return array, inside

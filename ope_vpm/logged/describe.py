@@ -1,0 +1,98 @@
+"""What a dataset holds, in a few numbers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from ope_vpm.logged.columns import Array
+from ope_vpm.logged.dataset import LoggedDataset
+
+
+@dataclass(frozen=True)
+class Range:
+    """The spread of some numbers; NaN and infinite ones are left out."""
+
+    smallest: float
+    mean: float
+    largest: float
+
+    def __str__(self) -> str:
+        return f"{self.smallest:.6g} … {self.largest:.6g} (mean {self.mean:.6g})"
+
+
+@dataclass(frozen=True)
+class Description:
+    """Counts, returns, lengths and ranges of a dataset."""
+
+    steps: int
+    episodes: int
+    terminated: int
+    """Episodes that ended in the task."""
+    truncated: int
+    """Episodes that were cut."""
+    next_unknown: int
+    """Rows whose next state was not logged."""
+    initial_states: int
+    lengths: Range
+    returns: Range
+    rewards: Range
+    observations: tuple[Range, ...]
+    """One a column."""
+    actions: tuple[Range, ...]
+    """One a column."""
+    n_actions: int | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain numbers and lists, ready for JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.steps} steps in {self.episodes} episodes",
+            f"ends: {self.terminated} terminated, {self.truncated} truncated, "
+            f"{self.next_unknown} rows without a next state",
+            f"initial states: {self.initial_states}",
+            f"episode length: {self.lengths}",
+            f"episode return: {self.returns}",
+            f"reward: {self.rewards}",
+            *_lines("observation", self.observations),
+            *([f"actions: {self.n_actions} discrete"] if self.n_actions else _lines("action", self.actions)),
+        ]
+        return "\n".join(lines)
+
+
+def describe(data: LoggedDataset) -> Description:
+    """Count and measure a dataset."""
+    return Description(
+        steps=len(data),
+        episodes=data.n_episodes,
+        terminated=int(data.terminated.sum()),
+        truncated=int((data.truncated & ~data.terminated).sum()),
+        next_unknown=int((~data.next_known).sum()),
+        initial_states=int(data.from_reset.sum()),
+        lengths=_range(data.lengths),
+        returns=_range(data.returns),
+        rewards=_range(data.rewards),
+        observations=_ranges(data.observations),
+        actions=_ranges(data.actions),
+        n_actions=data.n_actions,
+    )
+
+
+def _range(values: Array) -> Range:
+    finite = values[np.isfinite(values)]
+    if finite.size == 0:
+        return Range(float("nan"), float("nan"), float("nan"))
+    return Range(float(finite.min()), float(finite.mean(dtype=np.float64)), float(finite.max()))
+
+
+def _ranges(column: Array) -> tuple[Range, ...]:
+    return tuple(_range(values) for values in column.reshape(len(column), -1).T)
+
+
+def _lines(name: str, ranges: tuple[Range, ...], most: int = 12) -> list[str]:
+    lines = [f"{name} {index}: {values}" for index, values in enumerate(ranges[:most])]
+    return lines + ([f"… and {len(ranges) - most} more columns"] if len(ranges) > most else [])

@@ -1,0 +1,98 @@
+"""The doctor: what looks wrong in a dataset, each finding with the rows it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from ope_vpm.logged.columns import Array
+from ope_vpm.logged.dataset import LoggedDataset
+from ope_vpm.logged.describe import Description
+
+Level = Literal["error", "warning"]
+SHOWN = 10
+"""How many rows a finding lists."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that looks wrong."""
+
+    code: str
+    """A short fixed name, as in docs/datasets.md; `inspect(data, ignore=[code])` passes over it."""
+    level: Level
+    """Errors stop an evaluation; warnings are carried into its result."""
+    message: str
+    rows: tuple[int, ...]
+    """The first rows concerned."""
+    count: int
+    """How many rows are concerned."""
+
+    def __str__(self) -> str:
+        more = ", …" if self.count > len(self.rows) else ""
+        where = f" [{self.count} rows: {', '.join(map(str, self.rows))}{more}]" if self.rows else ""
+        return f"{self.level} {self.code}: {self.message}{where}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the doctor saw."""
+
+    description: Description
+    findings: tuple[Finding, ...]
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """Findings that stop an evaluation."""
+        return tuple(finding for finding in self.findings if finding.level == "error")
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """Findings that an evaluation carries into its result."""
+        return tuple(finding for finding in self.findings if finding.level == "warning")
+
+    def raise_for_errors(self) -> None:
+        """Refuse data with errors, in one sentence."""
+        if self.errors:
+            first, others = self.errors[0], len(self.errors) - 1
+            more = f" (and {others} more errors: see ope_vpm.inspect)" if others else ""
+            raise ValueError(f"the data look wrong: {first.message}{more}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        findings = [{**vars(finding), "rows": list(finding.rows)} for finding in self.findings]
+        return {"description": self.description.as_dict(), "findings": findings}
+
+    def __str__(self) -> str:
+        found = "\n".join(map(str, self.findings)) or "nothing looks wrong"
+        return f"{self.description}\n\n{found}"
+
+
+Check = Callable[[LoggedDataset], Finding | None]
+
+
+def inspect(data: LoggedDataset, ignore: Collection[str] = ()) -> Report:
+    """Look a dataset over.
+
+    Args:
+        data: what to look at.
+        ignore: codes of findings that you know to be harmless here.
+    """
+    from ope_vpm.logged.checks import CHECKS
+
+    unknown = sorted(set(ignore) - set(CHECKS))
+    if unknown:
+        raise ValueError(f"ignore must name findings out of {', '.join(CHECKS)}: got {', '.join(unknown)}")
+    found = [check(data) for code, check in CHECKS.items() if code not in ignore]
+    return Report(data.describe(), tuple(finding for finding in found if finding is not None))
+
+
+def finding(code: str, level: Level, message: str, rows: Array) -> Finding | None:
+    """A finding about some rows (numbers, or a mask); None where there are none."""
+    numbers = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
+    if len(numbers) == 0:
+        return None
+    return Finding(code, level, message, tuple(int(row) for row in numbers[:SHOWN]), len(numbers))

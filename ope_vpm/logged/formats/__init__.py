@@ -1,0 +1,99 @@
+"""Files and objects of other libraries, found by what they hold; one module a format.
+
+To add one: write a module with `read(source, options) -> LoggedDataset` (and `matches(source)` for objects),
+name it in `FORMATS`, and teach `sniff` its first bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ope_vpm.logged.columns import Space
+from ope_vpm.logged.dataset import LoggedDataset
+from ope_vpm.logged.formats import csv, d3rlpy, d4rl, imitation, minari, npz, parquet, sb3
+from ope_vpm.logged.formats.files import Options, write_whole
+from ope_vpm.logged.formats.sniff import check_name, sniff
+from ope_vpm.outside import reading
+
+FORMATS: dict[str, ModuleType] = {
+    "npz": npz,
+    "parquet": parquet,
+    "csv": csv,
+    "d3rlpy": d3rlpy,
+    "d4rl": d4rl,
+    "minari": minari,
+    "sb3": sb3,
+    "imitation": imitation,
+}
+OBJECTS = (d3rlpy, minari, sb3, imitation)
+WRITERS: dict[str, Callable[[LoggedDataset, Path], None]] = {".npz": npz.write, ".parquet": parquet.write}
+
+
+def load_dataset(
+    source: Any,
+    *,
+    format: str | None = None,  # noqa: A002 - the public name
+    columns: Mapping[str, str | Sequence[str]] | None = None,
+    trust: bool = False,
+    mmap: bool = False,
+    observation_space: Space | None = None,
+    action_space: Space | None = None,
+) -> LoggedDataset:
+    """Logged data from a file, a Minari id or folder, or an object of another library.
+
+    Args:
+        source: a path; a Minari id; a d3rlpy, Minari or stable-baselines3 object; imitation trajectories.
+        format: one of `FORMATS`; found by content if not given.
+        columns: names of a table's columns, as in `{"observations": ["x", "y"], "rewards": "score"}`.
+        trust: allow unpickling, which runs whatever code the file holds.
+        mmap: leave the columns of an .npz on disk.
+        observation_space: where the file does not tell, or tells it wrong.
+        action_space: likewise; the doctor checks the actions against it.
+    """
+    if isinstance(source, LoggedDataset):
+        return source
+    if format is not None and format not in FORMATS:
+        raise ValueError(f"format must be one of {', '.join(FORMATS)}: got {format!r}")
+    options = Options(columns, trust, mmap, observation_space, action_space)
+    if not isinstance(source, str | Path):
+        return _read_object(source, format, options)
+    path = Path(source).expanduser()
+    if not path.exists():
+        if isinstance(source, str) and (format == "minari" or minari.matches(source)):
+            return minari.read(source, options)
+        raise FileNotFoundError(f"there is no file {path} (nor does it read like a Minari id)")
+    if format is None:
+        format = sniff(path)  # noqa: A001
+        check_name(path, format)
+    return _read_file(path, format, options)
+
+
+def save(data: LoggedDataset, path: str | Path) -> None:
+    """Write a dataset to .npz or .parquet, whole or not at all."""
+    suffix = Path(path).suffix
+    if suffix not in WRITERS:
+        raise ValueError(f"the name must end in {' or '.join(WRITERS)}: got {Path(path).name!r}")
+    write_whole(path, lambda temporary: WRITERS[suffix](data, temporary))
+
+
+def _read_object(source: object, name: str | None, options: Options) -> LoggedDataset:
+    for module in OBJECTS if name is None else (FORMATS[name],):
+        if module in OBJECTS and module.matches(source):
+            data: LoggedDataset = module.read(source, options)
+            return data
+    raise TypeError(
+        f"a {type(source).__name__} is not a dataset we know: give a path, a Minari id, a d3rlpy, Minari or "
+        "stable-baselines3 object, or use LoggedDataset.from_arrays"
+    )
+
+
+def _read_file(path: Path, name: str, options: Options) -> LoggedDataset:
+    try:
+        with reading(path, name):
+            data: LoggedDataset = FORMATS[name].read(path, options)
+    except TypeError as error:
+        raise ValueError(f"{path}: {error}") from error
+    return data

@@ -1,0 +1,95 @@
+"""What the formats share: options, space notes, whole-or-nothing files and missing columns."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from ope_vpm.logged.columns import Space
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `load_dataset` was told beyond the source."""
+
+    columns: Mapping[str, str | Sequence[str]] | None = None
+    trust: bool = False
+    mmap: bool = False
+    observation_space: Space | None = None
+    action_space: Space | None = None
+
+
+def write_whole(path: str | Path, write: Callable[[Path], None]) -> None:
+    """Call `write` on a temporary neighbour and rename it, so that no half-written file is left."""
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"the folder of {target} does not exist: create it first")
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder: give the name of a file")
+    handle, name = tempfile.mkstemp(suffix=target.suffix, prefix=f".{target.stem}.", dir=target.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        # mkstemp files are private; a saved dataset gets the permissions any new file would.
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def require(path: object, names: Sequence[str], available: Collection[str], hint: str = "") -> None:
+    """Refuse a file without some columns, listing them."""
+    missing = [name for name in names if name not in available]
+    if missing:
+        raise ValueError(
+            f"{path} lacks the columns {', '.join(missing)}: it has {', '.join(sorted(available)) or 'none'}"
+            + (f" ({hint})" if hint else "")
+        )
+
+
+def spaces_to_json(observation_space: Space | None, action_space: Space | None) -> str:
+    """Both spaces as text."""
+    return json.dumps({"observations": _note(observation_space), "actions": _note(action_space)})
+
+
+def spaces_from_json(text: str) -> dict[str, Space | None]:
+    """Both spaces as keyword arguments of a dataset."""
+    try:
+        notes = json.loads(text)
+        return {
+            "observation_space": _space(notes["observations"]),
+            "action_space": _space(notes["actions"]),
+        }
+    except (ValueError, KeyError, TypeError, AssertionError) as error:
+        raise ValueError(f"the note on spaces is damaged: {error}") from error
+
+
+def _note(space: Space | None) -> dict[str, Any] | None:
+    if isinstance(space, spaces.Discrete):
+        return {"kind": "Discrete", "n": int(space.n)}
+    if isinstance(space, spaces.MultiDiscrete):
+        return {"kind": "MultiDiscrete", "nvec": space.nvec.tolist()}
+    if isinstance(space, spaces.Box):
+        return {"kind": "Box", "low": space.low.tolist(), "high": space.high.tolist()}
+    return None
+
+
+def _space(note: dict[str, Any] | None) -> Space | None:
+    if note is None:
+        return None
+    if note["kind"] == "Discrete":
+        return spaces.Discrete(note["n"])
+    if note["kind"] == "MultiDiscrete":
+        return spaces.MultiDiscrete(note["nvec"])
+    return spaces.Box(np.float32(note["low"]), np.float32(note["high"]), dtype=np.float32)

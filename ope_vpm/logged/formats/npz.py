@@ -1,0 +1,79 @@
+"""Our own file: an uncompressed .npz with one array a column, which can be memory-mapped."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ope_vpm.logged.columns import Array
+from ope_vpm.logged.dataset import LoggedDataset
+from ope_vpm.logged.formats.files import Options, require, spaces_from_json, spaces_to_json
+
+REQUIRED = ("observations", "actions", "rewards")
+COLUMNS = (
+    *REQUIRED,
+    "next_observations",
+    "terminated",
+    "truncated",
+    "next_known",
+    "episode",
+    "behaviour_log_prob",
+)
+
+
+def write(data: LoggedDataset, path: Path) -> None:
+    """Every column, the episodes and the spaces."""
+    arrays = {name: getattr(data, name) for name in COLUMNS}
+    arrays |= {
+        "from_reset": data.from_reset,
+        "spaces": spaces_to_json(data.observation_space, data.action_space),
+    }
+    with path.open("wb") as file:
+        np.savez(file, allow_pickle=False, **{key: array for key, array in arrays.items() if array is not None})
+
+
+def read(path: Path, options: Options) -> LoggedDataset:
+    """Read our file, or any .npz whose arrays have the names of `LoggedDataset.from_arrays`."""
+    with np.load(path, allow_pickle=False) as archive:
+        names = set(archive.files)
+        require(path, REQUIRED, names)
+        if not names & {"terminated", "episode"}:
+            require(path, ("terminated",), names, "or give an episode column")
+        columns: dict[str, Any] = {name: archive[name] for name in COLUMNS if name in names and not options.mmap}
+        extras = {name: archive[name] for name in ("from_reset", "spaces") if name in names}
+    if options.mmap:
+        columns = {name: _mapped(path, name) for name in COLUMNS if name in names}
+    notes: dict[str, Any] = spaces_from_json(str(extras["spaces"])) if "spaces" in extras else {}
+    for name in ("observation_space", "action_space"):
+        notes[name] = getattr(options, name) or notes.get(name)
+    data = LoggedDataset.from_arrays(**columns, **notes)
+    return data.with_resets(extras["from_reset"]) if "from_reset" in extras else data
+
+
+def _mapped(path: Path, name: str) -> Array:
+    """One array of the archive, left on disk."""
+    with zipfile.ZipFile(path) as archive:
+        info = archive.getinfo(f"{name}.npy")
+        if info.compress_type != zipfile.ZIP_STORED:
+            raise ValueError(f"{path} is compressed and cannot be memory-mapped: load it without mmap=True")
+        with archive.open(info) as member:
+            version = np.lib.format.read_magic(member)
+            new = version != (1, 0)
+            header: Any = np.lib.format.read_array_header_2_0 if new else np.lib.format.read_array_header_1_0
+            shape, fortran, dtype = header(member)
+            inside = member.tell()
+    if dtype.hasobject:
+        raise ValueError(f"{path} holds Python objects in {name}: only numbers are read")
+    order: Any = "F" if fortran else "C"
+    return np.memmap(path, dtype, mode="r", offset=_data_offset(path, info) + inside, shape=shape, order=order)
+
+
+def _data_offset(path: Path, info: zipfile.ZipInfo) -> int:
+    """Where a stored member's bytes begin: after its local header, whose last two lengths vary."""
+    with path.open("rb") as file:
+        file.seek(info.header_offset + 26)
+        lengths = file.read(4)
+    return info.header_offset + 30 + int.from_bytes(lengths[:2], "little") + int.from_bytes(lengths[2:], "little")

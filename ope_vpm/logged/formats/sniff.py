@@ -1,0 +1,87 @@
+"""Which format a file is of, by its content."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+from ope_vpm.optional import library
+from ope_vpm.outside import reading
+
+SUFFIXES = {
+    ".npz": {"npz"},
+    ".parquet": {"parquet"},
+    ".csv": {"csv"},
+    ".h5": {"d3rlpy", "d4rl", "minari"},
+    ".hdf5": {"d3rlpy", "d4rl", "minari"},
+    ".pkl": {"sb3"},
+    ".pickle": {"sb3"},
+}
+"""The formats that a name promises; other names promise nothing."""
+
+KNOWN = "npz, Parquet, CSV, HDF5 of d3rlpy, D4RL or Minari, or a pickled replay buffer"
+
+
+def sniff(path: Path) -> str:
+    """The format's name, from the first bytes and, for containers, the names inside."""
+    if path.is_dir():
+        return _folder(path)
+    with path.open("rb") as file:
+        head = file.read(4096)
+    if not head:
+        raise ValueError(f"{path} is empty: it must be {KNOWN}")
+    if head.startswith(b"\x89HDF\r\n\x1a\n"):
+        return _hdf5(path)
+    if head.startswith(b"PK\x03\x04"):
+        return _zip(path)
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    if head[0] == 0x80 and head[1:2] in {b"\x02", b"\x03", b"\x04", b"\x05"}:
+        return "sb3"
+    if _is_text(head) and b"," in head.splitlines()[0]:
+        return "csv"
+    raise ValueError(f"{path} is of no format we know: it must be {KNOWN}")
+
+
+def check_name(path: Path, found: str) -> None:
+    """Refuse a file whose name promises another format than it holds."""
+    promised = SUFFIXES.get(path.suffix.lower())
+    if path.is_file() and promised is not None and found not in promised:
+        raise ValueError(
+            f"{path} is not what its name says: it holds {found} (rename it, or pass format={found!r} if that is right)"
+        )
+
+
+def _folder(path: Path) -> str:
+    if any((path / name).is_file() for name in ("data/main_data.hdf5", "main_data.hdf5", "data/metadata.json")):
+        return "minari"
+    raise ValueError(f"{path} is a folder, and not one of a Minari dataset: give a file")
+
+
+def _hdf5(path: Path) -> str:
+    h5py = library("h5py", "d3rlpy")
+    with reading(path, "HDF5"), h5py.File(path, "r") as file:
+        names = set(file)
+    if "num_episodes" in names or "episode_terminals" in names:
+        return "d3rlpy"
+    if any(name.startswith("episode_") for name in names):
+        return "minari"
+    return "d4rl"
+
+
+def _zip(path: Path) -> str:
+    with reading(path, "an archive"), zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    if any(name.endswith(".npy") for name in names):
+        return "npz"
+    if "policy.pth" in names:
+        raise ValueError(f"{path} is a policy, not logged data: load it with load_policy")
+    raise ValueError(f"{path} is an archive without arrays: it must be {KNOWN}")
+
+
+def _is_text(head: bytes) -> bool:
+    try:
+        head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return error.start > len(head) - 4 and b"\x00" not in head
+    return b"\x00" not in head

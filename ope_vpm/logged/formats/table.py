@@ -1,0 +1,85 @@
+"""Tables with named columns, as in Parquet and CSV: `observation_0`, `action`, `reward`, ..."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ope_vpm.logged.columns import Array
+from ope_vpm.logged.dataset import LoggedDataset
+from ope_vpm.logged.formats.files import Options, require
+
+NAMES = {
+    "observations": ("observations", "observation", "obs", "state"),
+    "actions": ("actions", "action"),
+    "rewards": ("rewards", "reward"),
+    "next_observations": ("next_observations", "next_observation", "next_obs", "next_state"),
+    "terminated": ("terminated", "terminals", "terminal"),
+    "truncated": ("truncated", "timeouts", "timeout"),
+    "episode": ("episode", "episode_id"),
+    "next_known": ("next_known",),
+    "behaviour_log_prob": ("behaviour_log_prob",),
+    "from_reset": ("from_reset",),
+}
+"""The names a column may have; several columns are numbered `name_0`, `name_1`, ..."""
+
+REQUIRED = ("observations", "actions", "rewards")
+
+
+def from_table(path: object, table: Mapping[str, Array], options: Options) -> LoggedDataset:
+    """A dataset from columns found by name, or by the user's own mapping."""
+    mapping = dict(options.columns or {})
+    unknown = sorted(set(mapping) - set(NAMES))
+    if unknown:
+        raise ValueError(f"columns maps {', '.join(unknown)}, but only {', '.join(NAMES)} can be mapped")
+    found = {name: _find(path, table, name, mapping.get(name)) for name in NAMES}
+    columns: dict[str, Any] = {name: array for name, array in found.items() if array is not None}
+    missing = [name for name in REQUIRED if name not in columns]
+    require(path, missing, table, "map your names with columns=")
+    if not columns.keys() & {"terminated", "episode"}:
+        require(path, ("terminated",), table, "or give an episode column; map your names with columns=")
+    resets = columns.pop("from_reset", None)
+    data = LoggedDataset.from_arrays(
+        **columns, observation_space=options.observation_space, action_space=options.action_space
+    )
+    return data if resets is None else data.with_resets(resets[data.starts])
+
+
+def to_table(data: LoggedDataset) -> dict[str, Array]:
+    """A dataset's columns by the names that `from_table` finds."""
+    table: dict[str, Array] = {}
+    for name in ("observations", "actions", "next_observations"):
+        column = getattr(data, name)
+        short = NAMES[name][1]
+        if column.ndim == 1:
+            table[short] = column
+        else:
+            table |= {f"{short}_{index}": column[:, index] for index in range(column.shape[1])}
+    table["reward"] = data.rewards
+    table |= {name: getattr(data, name) for name in ("terminated", "truncated", "next_known", "episode")}
+    table["from_reset"] = data.from_reset[data.episode]
+    if data.behaviour_log_prob is not None:
+        table["behaviour_log_prob"] = data.behaviour_log_prob
+    return table
+
+
+def _find(path: object, table: Mapping[str, Array], name: str, mapped: Any) -> Array | None:
+    if mapped is not None:
+        chosen = [mapped] if isinstance(mapped, str) else list(mapped)
+        require(path, chosen, table, f"columns maps {name} to them")
+        return table[mapped] if isinstance(mapped, str) else _stack([table[key] for key in chosen])
+    for alias in NAMES[name]:
+        if alias in table:
+            return table[alias]
+        numbered = [key for key in table if re.fullmatch(rf"{alias}_\d+", key)]
+        if numbered:
+            numbered.sort(key=lambda key: int(key.rsplit("_", 1)[1]))
+            return _stack([table[key] for key in numbered])
+    return None
+
+
+def _stack(columns: list[Array]) -> Array:
+    return np.stack(columns, axis=1)

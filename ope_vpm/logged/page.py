@@ -1,0 +1,77 @@
+"""The doctor's page: one HTML file with the findings and small histograms, nothing to fetch."""
+
+from __future__ import annotations
+
+import base64
+import io
+from html import escape
+from pathlib import Path
+
+import numpy as np
+
+from ope_vpm.logged.columns import Array
+from ope_vpm.logged.dataset import LoggedDataset
+from ope_vpm.logged.doctor import Report
+from ope_vpm.logged.formats.files import write_whole
+
+MOST = 12
+"""Columns of observations and of actions that are drawn."""
+
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<style>
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }}
+pre {{ background: #f4f4f4; padding: 1rem; overflow-x: auto; }}
+.error {{ border-left: 4px solid #c0392b; padding-left: .8rem; }}
+.warning {{ border-left: 4px solid #d68910; padding-left: .8rem; }}
+img {{ max-width: 100%; }}
+</style></head><body>
+<h1>{title}</h1>
+{findings}
+<pre>{description}</pre>
+<img alt="histograms of episode lengths, returns, rewards, observations and actions" src="{picture}">
+</body></html>
+"""
+
+
+def write_page(data: LoggedDataset, report: Report, path: str | Path, title: str = "Logged data") -> None:
+    """Write the page, whole or not at all."""
+    findings = "\n".join(f'<p class="{finding.level}">{escape(str(finding))}</p>' for finding in report.findings)
+    text = PAGE.format(
+        title=escape(title),
+        findings=findings or "<p>Nothing looks wrong.</p>",
+        description=escape(str(report.description)),
+        picture=_picture(data),
+    )
+    write_whole(path, lambda temporary: _write_text(temporary, text))
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _picture(data: LoggedDataset) -> str:
+    """A PNG of all histograms, as a data address."""
+    from matplotlib.figure import Figure
+
+    panels = _panels(data)
+    rows = -(-len(panels) // 4)
+    figure = Figure(figsize=(12, 2.4 * rows), layout="constrained")
+    for axes, (name, values) in zip(figure.subplots(rows, 4, squeeze=False).flat, panels, strict=False):
+        finite = values[np.isfinite(values)]
+        axes.hist(finite, bins=min(30, max(5, len(np.unique(finite)))), color="#4878a8")
+        axes.set_title(name, fontsize=10)
+        axes.set_yticks([])
+    for axes in figure.axes[len(panels) :]:
+        axes.set_axis_off()
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=80)
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def _panels(data: LoggedDataset) -> list[tuple[str, Array]]:
+    panels = [("episode length", data.lengths), ("episode return", data.returns), ("reward", data.rewards)]
+    for name, column in (("observation", data.observations), ("action", data.actions)):
+        table = column.reshape(len(column), -1)[:, :MOST]
+        panels += [(f"{name} {index}", table[:, index]) for index in range(table.shape[1])]
+    return panels

@@ -1,0 +1,117 @@
+"""d3rlpy: Q-learning algorithms, as objects or .d3 files, with their scalers."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ope_vpm.optional import library
+from ope_vpm.outside import DAMAGED
+from ope_vpm.policy.function import one_hot
+from ope_vpm.policy.safe_pickle import safe_loads
+from ope_vpm.policy.target import Array, CategoricalPolicy, DeterministicPolicy, GaussianPolicy, TargetPolicy
+
+SQUASHED = ("SAC", "CQL", "CalQL", "BEAR")
+"""Algorithms that draw tanh of a Gaussian."""
+GAUSSIAN = ("IQL", "AWAC", "CRR")
+"""Algorithms that draw around the squashed mean and clip."""
+
+
+def from_d3rlpy(algo: Any, *, deterministic: bool = False) -> TargetPolicy:
+    """A target policy from an algorithm.
+
+    Args:
+        algo: a Q-learning algorithm whose networks are built.
+        deterministic: take `predict`'s greedy action instead of drawing as `sample_action` does.
+    """
+    if getattr(algo, "impl", None) is None:
+        raise ValueError("the algorithm has no networks yet: fit it, or call build_with_dataset first")
+    name = type(algo).__name__
+    size = int(np.prod(algo.observation_shape))
+    greedy = _greedy(algo)
+    if algo.get_action_type().name == "DISCRETE":
+        count = int(algo.action_size)
+        if name == "DiscreteSAC" and not deterministic:
+            return CategoricalPolicy(_probabilities(algo), count, size)
+        return CategoricalPolicy(lambda seen: one_hot(greedy(seen), count), count, size)
+    sizes: dict[str, Any] = {"action_dimension": int(algo.action_size), "observation_size": size}
+    bounds = _bounds(algo)
+    if name in SQUASHED and not deterministic:
+        return GaussianPolicy(lambda seen: _moments(algo, seen, "mu"), squash=True, bounds=bounds, **sizes)
+    if name in GAUSSIAN and not deterministic:
+        return GaussianPolicy(lambda seen: _stretched(algo, seen, bounds), bounds=bounds, **sizes)
+    return DeterministicPolicy(greedy, **sizes)
+
+
+def load_d3rlpy(path: Path, *, trust: bool, deterministic: bool = False) -> TargetPolicy:
+    """A target policy from a .d3 file, a pickle of texts and bytes whose weights are tensors only."""
+    base = library("d3rlpy.base", "d3rlpy")
+    try:
+        stored = safe_loads(path.read_bytes(), trust)
+        config, weights = stored["config"], stored["torch"]
+        torch.load(io.BytesIO(weights), map_location="cpu", weights_only=not trust)
+        algo = base.LearnableConfigWithShape.deserialize(config).create(False)
+        algo.impl.load_model(io.BytesIO(weights))
+    except PermissionError as error:
+        raise PermissionError(f"{path} is not read without trust: {error}") from error
+    except (TypeError, AttributeError, *DAMAGED, ValueError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise ValueError(f"{path} must be a file of d3rlpy's save: {reason}") from error
+    return from_d3rlpy(algo, deterministic=deterministic)
+
+
+def _greedy(algo: Any) -> Callable[[Array], Array]:
+    def action(observations: Array) -> Array:
+        # BCQ and CRR draw inside predict: always the same draws, and the global generator is put back.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            actions: Array = algo.predict(_shaped(algo, observations))
+        return actions
+
+    return action
+
+
+def _probabilities(algo: Any) -> Callable[[Array], Array]:
+    def probabilities(observations: Array) -> Array:
+        with torch.no_grad():
+            chances: Array = algo.impl.policy(_tensor(algo, observations)).probs.cpu().numpy()
+        return chances
+
+    return probabilities
+
+
+def _moments(algo: Any, observations: Array, mean: str) -> tuple[Array, Array]:
+    """Mean and standard deviation in the network's own units, where actions fill [-1, 1]."""
+    with torch.no_grad():
+        output = algo.impl.policy(_tensor(algo, observations))
+    return getattr(output, mean).cpu().numpy(), output.logstd.exp().cpu().numpy()
+
+
+def _stretched(algo: Any, observations: Array, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
+    mean, std = _moments(algo, observations, "squashed_mu")
+    centre, half = (bounds[0] + bounds[1]) / 2, (bounds[1] - bounds[0]) / 2
+    return centre + half * mean, half * std
+
+
+def _bounds(algo: Any) -> tuple[Array, Array]:
+    """What [-1, 1] stands for: the action scaler's range, if there is one."""
+    scaler = algo.action_scaler
+    if scaler is None:
+        one = np.ones(int(algo.action_size))
+        return -one, one
+    return np.asarray(scaler.minimum, dtype=np.float64), np.asarray(scaler.maximum, dtype=np.float64)
+
+
+def _shaped(algo: Any, observations: Array) -> Array:
+    batch = np.asarray(observations, dtype=np.float32)
+    return batch.reshape(len(batch), *algo.observation_shape)
+
+
+def _tensor(algo: Any, observations: Array) -> Any:
+    tensor = torch.as_tensor(_shaped(algo, observations), device=algo._device)
+    return tensor if algo.observation_scaler is None else algo.observation_scaler.transform(tensor)

@@ -1,0 +1,134 @@
+"""`as_policy` and `load_policy`: any policy, from an object or a file."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ope_vpm.optional import is_from
+from ope_vpm.outside import reading
+from ope_vpm.policy.d3rlpy import from_d3rlpy, load_d3rlpy
+from ope_vpm.policy.function import Output, from_function, from_module
+from ope_vpm.policy.onnx import load_onnx
+from ope_vpm.policy.sb3 import from_sb3, load_sb3
+from ope_vpm.policy.target import TablePolicy, TargetPolicy
+from ope_vpm.policy.torchscript import load_torch
+
+KINDS = ".zip of stable-baselines3, .d3 of d3rlpy, TorchScript .pt, .onnx, or a table in .npy or .csv"
+
+
+def as_policy(
+    policy: Any,
+    *,
+    deterministic: bool = False,
+    normalize: Any = None,
+    n_actions: int | None = None,
+    output: Output | None = None,
+    batched: bool = True,
+) -> TargetPolicy:
+    """A target policy from what you have.
+
+    Args:
+        policy: a stable-baselines3 model, a d3rlpy algorithm, a table of probabilities (states, actions), a
+            function or a torch module; a `TargetPolicy` is returned as it is.
+        deterministic: for stable-baselines3 and d3rlpy, the greedy action instead of a draw.
+        normalize: for stable-baselines3, the `VecNormalize` that the policy was trained behind.
+        n_actions: for functions and modules, how many discrete actions there are.
+        output: for functions and modules, what they return; see `ope_vpm.policy.function.from_function`.
+        batched: for functions, False if they take one observation at a time.
+    """
+    if isinstance(policy, TargetPolicy):
+        return policy
+    if is_from(policy, "stable_baselines3"):
+        return from_sb3(policy, deterministic=deterministic, normalize=normalize)
+    if is_from(policy, "d3rlpy"):
+        return from_d3rlpy(policy, deterministic=deterministic)
+    if isinstance(policy, torch.nn.Module):
+        return from_module(policy, n_actions=n_actions, output=output, batched=batched)
+    if isinstance(policy, np.ndarray | list | tuple | torch.Tensor):
+        return TablePolicy(np.asarray(policy))
+    if callable(policy):
+        return from_function(policy, n_actions=n_actions, output=output, batched=batched)
+    raise TypeError(
+        f"a {type(policy).__name__} is not a policy we know: give a stable-baselines3 or d3rlpy object, "
+        "a table, a function or a torch module (files: load_policy)"
+    )
+
+
+def load_policy(
+    path: str | Path,
+    *,
+    trust: bool = False,
+    deterministic: bool = False,
+    normalize: Any = None,
+    n_actions: int | None = None,
+    output: Output | None = None,
+) -> TargetPolicy:
+    """A target policy from a file, its kind found by content.
+
+    Args:
+        path: a .zip of stable-baselines3, a .d3 of d3rlpy, TorchScript .pt, .onnx, or a table of
+            probabilities in .npy or .csv.
+        trust: allow loading that runs code from the file.
+        deterministic: for stable-baselines3 and d3rlpy, the greedy action instead of a draw.
+        normalize: for stable-baselines3, a `VecNormalize` or its pickled file, which needs `trust=True`.
+        n_actions: for .pt and .onnx, how many discrete actions there are.
+        output: for .pt and .onnx, what they return; see `ope_vpm.policy.function.from_function`.
+    """
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise FileNotFoundError(f"there is no file {file}")
+    # Libraries draw random weights before they read the stored ones: the global generator is put back.
+    with torch.random.fork_rng(devices=[]), reading(file, "a policy"):
+        return _load(file, trust, deterministic, normalize, n_actions=n_actions, output=output)
+
+
+def _load(file: Path, trust: bool, deterministic: bool, normalize: Any, **options: Any) -> TargetPolicy:
+    kind = _kind(file)
+    if kind == "sb3":
+        return load_sb3(file, trust=trust, deterministic=deterministic, normalize=normalize)
+    if kind == "d3rlpy":
+        return load_d3rlpy(file, trust=trust, deterministic=deterministic)
+    if kind == "torch":
+        return load_torch(file, trust=trust, **options)
+    if kind == "onnx":
+        return load_onnx(file, **options)
+    return TablePolicy(_table(file))
+
+
+def _kind(path: Path) -> str:
+    """By content where it tells, by name where it does not."""
+    with path.open("rb") as file:
+        head = file.read(8)
+    if head.startswith(b"PK\x03\x04"):
+        return _archive_kind(path)
+    if head.startswith(b"\x93NUMPY"):
+        return "table"
+    if head[:1] == b"\x80":
+        return "d3rlpy" if path.suffix == ".d3" else "torch"
+    if path.suffix in (".onnx", ".csv"):
+        return {".onnx": "onnx", ".csv": "table"}[path.suffix]
+    raise ValueError(f"{path} is not a policy we know: it must be a {KINDS}")
+
+
+def _archive_kind(path: Path) -> str:
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    if {"data", "policy.pth"} <= set(names):
+        return "sb3"
+    if any(name.endswith("data.pkl") for name in names):
+        return "torch"
+    raise ValueError(f"{path} is an archive without a policy: it must be a {KINDS}")
+
+
+def _table(path: Path) -> Any:
+    try:
+        if path.suffix == ".csv":
+            return np.loadtxt(path, delimiter=",", ndmin=2)
+        return np.load(path, allow_pickle=False)
+    except ValueError as error:
+        raise ValueError(f"{path} must hold a table of probabilities, numbers only: {error}") from error

@@ -1,0 +1,89 @@
+"""Noise on top of a policy: ε-greedy for discrete actions, Gaussian for continuous ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ope_vpm.policy.target import (
+    Array,
+    Bounds,
+    CategoricalPolicy,
+    DeterministicPolicy,
+    Floats,
+    GaussianPolicy,
+    Generator,
+    TargetPolicy,
+)
+
+
+def with_noise(
+    policy: TargetPolicy,
+    *,
+    epsilon: float | None = None,
+    std: npt.ArrayLike | None = None,
+    bounds: Bounds | None = None,
+) -> TargetPolicy:
+    """The policy with noise on its actions.
+
+    Args:
+        policy: what to disturb.
+        epsilon: for discrete actions, the probability of a uniformly random one instead.
+        std: for continuous actions, the standard deviation of added Gaussian noise. On a deterministic or
+            plain Gaussian policy the result has a density; on others only draws.
+        bounds: low and high to which noisy continuous actions are clipped.
+    """
+    if (epsilon is None) == (std is None):
+        raise ValueError("give either epsilon (discrete actions) or std (continuous ones), not both or none")
+    if epsilon is not None:
+        return _epsilon_greedy(policy, epsilon)
+    spread = np.asarray(std, dtype=np.float64)
+    if not (np.isfinite(spread) & (spread > 0)).all():
+        raise ValueError(f"std must be positive: got {std!r}")
+    if policy.has_probabilities:
+        raise TypeError("std is for continuous actions: this policy is discrete (use epsilon)")
+    sizes: dict[str, Any] = {
+        "action_dimension": policy.action_dimension,
+        "observation_size": policy.observation_size,
+    }
+    if isinstance(policy, DeterministicPolicy):
+        return GaussianPolicy(lambda seen: (policy.action(seen), spread), bounds=bounds, **sizes)
+    if isinstance(policy, GaussianPolicy) and not policy.squash and policy.bounds is None:
+        return GaussianPolicy(lambda seen: _wider(*policy.moments(seen), spread), bounds=bounds, **sizes)
+    return _Jittered(policy, spread, bounds)
+
+
+def _epsilon_greedy(policy: TargetPolicy, epsilon: float) -> TargetPolicy:
+    if not 0 <= epsilon <= 1:
+        raise ValueError(f"epsilon must be between 0 and 1: got {epsilon}")
+    if not policy.has_probabilities:
+        raise TypeError("epsilon is for discrete actions: this policy is continuous (use std)")
+
+    def mixed(observations: Array) -> Floats:
+        greedy = policy.probabilities(observations)
+        mixture: Floats = (1 - epsilon) * greedy + epsilon / greedy.shape[1]
+        return mixture
+
+    return CategoricalPolicy(mixed, policy.n_actions, policy.observation_size)
+
+
+def _wider(mean: Floats, std: Floats, extra: Floats) -> tuple[Floats, Floats]:
+    return mean, np.hypot(std, extra)
+
+
+class _Jittered(TargetPolicy):
+    """Draws of another policy plus Gaussian noise."""
+
+    def __init__(self, policy: TargetPolicy, std: Floats, bounds: Bounds | None) -> None:
+        self._policy = policy
+        self._std = std
+        self._bounds = bounds
+        self.action_dimension = policy.action_dimension
+        self.observation_size = policy.observation_size
+
+    def sample(self, observations: Array, rng: Generator) -> Array:
+        actions = self._policy.sample(observations, rng)
+        noisy: Array = actions + self._std * rng.standard_normal(actions.shape)
+        return noisy if self._bounds is None else np.clip(noisy, *self._bounds)
