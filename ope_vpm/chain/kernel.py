@@ -81,7 +81,7 @@ class Kernel:
             notes.append("stopped by the user")
         change = np.array([info["change"] for info in monitor.history])
         scaled = KernelRatio(features, beta / mean_ratio, penalty, self.nonnegative)
-        return Solution(scaled, mean_ratio, change, None, notes, settings)
+        return Solution(scaled, mean_ratio, change, notes=notes, settings=settings)
 
     def _steps(self) -> int:
         return self.steps if isinstance(self.steps, int) else AUTO_STEPS
