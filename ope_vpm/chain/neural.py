@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -23,7 +24,7 @@ from ope_vpm.chain.transitions import Transitions
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {
         "steps": 200, "inner_steps": 10, "batch_size": 1000, "learning_rate": 3e-4, "damping": "sqrt",
-        "average": 0.0, "patience": None, "start_at_one": False, "exact_dual": False,
+        "average": 0.0, "patience": None, "start_at_one": False, "decay": False, "exact_dual": False,
     },
     "default": {},
 }  # fmt: skip
@@ -52,6 +53,8 @@ class Neural:
     """B. Paper: 1000."""
     learning_rate: float = 1e-3
     """Paper: 5e-4 (SDE), 1e-3 (MCMC), 3e-4 (off-policy)."""
+    decay: bool = True
+    """Let the learning rate fall to 0 over the power steps, along a cosine. Paper: no."""
     lam: float = 1.0
     """λ. Paper: 1."""
     damping: Damping = 0.5
@@ -184,6 +187,11 @@ class Trainer:
 
     def power_step(self, step: int) -> float:
         """M gradient steps towards 𝒯_p τ_t / p, then τ_t is what the network has become."""
+        if self._settings.decay:
+            for group in self._optimisers[0].param_groups:
+                group["lr"] = (
+                    self._settings.learning_rate * (1 + math.cos(math.pi * (step - 1) / self._settings.steps)) / 2
+                )
         for _ in range(self._settings.inner_steps):
             self.inner_step(self._alpha(step))
         with torch.no_grad():
