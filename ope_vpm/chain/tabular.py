@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ope_vpm.chain import linear
-from ope_vpm.chain.counts import CountedChain, StateIndex, count
+from ope_vpm.chain.counts import CountedChain, Integers, StateIndex, count, least_seen
 from ope_vpm.chain.divergence import Divergence, divergence
 from ope_vpm.chain.monitor import Callback, Monitor
 from ope_vpm.chain.objective import regularized_minimiser
@@ -83,8 +83,12 @@ class Tabular:
     def _chain(self, transitions: Transitions) -> tuple[CountedChain, str]:
         if self.pool_increments is not False:
             return pooled(transitions, self.pool_increments), "restart"
-        unseen = choose_unseen(transitions) if self.unseen == "auto" else self.unseen
-        return count(transitions, unseen), unseen
+        if self.unseen != "auto":
+            return count(transitions, self.unseen), self.unseen
+        chain = count(transitions, "restart")
+        times = np.bincount(chain.index(transitions.x), minlength=len(chain.p))
+        unseen = choose_unseen(chain, times)
+        return (replace(chain, restart=least_seen(times)) if unseen == "good-turing" else chain), unseen
 
     def _power_steps(
         self, chain: CountedChain, gamma: float, unseen: str, callback: Callback | None
@@ -157,7 +161,6 @@ def fixed_point(chain: CountedChain, gamma: float, classes: list[linear.Indices]
     kernel, size = chain.with_relay(), len(chain.p)
     relay = kernel.shape[0] > size
     if gamma < 1:
-        assert chain.initial is not None
         if relay:  # passing through the relay takes no time, so it is not discounted
             kernel = kernel.copy()
             kernel.data[kernel.indices == size] /= gamma if gamma > 0 else 1.0
@@ -168,7 +171,7 @@ def fixed_point(chain: CountedChain, gamma: float, classes: list[linear.Indices]
     return scaled
 
 
-def choose_unseen(transitions: Transitions) -> str:
+def choose_unseen(chain: CountedChain, times: Integers) -> str:
     """The rule behind unseen="auto".
 
     States seen once can stand for unseen ones if the rows' x' are drawn much as their x are. Then the share of
@@ -176,17 +179,15 @@ def choose_unseen(transitions: Transitions) -> str:
     unseen than that (three times), the chain leads away from the data, and once-seen states say nothing about
     where to. No rule that sees transitions only wins everywhere: docs/solvers.md has what was measured.
     """
-    chain = count(transitions, "restart")
     lost = float(chain.p @ chain.unseen)
-    once = np.bincount(chain.index(transitions.x), minlength=len(chain.p)) == 1
-    return "good-turing" if 0 < lost <= 3 * once.sum() / len(transitions) else "restart"
+    once = float((times == 1).sum() / times.sum())
+    return "good-turing" if 0 < lost <= 3 * once else "restart"
 
 
 def _step(chain: CountedChain, mu: Floats, gamma: float, phi: Divergence, lam: float, penalised: bool) -> Floats:
     """One undamped power step: eq:discounted_power, with the unseen mass where it belongs."""
     moved = mu @ chain.kernel if penalised else chain.step(mu)
     if gamma < 1:
-        assert chain.initial is not None
         moved = gamma * moved + (1 - gamma) * chain.initial
     if not penalised or not chain.leak.any():
         return np.asarray(moved)
