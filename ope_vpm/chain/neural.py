@@ -35,7 +35,7 @@ class Neural:
     """Algorithm 1 and our changes to it.
 
     preset="paper" is Algorithm 1 with the settings of the paper's off-policy experiments. The default starts at
-    τ = 1, damps by a constant, maximises over v exactly, averages the network over power steps, and
+    τ = 1, damps by a constant, maximises over v exactly, lets the learning rate fall, averages the network, and
     keeps the last average whose stationarity residual on held-out rows is about the lowest.
     """
 
@@ -47,7 +47,7 @@ class Neural:
     """Paper: 64, 64; its MCMC study has 128 four times."""
     steps: int = 200
     """T, power steps. Paper: 50 (SDE), 150 (MCMC), 200 (off-policy)."""
-    inner_steps: int = 20
+    inner_steps: int = 10
     """M, gradient steps a power step. Paper: 10."""
     batch_size: int = 2000
     """B. Paper: 1000."""
