@@ -80,8 +80,7 @@ class StationarityTest:
     @classmethod
     def draw(cls, transitions: Transitions, gamma: float, rng: np.random.Generator) -> StationarityTest:
         """Draw functions of several widths; for finite states, random signs."""
-        n = len(transitions)
-        part = transitions.select(np.sort(rng.choice(n, ROWS, replace=False))) if n > ROWS else transitions
+        part = transitions.sample(ROWS, rng)
         g = _signs(transitions, rng) if transitions.finite else _waves(part, rng)
         successors = part.successors
         after = np.zeros((len(part), FUNCTIONS))

@@ -41,8 +41,7 @@ def select(
         gamma: the discount.
         rng: draws the rows.
     """
-    n = len(transitions)
-    part = transitions.select(np.sort(rng.choice(n, ROWS, replace=False))) if n > ROWS else transitions
+    part = transitions.sample(ROWS, rng)
     fold = np.arange(len(part)) * 4 * FOLDS // len(part) % FOLDS
     ridges = RIDGES if ridge is None else np.array([ridge])
     reference: Floats | None = None
