@@ -1,0 +1,165 @@
+"""VPM on pairs (s, a): the chain's own solvers, with a value and its influence function by episode."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ope_vpm.chain import VPM, StationaryEstimate, StationaryWarning, Transitions
+from ope_vpm.chain.diagnostics import effective_sample_size
+from ope_vpm.chain.solution import ValueFunction
+from ope_vpm.logged.columns import Floats
+from ope_vpm.ope.conclude import Found, episode_effective_size
+from ope_vpm.ope.intervals import EpisodeSums
+from ope_vpm.ope.pairs import Pairs
+from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.verdict import Evidence
+
+MOST_WIDENING = 10.0
+
+
+def find_on_pairs(problem: Problem, method: VPM, draws: int) -> Found:
+    """Fit the ratio over pairs; the value is Σ τ r / Σ τ."""
+    pairs = problem.pairs(draws)
+    estimate = quietly(method, pairs.transitions)
+    value = weighted_mean(estimate, pairs)
+    sums, spread = influence(problem, pairs, estimate, value, draws)
+    other = another_treatment(method, pairs, estimate, value)
+    weights = by_row(problem, pairs, estimate.weights)
+    report = estimate.diagnostics
+    evidence = Evidence(
+        effective_rows=effective_sample_size(weights),
+        rows=len(problem.data),
+        effective_episodes=episode_effective_size(problem, weights),
+        mean_ratio=report.mean_ratio,
+        residual=report.stationarity_residual,
+        residual_noise=report.stationarity_noise,
+        unseen_mass=report.unseen_mass,
+        disagreement=None if other is None or spread == 0 else other / spread,
+        remarks=tuple(note for note in report.notes if "periodic" not in note),
+    )
+    diagnostics = {"solver": report.solver, "dropped": pairs.dropped, "ended": pairs.ended, "notes": report.notes}
+    return Found(
+        value=value,
+        sums=sums,
+        weights=weights,
+        bias=other or 0.0,
+        evidence=evidence,
+        diagnostics=diagnostics | report.settings,
+    )
+
+
+def quietly(method: VPM, transitions: Transitions) -> StationaryEstimate:
+    """Fit; what the chain would warn of stands in the diagnostics' notes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StationaryWarning)
+        return method.fit(transitions)
+
+
+def weighted_mean(estimate: StationaryEstimate, pairs: Pairs) -> float:
+    """Σ τ r / Σ τ, the absorbing row included: its reward is 0."""
+    return float(estimate.weights @ pairs.rewards / estimate.weights.sum())
+
+
+def by_row(problem: Problem, pairs: Pairs, weights: Floats) -> Floats:
+    """Weights of the logged rows; copies of a row are summed, the absorbing row left out."""
+    logged = pairs.rows >= 0
+    return np.bincount(pairs.rows[logged], weights=weights[logged], minlength=len(problem.data))
+
+
+def another_treatment(method: VPM, pairs: Pairs, estimate: StationaryEstimate, value: float) -> float | None:
+    """Finite states: how far the value lies from what another treatment of unseen pairs gives; 0 if all are seen.
+
+    No treatment is best everywhere, so their difference is what is known about the bias.
+    """
+    if estimate.diagnostics.solver != "tabular":
+        return None
+    if estimate.diagnostics.unseen_mass == 0:
+        return 0.0
+    used = estimate.diagnostics.settings["unseen"]
+    options: dict[str, Any] = method.options | {"unseen": "restart" if used == "good-turing" else "good-turing"}
+    other = quietly(VPM(gamma=method.gamma, solver="tabular", seed=method.seed, **options), pairs.transitions)
+    return abs(weighted_mean(other, pairs) - value)
+
+
+def influence(
+    problem: Problem, pairs: Pairs, estimate: StationaryEstimate, value: float, draws: int
+) -> tuple[EpisodeSums, float]:
+    """Per-episode sums whose bootstrap is that of the estimate to first order; and its standard error.
+
+    Each row contributes τ·(r + γh(x') - h(x) - v), h the chain's value function, and at γ < 1 each first state
+    (1-γ)·h(s₀, π).
+    """
+    data, gamma = problem.data, problem.gamma
+    # The only way to h; `expectation` has it too but keeps rows, not episodes.
+    h = estimate._ratio.value_function(pairs.transitions, pairs.rewards, gamma)
+    residual = td_residual(pairs, h, gamma) - (value if gamma == 1 else 0.0)
+    residual = residual * leverage(pairs, estimate)
+    logged = pairs.rows >= 0
+    episode, weight = data.episode[pairs.rows[logged]], estimate.weights[logged]
+    share = weight / estimate.weights.sum()
+    sums = EpisodeSums.of_rows(
+        episode,
+        data.n_episodes,
+        share * residual[logged] + (share * value if gamma == 1 else 0.0),
+        share if gamma == 1 else _row_share(pairs)[logged],
+    )
+    centred = np.bincount(episode, weights=share * residual[logged], minlength=data.n_episodes)
+    if gamma < 1:
+        start = (1 - gamma) * initial_values(problem, pairs, h, draws)
+        first = np.flatnonzero(data.from_reset)
+        columns = np.zeros((2, data.n_episodes, 1))
+        columns[0, first, 0], columns[1, first, 0] = start / len(first), 1 / len(first)
+        sums = sums.beside(EpisodeSums(columns[0], columns[1]))
+        centred[first] += (start - start.mean()) / len(first)
+    return sums, float(np.sqrt(np.sum(centred**2)))
+
+
+def td_residual(pairs: Pairs, h: ValueFunction, gamma: float) -> Floats:
+    """R + γh(x') - h(x), averaged over the successors of each row."""
+    tr = pairs.transitions
+    chance = np.ones(tr.successors.shape[:2]) if tr.next_weight is None else tr.next_weight
+    after = np.zeros(len(tr))
+    for k in range(chance.shape[1]):
+        after += chance[:, k] * h(tr.successors[:, k])
+    return pairs.rewards + gamma * after - h(tr.x)
+
+
+def leverage(pairs: Pairs, estimate: StationaryEstimate) -> Floats:
+    """Finite states: residuals are taken around each x's own mean, so they are too small by √((n-1)/n).
+
+    Those of x seen once are 0 and say nothing: the others stand for them.
+    """
+    tr = pairs.transitions
+    if not tr.finite:
+        return np.ones(len(tr))
+    _, number = np.unique(tr.x, return_inverse=True)
+    weight = np.ones(len(tr)) if tr.weight is None else tr.weight
+    times = np.bincount(number, weights=weight)[number]
+    often = (times > 1.5) & (pairs.rows >= 0)
+    factor = np.sqrt(np.divide(times, times - 1, out=np.ones_like(times), where=often))
+    square = np.where(pairs.rows >= 0, estimate.weights, 0.0) ** 2
+    whole, known = square.sum(), square[often].sum()
+    widening = np.sqrt(whole / known) if known > 0 else MOST_WIDENING
+    return factor * min(float(widening), MOST_WIDENING)
+
+
+def initial_values(problem: Problem, pairs: Pairs, h: ValueFunction, draws: int) -> Floats:
+    """H at each logged first state, averaged over the target's actions there."""
+    tr, first = pairs.transitions, problem.data.initial_observations
+    assert tr.x_initial is not None
+    values = h(tr.x_initial)
+    if pairs.encoder.n_actions is None:
+        return values.reshape(len(first), draws).mean(axis=1)
+    chance = problem.policy.probabilities(first)
+    possible = chance > 0
+    episode = np.nonzero(possible)[0]
+    return np.bincount(episode, weights=chance[possible] * values, minlength=len(first))
+
+
+def _row_share(pairs: Pairs) -> Floats:
+    weight = pairs.transitions.row_weights
+    share: Floats = weight / weight[pairs.rows >= 0].sum()
+    return share
