@@ -34,13 +34,13 @@ class Found:
 
 def conclude(problem: Problem, estimator: str, found: Found) -> PolicyValue:
     """Interval and verdict."""
-    if not np.isfinite(found.value):
-        raise ArithmeticError(f"{estimator} found no value: the weights are all zero (does the target act as in the log?)")
     episodes = problem.data.n_episodes
     error, interval = _interval(found, episodes, problem.seed)
     weights = None if found.weights is None else _scaled(found.weights)
     level, reasons = judge(found.evidence, episodes, problem.warnings)
-    if interval is None:
+    if not np.isfinite(found.value):
+        level, reasons = "unreliable", ("no value: every weight is zero, the log holds nothing the target does", *reasons)
+    elif interval is None:
         reasons = ("one episode gives no interval: it cannot say how episodes differ", *reasons)
     return PolicyValue(
         estimator=estimator,
@@ -65,7 +65,7 @@ def episode_effective_size(problem: Problem, weights: Floats) -> float:
 
 
 def _interval(found: Found, episodes: int, seed: int) -> tuple[float | None, tuple[float, float] | None]:
-    if episodes < 2:
+    if episodes < 2 or not np.isfinite(found.value):
         return None, None
     replicates = found.replicates
     if replicates is None:

@@ -24,6 +24,7 @@ from ope_vpm.logged.columns import Bools, Floats, Integers
 from ope_vpm.ope.action_ratio import action_ratio
 from ope_vpm.ope.conclude import Found, episode_effective_size
 from ope_vpm.ope.features import StateFeatures
+from ope_vpm.ope.influence import entry_rate, initial_sums
 from ope_vpm.ope.intervals import EpisodeSums
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.verdict import Evidence
@@ -84,9 +85,7 @@ class Rows:
     @cached_property
     def ended(self) -> Bools:
         """Which of them end an episode of the task."""
-        last = np.zeros(len(self.problem.data), dtype=np.bool_)
-        last[self.problem.data.ends] = self.problem.ends
-        return last[self.kept]
+        return self.problem.ending[self.kept]
 
     @cached_property
     def initial(self) -> Floats:
@@ -141,23 +140,15 @@ class Rows:
     def influence(self, theta: Floats, tau: Floats, residual: Floats) -> tuple[EpisodeSums, float]:
         """Per-episode sums and the standard error for one ridge.
 
-        ψ_e = Σ τ(r - Δθ)/n over its rows, and, for its initial state, κ·(V(s₀) - mean V(s₀))ᵀθ/E with κ the
-        rate at which mass enters by initial states: 1-γ, and at restarts γ·E[τ; ended] more.
+        ψ_e = Σ τ(r - Δθ)/n over its rows; for first states see `ope_vpm.ope.influence`.
         """
         data, n = self.problem.data, len(self.kept)
-        episode = data.episode[self.kept]
-        sums = EpisodeSums.of_rows(episode, data.n_episodes, tau * residual / n, np.full(n, 1 / n))
-        first = np.flatnonzero(data.from_reset)
-        rate = 1 - self.problem.gamma
-        if self.restarts:
-            rate += self.problem.gamma * float(tau[self.ended].sum()) / n
-        start, share = np.zeros((data.n_episodes, 1)), np.zeros((data.n_episodes, 1))
-        if len(first) and rate > 0:
-            value = self.initial @ theta
-            start[first, 0] = rate * (value - value.mean()) / len(first)
-            share[first, 0] = 1 / len(first)
-        whole = sums.numerator[:, 0] - sums.denominator[:, 0] * sums.numerator.sum() + start[:, 0]
-        return sums.beside(EpisodeSums(start, share)), float(np.sqrt(np.sum(whole**2)))
+        sums = EpisodeSums.of_rows(data.episode[self.kept], data.n_episodes, tau * residual / n, np.full(n, 1 / n))
+        whole = sums.numerator[:, 0] - sums.denominator[:, 0] * sums.numerator.sum()
+        if data.from_reset.any():
+            start = initial_sums(self.problem, entry_rate(self.problem, self.kept, tau / n), self.initial @ theta)
+            sums, whole = sums.beside(start), whole + start.numerator[:, 0]
+        return sums, float(np.sqrt(np.sum(whole**2)))
 
 
 def find_factored(problem: Problem, n_features: int = 400, ridge: float | None = None) -> Found:

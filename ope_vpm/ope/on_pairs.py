@@ -12,6 +12,7 @@ from ope_vpm.chain.diagnostics import effective_sample_size
 from ope_vpm.chain.solution import ValueFunction
 from ope_vpm.logged.columns import Floats
 from ope_vpm.ope.conclude import Found, episode_effective_size
+from ope_vpm.ope.influence import entry_rate, initial_sums
 from ope_vpm.ope.intervals import EpisodeSums
 from ope_vpm.ope.pairs import Pairs
 from ope_vpm.ope.problem import Problem
@@ -89,31 +90,21 @@ def influence(
 ) -> tuple[EpisodeSums, float]:
     """Per-episode sums whose bootstrap is that of the estimate to first order; and its standard error.
 
-    Each row contributes τ·(r + γh(x') - h(x) - v), h the chain's value function, and at γ < 1 each first state
-    (1-γ)·h(s₀, π).
+    Each row contributes τ·(r + γh(x') - h(x) - v), h the chain's value function; for first states see `influence`.
     """
     data, gamma = problem.data, problem.gamma
     # The only way to h; `expectation` has it too but keeps rows, not episodes.
     h = estimate._ratio.value_function(pairs.transitions, pairs.rewards, gamma)
-    residual = td_residual(pairs, h, gamma) - (value if gamma == 1 else 0.0)
-    residual = residual * leverage(pairs, estimate)
+    offset = value if gamma == 1 else 0.0
     logged = pairs.rows >= 0
-    episode, weight = data.episode[pairs.rows[logged]], estimate.weights[logged]
-    share = weight / estimate.weights.sum()
-    sums = EpisodeSums.of_rows(
-        episode,
-        data.n_episodes,
-        share * residual[logged] + (share * value if gamma == 1 else 0.0),
-        share if gamma == 1 else _row_share(pairs)[logged],
-    )
-    centred = np.bincount(episode, weights=share * residual[logged], minlength=data.n_episodes)
-    if gamma < 1:
-        start = (1 - gamma) * initial_values(problem, pairs, h, draws)
-        first = np.flatnonzero(data.from_reset)
-        columns = np.zeros((2, data.n_episodes, 1))
-        columns[0, first, 0], columns[1, first, 0] = start / len(first), 1 / len(first)
-        sums = sums.beside(EpisodeSums(columns[0], columns[1]))
-        centred[first] += (start - start.mean()) / len(first)
+    rows, share = pairs.rows[logged], (estimate.weights / estimate.weights.sum())[logged]
+    residual = ((td_residual(pairs, h, gamma) - offset) * leverage(pairs, estimate))[logged]
+    below = share if gamma == 1 else _row_share(pairs)[logged]
+    sums = EpisodeSums.of_rows(data.episode[rows], data.n_episodes, share * (residual + offset), below)
+    if pairs.transitions.x_initial is not None:
+        start = initial_values(problem, pairs, h, draws)
+        sums = sums.beside(initial_sums(problem, entry_rate(problem, rows, share), start))
+    centred = sums.numerator.sum(axis=1) - offset * sums.denominator[:, 0]
     return sums, float(np.sqrt(np.sum(centred**2)))
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from ope_vpm.logged import LoggedDataset, inspect
-from ope_vpm.logged.columns import Floats, Integers
+from ope_vpm.logged.columns import Bools, Floats, Integers
 from ope_vpm.ope.pairs import Pairs, check_match, pairs
 from ope_vpm.ope.steps import OnEnd, Steps, TimeLimit, check_choices, steps
 from ope_vpm.policy import TargetPolicy, as_policy
@@ -102,11 +102,15 @@ class Problem:
         return self.once("steps", lambda: steps(self.data, gamma=self.gamma, seed=self.seed, **choices), of_data=True)
 
     @property
-    def ends(self) -> Any:
-        """(episodes,): whether the task ended with the episode, rather than its log."""
-        last = self.data.ends
-        cut = self.data.truncated[last] if self.time_limit == "restart" else np.False_
-        return self.data.terminated[last] | cut
+    def ending(self) -> Bools:
+        """(n,): the rows with which the task ended, rather than its log."""
+        cut = self.data.truncated if self.time_limit == "restart" else np.False_
+        return self.data.terminated | cut
+
+    @property
+    def ends(self) -> Bools:
+        """(episodes,): whether the task ended with the episode."""
+        return self.ending[self.data.ends]
 
     @property
     def target_log_prob(self) -> Floats:
