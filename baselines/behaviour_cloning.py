@@ -66,9 +66,7 @@ def clone(problem: Problem) -> Clone:
     return network_clone(problem)
 
 
-def counted_clone(
-    states: Integers, actions: Integers, n_actions: int, smoothing: float = SMOOTHING
-) -> Clone:
+def counted_clone(states: Integers, actions: Integers, n_actions: int, smoothing: float = SMOOTHING) -> Clone:
     """(n(s, a) + c/A)/(n(s) + c), c the smoothing; judged by leaving each row out of its own counts."""
     _, state = np.unique(states, return_inverse=True)
     _, pair = np.unique(state * n_actions + actions, return_inverse=True)
@@ -99,12 +97,19 @@ def network_clone(problem: Problem) -> Clone:
             mean, log_std = network(x[rows]).chunk(2, dim=1)
             log_std = log_std.clamp(-5, 2)
             score = (actions[rows] - mean) / log_std.exp()
-            return -(0.5 * score**2 + log_std + 0.5 * np.log(2 * np.pi)).sum(dim=1)
+            terms: Tensor = 0.5 * score**2 + log_std + 0.5 * np.log(2 * np.pi)
+            return -terms.sum(dim=1)
 
-    settings = {"steps": STEPS, "learning_rate": LEARNING_RATE, "patience": PATIENCE, "seed": seed}
     lowest = train(
-        network, lambda rows: -log_prob(rows).mean(), np.flatnonzero(~held), np.flatnonzero(held), **settings
-    )  # type: ignore[arg-type]
+        network,
+        lambda rows: -log_prob(rows).mean(),
+        np.flatnonzero(~held),
+        np.flatnonzero(held),
+        steps=STEPS,
+        learning_rate=LEARNING_RATE,
+        patience=PATIENCE,
+        seed=seed,
+    )
     with torch.no_grad():
         fitted = log_prob(torch.arange(len(data))).numpy() - shift
     return Clone(fitted, -lowest - shift)

@@ -16,6 +16,7 @@ from ope_vpm.ope.features import StateFeatures
 from ope_vpm.ope.influence import entry_rate, initial_sums
 from ope_vpm.ope.intervals import EpisodeSums
 from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.sums import summed
 from ope_vpm.ope.verdict import Evidence
 
 
@@ -51,7 +52,7 @@ class CountedModel:
     @property
     def times(self) -> Floats:
         """How often each pair was seen."""
-        return np.bincount(self.pair, weights=self.weight)
+        return summed(self.pair, self.weight)
 
     def transitions(self) -> Any:
         """P̂(s'|s, a), sparse (pairs, states); rows of ended episodes sum to less than 1."""
@@ -69,7 +70,7 @@ class CountedModel:
         """States to states under the target; empty states restart."""
         moved = (self.policy() @ self.transitions()).tocsr()
         empty = np.flatnonzero(np.bincount(self.state_of_pair, minlength=len(self.unseen)) == 0)
-        logged = np.bincount(self.state_of_pair, weights=self.times, minlength=len(self.unseen))
+        logged = summed(self.state_of_pair, self.times, len(self.unseen))
         leave = sparse.csr_array((np.ones(len(empty)), (empty, np.zeros(len(empty), dtype=int))), (len(logged), 1))
         return (moved + leave @ sparse.csr_array(logged[None] / logged.sum())).tocsr()
 
@@ -88,8 +89,8 @@ def counted_model(problem: Problem) -> CountedModel:
     code, pair = np.unique(number[:n] * actions + data.actions[plan.rows], return_inverse=True)
     state_of_pair = code // actions
     chance = probabilities[state_of_pair, code % actions]
-    covered = np.bincount(state_of_pair, weights=chance, minlength=len(first))
-    times = np.bincount(pair, weights=plan.weight)
+    covered = summed(state_of_pair, chance, len(first))
+    times = summed(pair, plan.weight)
     uniform = 1 / np.bincount(state_of_pair, minlength=len(first))[state_of_pair]
     scaled = np.divide(chance, covered[state_of_pair], out=uniform, where=covered[state_of_pair] > 0)
     return CountedModel(
@@ -100,7 +101,7 @@ def counted_model(problem: Problem) -> CountedModel:
         chance=scaled,
         unseen=1 - covered,
         starts=number[2 * n :],
-        reward=np.bincount(pair, weights=plan.weight * data.rewards[plan.rows]) / times,
+        reward=summed(pair, plan.weight * data.rewards[plan.rows]) / times,
     )
 
 
@@ -112,7 +113,7 @@ def solve(model: CountedModel, gamma: float) -> tuple[float, Floats, Floats]:
         values = linear.resolvent(kernel, reward, gamma, transposed=False)
         law = linear.resolvent(kernel, (1 - gamma) * model.initial, gamma, transposed=True)
         return float((1 - gamma) * model.initial @ values), law, values
-    start = np.bincount(model.state_of_pair, weights=model.times, minlength=len(reward))
+    start = summed(model.state_of_pair, model.times, len(reward))
     law = linear.limit_law(kernel, start / start.sum(), linear.closed_classes(kernel))
     return float(law @ reward), law, linear.poisson(kernel, law, reward)
 
@@ -122,7 +123,7 @@ def find_tabular(problem: Problem, simulate: int | None) -> Found:
     model = counted_model(problem)
     value, law, values = solve(model, problem.gamma)
     sums, tau = influence(problem, model, value, law, values)
-    weights = np.bincount(problem.steps.rows, weights=tau * model.weight, minlength=len(problem.data))
+    weights = summed(problem.steps.rows, tau * model.weight, len(problem.data))
     unseen = float(law @ np.maximum(model.unseen, 0) / law.sum())
     after = model.reward + problem.gamma * (model.transitions() @ values)
     mass = law[model.state_of_pair] * model.chance
@@ -159,7 +160,7 @@ def influence(
     tau = (law[model.state_of_pair] * model.chance / (times / model.weight.sum()))[model.pair]
     after = np.where(model.following >= 0, values[model.following], 0.0)
     target = data.rewards[plan.rows] + gamma * after
-    mean = np.bincount(model.pair, weights=model.weight * target) / times
+    mean = summed(model.pair, model.weight * target) / times
     often = times > 1.5
     factor = np.sqrt(np.divide(times, times - 1, out=np.ones_like(times), where=often))[model.pair]
     residual = factor * (target - mean[model.pair])

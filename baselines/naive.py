@@ -23,6 +23,4 @@ class Naive(ProblemEstimator):
         weights, tail = time_weights(problem)
         sums = weighted_sums(problem, weights, tail)
         remark = "the logged mean is the behaviour's value, whatever the target does"
-        return Found(
-            value=float(sums.ratios.sum()), sums=sums, weights=weights, evidence=Evidence(remarks=(remark,))
-        )
+        return Found(value=float(sums.ratios.sum()), sums=sums, weights=weights, evidence=Evidence(remarks=(remark,)))

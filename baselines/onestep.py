@@ -46,7 +46,9 @@ class OneStep(ProblemEstimator):
             remarks=("the action ratio alone ignores that the target visits other states",),
         )
         fit = {"behaviour_held_out_log_likelihood": action.held_out_log_likelihood}
-        return Found(value=ratio_or_nan(sums.ratios[0], weights), sums=sums, weights=weights, evidence=evidence, diagnostics=fit)
+        return Found(
+            value=ratio_or_nan(sums.ratios[0], weights), sums=sums, weights=weights, evidence=evidence, diagnostics=fit
+        )
 
     def _ratio(self, problem: Problem) -> ActionRatio:
         if self.behaviour == "cloned" and not (problem.data.finite and problem.data.discrete_actions):

@@ -11,6 +11,7 @@ from ope_vpm.chain.diagnostics import effective_sample_size
 from ope_vpm.logged.columns import Floats
 from ope_vpm.ope.intervals import EpisodeSums, percentile_interval
 from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.sums import summed
 from ope_vpm.ope.value import PolicyValue
 from ope_vpm.ope.verdict import Evidence, judge
 
@@ -39,7 +40,10 @@ def conclude(problem: Problem, estimator: str, found: Found) -> PolicyValue:
     weights = None if found.weights is None else _scaled(found.weights)
     level, reasons = judge(found.evidence, episodes, problem.warnings)
     if not np.isfinite(found.value):
-        level, reasons = "unreliable", ("no value: every weight is zero, the log holds nothing the target does", *reasons)
+        level, reasons = (
+            "unreliable",
+            ("no value: every weight is zero, the log holds nothing the target does", *reasons),
+        )
     elif interval is None:
         reasons = ("one episode gives no interval: it cannot say how episodes differ", *reasons)
     return PolicyValue(
@@ -59,9 +63,9 @@ def conclude(problem: Problem, estimator: str, found: Found) -> PolicyValue:
 def episode_effective_size(problem: Problem, weights: Floats) -> float:
     """Kish's effective sample size of the episodes' summed weights, as a share of what equal rows would give."""
     data = problem.data
-    summed = np.bincount(data.episode, weights=np.maximum(weights, 0), minlength=data.n_episodes)
+    whole = summed(data.episode, np.maximum(weights, 0), data.n_episodes)
     equal = effective_sample_size(data.lengths.astype(np.float64))
-    return effective_sample_size(summed) * data.n_episodes / equal
+    return effective_sample_size(whole) * data.n_episodes / equal
 
 
 def _interval(found: Found, episodes: int, seed: int) -> tuple[float | None, tuple[float, float] | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
@@ -72,7 +73,7 @@ class ProblemEstimator(ABC):
         self.check(problem)
         return conclude(problem, self.name, self.find(problem))
 
-    def check(self, problem: Problem) -> None:
+    def check(self, problem: Problem) -> None:  # noqa: B027  # most estimators take whatever comes
         """Refuse, before any work, what this estimator cannot do, and name one that can."""
 
     @abstractmethod
@@ -99,10 +100,9 @@ def estimator_class(name: str) -> type[Estimator]:
 def make(name: str, options: dict[str, Any]) -> Estimator:
     """An estimator by name with its settings; a misspelt setting is answered with the nearest."""
     kind = estimator_class(name)
-    settings = getattr(kind, "__dataclass_fields__", None)
-    open_ended = getattr(kind, "takes_more_options", False)
-    for option in options if settings is not None and not open_ended else ():
-        if option not in settings:
+    settings = [field.name for field in fields(kind)] if is_dataclass(kind) else None
+    for option in options:
+        if settings is not None and option not in settings:
             near = get_close_matches(option, settings, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(settings) or 'none'}"
             raise TypeError(f"the estimator {name!r} has no option {option!r}: {hint}")

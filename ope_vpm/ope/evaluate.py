@@ -19,9 +19,7 @@ Values = dict[str, PolicyValue]
 
 
 @overload
-def evaluate(
-    data: LoggedDataset, policy: Any, estimator: OneEstimator = "vpm", **choices: Any
-) -> PolicyValue: ...
+def evaluate(data: LoggedDataset, policy: Any, estimator: OneEstimator = "vpm", **choices: Any) -> PolicyValue: ...
 @overload
 def evaluate(data: LoggedDataset, policy: Any, estimator: Sequence[OneEstimator], **choices: Any) -> Values: ...
 def evaluate(

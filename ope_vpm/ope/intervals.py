@@ -14,6 +14,7 @@ import numpy as np
 from scipy import stats
 
 from ope_vpm.logged.columns import Floats, Integers
+from ope_vpm.ope.sums import summed
 
 REPLICATES = 200
 LEVEL = 0.95
@@ -29,8 +30,7 @@ class EpisodeSums:
     @classmethod
     def of_rows(cls, episode: Integers, count: int, numerator: Floats, denominator: Floats) -> EpisodeSums:
         """One ratio, its sums over each episode's rows."""
-        sums = [np.bincount(episode, weights=part, minlength=count)[:, None] for part in (numerator, denominator)]
-        return cls(*sums)
+        return cls(summed(episode, numerator, count)[:, None], summed(episode, denominator, count)[:, None])
 
     def beside(self, other: EpisodeSums) -> EpisodeSums:
         """The ratios of both."""

@@ -16,6 +16,7 @@ from ope_vpm.ope.influence import entry_rate, initial_sums
 from ope_vpm.ope.intervals import EpisodeSums
 from ope_vpm.ope.pairs import Pairs
 from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.sums import summed
 from ope_vpm.ope.verdict import Evidence
 
 MOST_WIDENING = 10.0
@@ -67,7 +68,7 @@ def weighted_mean(estimate: StationaryEstimate, pairs: Pairs) -> float:
 def by_row(problem: Problem, pairs: Pairs, weights: Floats) -> Floats:
     """Weights of the logged rows; copies of a row are summed, the absorbing row left out."""
     logged = pairs.rows >= 0
-    return np.bincount(pairs.rows[logged], weights=weights[logged], minlength=len(problem.data))
+    return summed(pairs.rows[logged], weights[logged], len(problem.data))
 
 
 def another_treatment(method: VPM, pairs: Pairs, estimate: StationaryEstimate, value: float) -> float | None:
@@ -128,7 +129,7 @@ def leverage(pairs: Pairs, estimate: StationaryEstimate) -> Floats:
         return np.ones(len(tr))
     _, number = np.unique(tr.x, return_inverse=True)
     weight = np.ones(len(tr)) if tr.weight is None else tr.weight
-    times = np.bincount(number, weights=weight)[number]
+    times = summed(number, weight)[number]
     often = (times > 1.5) & (pairs.rows >= 0)
     factor = np.sqrt(np.divide(times, times - 1, out=np.ones_like(times), where=often))
     square = np.where(pairs.rows >= 0, estimate.weights, 0.0) ** 2
@@ -143,11 +144,12 @@ def initial_values(problem: Problem, pairs: Pairs, h: ValueFunction, draws: int)
     assert tr.x_initial is not None
     values = h(tr.x_initial)
     if pairs.encoder.n_actions is None:
-        return values.reshape(len(first), draws).mean(axis=1)
+        mean: Floats = values.reshape(len(first), draws).mean(axis=1)
+        return mean
     chance = problem.policy.probabilities(first)
     possible = chance > 0
     episode = np.nonzero(possible)[0]
-    return np.bincount(episode, weights=chance[possible] * values, minlength=len(first))
+    return summed(episode, chance[possible] * values, len(first))
 
 
 def _row_share(pairs: Pairs) -> Floats:

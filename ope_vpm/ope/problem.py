@@ -114,7 +114,7 @@ class Problem:
 
     @property
     def target_log_prob(self) -> Floats:
-        """log π of each logged action, shared."""
+        """Log π of each logged action, shared."""
         return self.once("target", lambda: self.policy.log_prob(self.data.observations, self.data.actions))
 
     def as_logged(self, weights: Floats) -> Floats:

@@ -35,7 +35,6 @@ class VPMEstimator(ProblemEstimator):
     """
 
     name: ClassVar[str] = "vpm"
-    takes_more_options: ClassVar[bool] = True
 
     def __init__(self, *, solver: str = "auto", preset: str = "default", draws: int = 1, **options: Any) -> None:
         if solver not in SOLVERS:
@@ -60,7 +59,9 @@ class VPMEstimator(ProblemEstimator):
         solver = self._solver(problem)
         if (solver == "tabular") != finite:
             fitting = "tabular" if finite else "factored, kernel or neural"
-            raise ValueError(f"solver {solver!r} does not fit {'finite' if finite else 'continuous'} pairs: use {fitting}")
+            raise ValueError(
+                f"solver {solver!r} does not fit {'finite' if finite else 'continuous'} pairs: use {fitting}"
+            )
         if solver == "factored":
             if not problem.policy.has_log_prob:
                 raise ValueError("solver 'factored' needs a policy with densities: use solver='kernel'")
