@@ -21,7 +21,7 @@ HELD_OUT = 5
 """Every fifth episode."""
 SMOOTHING = 1.0
 """Observations added to each state, spread evenly over the actions."""
-STEPS, LEARNING_RATE, PATIENCE = 2000, 3e-3, 6
+STEPS, LEARNING_RATE, PATIENCE = 2000, 3e-3, 3
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def counted_clone(states: Integers, actions: Integers, n_actions: int, smoothing
 def network_clone(problem: Problem) -> Clone:
     """A Gaussian or categorical network, early-stopped on held-out episodes."""
     data = problem.data
-    x = torch.from_numpy(StateFeatures.draw(problem, 0).points(data.observations))
+    x = torch.from_numpy(StateFeatures.draw(problem, 0).points(data.observations)).float()
     held = data.episode % HELD_OUT == HELD_OUT - 1
     seed = problem.seed
     if data.discrete_actions:
@@ -90,7 +90,7 @@ def network_clone(problem: Problem) -> Clone:
             return torch.log_softmax(network(x[rows]), dim=1).gather(1, chosen[rows, None])[:, 0]
     else:
         scale = Standardisation.fit(data.actions)
-        actions, shift = torch.from_numpy(scale(data.actions)), float(np.log(scale.std).sum())
+        actions, shift = torch.from_numpy(scale(data.actions)).float(), float(np.log(scale.std).sum())
         network = mlp(x.shape[1], 2 * actions.shape[1], seed)
 
         def log_prob(rows: Tensor) -> Tensor:
@@ -111,5 +111,5 @@ def network_clone(problem: Problem) -> Clone:
         seed=seed,
     )
     with torch.no_grad():
-        fitted = log_prob(torch.arange(len(data))).numpy() - shift
+        fitted = log_prob(torch.arange(len(data))).double().numpy() - shift
     return Clone(fitted, -lowest - shift)

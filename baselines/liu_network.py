@@ -24,12 +24,12 @@ def network_ratio(problem: Problem, ratio: Floats, steps: int) -> Floats:
     here, there = features.points(data.observations[plan.rows]), features.points(following)
     first = features.points(data.initial_observations) if data.from_reset.any() else here[:1]
     rho = np.where(plan.absorbed, 0.0, ratio[plan.rows])
-    network = mlp(here.shape[1], 1, problem.seed).float()
+    network = mlp(here.shape[1], 1, problem.seed)
     columns = [torch.from_numpy(np.asarray(part, dtype=np.float32)) for part in (here, there, first, rho)]
     chance = plan.weight / plan.weight.sum()
     rng = np.random.default_rng(problem.seed)
     bandwidth = median_bandwidth(here[rng.integers(len(here), size=1000)])
-    optimiser = torch.optim.Adam(network.parameters(), LEARNING_RATE)
+    optimiser = torch.optim.Adam(network.parameters(), LEARNING_RATE, fused=True)
     uniform = bool((plan.weight == plan.weight[0]).all())
     for _ in range(steps):
         rows = torch.from_numpy(rng.choice(len(here), size=BATCH, p=None if uniform else chance))

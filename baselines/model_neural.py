@@ -133,13 +133,14 @@ def find_neural(problem: Problem, *, members: int, training_steps: int, rollouts
     )
     steps = horizon or rollout_length(problem)
     values, outside = rolled_out(problem, model, members, rollouts, steps)
-    error = float(values.std(ddof=1)) if members > 1 else 0.0
+    error = float(values.std(ddof=1))
     quantiles = stats.t.ppf((np.arange(200) + 0.5) / 200, members - 1)
     evidence = Evidence(unseen_mass=outside)
     diagnostics = {"solver": "ensemble", "horizon": steps, "member_values": values, "dropped": problem.steps.dropped}
     return Found(
         value=float(values.mean()),
-        replicates=values.mean() + error * quantiles / quantiles.std(),
+        replicates=values.mean() + error * quantiles,
+        standard_error=error,
         evidence=evidence,
         diagnostics=diagnostics,
     )
@@ -208,7 +209,7 @@ def _train(
 ) -> None:
     """Squared error on changes (where the next state is known) and rewards, cross-entropy on ends."""
     rng = np.random.default_rng(seed)
-    optimiser = torch.optim.Adam(network.parameters(), LEARNING_RATE)
+    optimiser = torch.optim.Adam(network.parameters(), LEARNING_RATE, fused=True)
     decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     size = y.shape[1] - 2
     for _ in range(steps):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ope_vpm.logged.columns import Integers
 
 BATCH = 256
-CHECK_EVERY = 50
+CHECK_EVERY = 100
 
 
 def mlp(inputs: int, outputs: int, seed: int, hidden: int = 64) -> nn.Sequential:
@@ -21,7 +21,7 @@ def mlp(inputs: int, outputs: int, seed: int, hidden: int = 64) -> nn.Sequential
         torch.manual_seed(seed)
         return nn.Sequential(
             nn.Linear(inputs, hidden), nn.Tanh(), nn.Linear(hidden, hidden), nn.Tanh(), nn.Linear(hidden, outputs)
-        ).double()
+        )
 
 
 def train(
@@ -44,11 +44,11 @@ def train(
         held_out: to judge by; where there are none the last network is kept.
         steps: at most.
         learning_rate: of Adam.
-        patience: checks (one every 50 steps) without improvement before stopping.
+        patience: checks (one every 100 steps) without improvement before stopping.
         seed: of the batches.
     """
     rng = np.random.default_rng(seed)
-    optimiser = torch.optim.Adam(network.parameters(), learning_rate)
+    optimiser = torch.optim.Adam(network.parameters(), learning_rate, fused=True)
     judge = torch.from_numpy(held_out)
     best, lowest, since = copy.deepcopy(network.state_dict()), np.inf, 0
     for step in range(1, steps + 1):

@@ -24,7 +24,9 @@ class Found:
     sums: EpisodeSums | None = None
     """What the bootstrap over episodes needs; None where `replicates` are given."""
     replicates: Floats | None = None
-    """Values on resampled episodes, where the estimator has its own."""
+    """Values on resampled episodes, or quantiles of their law, where the estimator has its own."""
+    standard_error: float | None = None
+    """Where it is not the deviation of the replicates."""
     weights: Floats | None = None
     """The ratio at each row of the problem's data; scaled to mean 1 here."""
     bias: float = 0.0
@@ -75,7 +77,9 @@ def _interval(found: Found, episodes: int, seed: int) -> tuple[float | None, tup
     if replicates is None:
         assert found.sums is not None
         replicates = found.sums.replicates(seed) + (found.value - float(found.sums.ratios.sum()))
-    spread = float(replicates.std() * np.sqrt(episodes / (episodes - 1)))
+    spread = found.standard_error
+    if spread is None:
+        spread = float(replicates.std() * np.sqrt(episodes / (episodes - 1)))
     interval = percentile_interval(replicates, found.value, episodes, found.bias)
     return float(np.hypot(spread, found.bias)), interval
 

@@ -22,6 +22,7 @@ from ope_vpm.chain.diagnostics import effective_sample_size
 from ope_vpm.chain.transitions import chunks
 from ope_vpm.logged.columns import Bools, Floats, Integers
 from ope_vpm.ope.action_ratio import action_ratio
+from ope_vpm.ope.advantage import fitted_advantage
 from ope_vpm.ope.conclude import Found, episode_effective_size
 from ope_vpm.ope.features import StateFeatures
 from ope_vpm.ope.influence import entry_rate, initial_sums
@@ -151,8 +152,10 @@ class Rows:
         return sums, float(np.sqrt(np.sum(whole**2)))
 
 
-def find_factored(problem: Problem, n_features: int = 400, ridge: float | None = None) -> Found:
-    """Find w, with the ridge chosen from the data alone unless it is given."""
+def find_factored(
+    problem: Problem, n_features: int = 400, ridge: float | None = None, control_variates: bool = True
+) -> Found:
+    """Find w, with the ridge chosen from the data alone unless it is given; see `advantage` for the variates."""
     action = action_ratio(problem)
     features = StateFeatures.draw(problem, n_features)
     rows = Rows(problem, features, action.ratio)
@@ -161,10 +164,13 @@ def find_factored(problem: Problem, n_features: int = 400, ridge: float | None =
     solved = [equations.solve(each) for each in ridges]
     theta, beta = (np.stack(columns, axis=1) for columns in zip(*solved, strict=True))
     tau, residual = rows.ratios_and_residuals(theta, beta)
+    values = equations.source @ theta
+    if control_variates:
+        explained = fitted_advantage(problem, features, rows.kept, action.ratio[rows.kept], residual)
+        values, residual = values - np.mean(tau * explained, axis=0), residual - explained
     influences = [rows.influence(theta[:, k], tau[:, k], residual[:, k]) for k in range(len(ridges))]
     errors = np.array([error for _, error in influences])
     chosen = choose_ridge(errors) if ridge is None else 0
-    values = equations.source @ theta
     bias = suspected_bias(values, chosen)
     weights = np.zeros(len(problem.data))
     weights[rows.kept] = tau[:, chosen]

@@ -12,7 +12,7 @@ from ope_vpm.ope.on_pairs import find_on_pairs
 from ope_vpm.ope.problem import Problem
 
 SOLVERS = ("auto", "tabular", "factored", "kernel", "neural")
-FACTORED_OPTIONS = ("n_features", "ridge")
+FACTORED_OPTIONS = ("n_features", "ridge", "control_variates")
 PAPER: dict[str, dict[str, Any]] = {
     "tabular": {"solver": "tabular", "steps": 100, "unseen": "restart", "lam": 1.0},
     "neural": {"solver": "neural", "preset": "paper"},
@@ -30,8 +30,8 @@ class VPMEstimator(ProblemEstimator):
             "neural" (pairs as points), or "auto": the first of these that fits.
         preset: "default", or "paper" for the paper's own settings.
         draws: target actions a row where pairs are points; 1 is the paper's.
-        options: everything that `ope_vpm.VPM` takes for the solver; "factored" takes `n_features` (400) and
-            `ridge` (None: chosen from the data).
+        options: everything that `ope_vpm.VPM` takes for the solver; "factored" takes `n_features` (400),
+            `ridge` (None: chosen from the data) and `control_variates` (True).
     """
 
     name: ClassVar[str] = "vpm"
