@@ -84,7 +84,7 @@ def network_clone(problem: Problem) -> Clone:
     seed = problem.seed
     if data.discrete_actions:
         network = mlp(x.shape[1], data.n_actions or 1, seed)
-        chosen, shift = torch.from_numpy(np.asarray(data.actions)), 0.0
+        chosen, shift = torch.from_numpy(np.array(data.actions)), 0.0
 
         def log_prob(rows: Tensor) -> Tensor:
             return torch.log_softmax(network(x[rows]), dim=1).gather(1, chosen[rows, None])[:, 0]

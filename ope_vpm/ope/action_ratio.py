@@ -112,7 +112,7 @@ def categorical_clone(chance: Floats, actions: Floats, features: Floats, held_ou
         held_out: rows that only report the fit.
     """
     log_target = torch.from_numpy(np.log(np.maximum(chance, 1e-6)))
-    chosen, x = torch.from_numpy(np.asarray(actions)), torch.from_numpy(features)
+    chosen, x = torch.from_numpy(np.array(actions)), torch.from_numpy(features)
     theta = torch.zeros((features.shape[1], chance.shape[1]), dtype=torch.float64, requires_grad=True)
     beta = torch.ones((), dtype=torch.float64, requires_grad=True)
     train = torch.from_numpy(~held_out if (~held_out).any() else held_out)

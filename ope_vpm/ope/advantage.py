@@ -44,9 +44,7 @@ def fitted_advantage(
         return np.zeros_like(residual)
 
     def design(part: slice) -> Floats:
-        state = np.column_stack(
-            [np.ones(len(rows[part])), features.points(problem.data.observations[rows[part]])]
-        )
+        state = np.column_stack([np.ones(len(rows[part])), features.points(problem.data.observations[rows[part]])])
         return np.einsum("ni,nj->nij", centred[rows[part]], state).reshape(len(state), -1)
 
     half = problem.data.episode[rows] % 2

@@ -55,6 +55,10 @@ class Equations:
         factor = lu_factor(self.matrix + ridge * np.diag(self.scale))
         return lu_solve(factor, self.reward), lu_solve(factor, self.source, trans=1)
 
+    def degrees_of_freedom(self, ridge: float) -> float:
+        """tr(M⁻¹A): how many features are left by the ridge."""
+        return float(np.trace(lu_solve(lu_factor(self.matrix + ridge * np.diag(self.scale)), self.matrix)))
+
 
 def choose_ridge(errors: Floats, tolerance: float = TOLERANCE) -> int:
     """The place of the smallest ridge whose standard error is at most `tolerance` times the smallest.
@@ -172,6 +176,9 @@ def find_factored(
     errors = np.array([error for _, error in influences])
     chosen = choose_ridge(errors) if ridge is None else 0
     bias = suspected_bias(values, chosen)
+    # Fitted residuals are too small; 1/(1 - leverage) undoes that and a little more (MacKinnon and White's HC3).
+    leverage = min(equations.degrees_of_freedom(ridges[chosen]) / len(rows.kept), 0.5)
+    sums = influences[chosen][0].scaled(1 / (1 - leverage))
     weights = np.zeros(len(problem.data))
     weights[rows.kept] = tau[:, chosen]
     evidence = Evidence(
@@ -191,7 +198,7 @@ def find_factored(
     }
     return Found(
         value=float(values[chosen]),
-        sums=influences[chosen][0],
+        sums=sums,
         weights=weights,
         bias=bias,
         evidence=evidence,

@@ -38,6 +38,10 @@ class EpisodeSums:
             np.hstack([self.numerator, other.numerator]), np.hstack([self.denominator, other.denominator])
         )
 
+    def scaled(self, factor: float) -> EpisodeSums:
+        """The same with larger deviations."""
+        return EpisodeSums(factor * self.numerator, self.denominator)
+
     def replicates(self, seed: int, number: int = REPLICATES) -> Floats:
         """The estimate on `number` draws of as many episodes, with replacement.
 

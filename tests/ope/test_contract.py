@@ -1,5 +1,7 @@
 """What every registered estimator must do, on finite pairs and on points."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,13 @@ from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.envs.random_mdp import RandomMDP
 
 NAMES = tuple(ov.estimators())
-FAST = {"model": {"training_steps": 200, "rollouts": 50}, "liu": {"training_steps": 100}}
+FAST = {
+    "vpm": {"n_features": 100},
+    "model": {"training_steps": 100, "rollouts": 20, "members": 2},
+    "wist": {"behaviour": BEHAVIOUR.policy()},  # clones are networks here: one test below has them
+    "wiss": {"behaviour": BEHAVIOUR.policy()},
+    "liu": {"behaviour": BEHAVIOUR.policy(), "training_steps": 30},
+}
 MDP = RandomMDP.draw(6, 2, seed=0)
 FINITE = (MDP.dataset(30, 40, MDP.policy(1), seed=2), ov.as_policy(MDP.policy(3)))
 POINTS = (LinearGaussian().dataset(15, 30, BEHAVIOUR, seed=0), TARGET.policy())
@@ -98,9 +106,15 @@ class TestEveryEstimator:
             assert not weights.flags.writeable
 
     def test_json_ready(self, answers, name, case, gamma):
-        import json
-
         json.dumps(answers(name, case, gamma).as_dict(), allow_nan=False)
+
+
+def test_cloned_behaviour_does_not_depend_on_the_order_of_episodes():
+    data, policy = POINTS
+    names = ["wist", "wiss"]
+    first = ov.evaluate(data, policy, names)
+    second = ov.evaluate(rebuilt(data, order=np.arange(data.n_episodes)[::-1]), policy, names)
+    assert [first[name].value for name in names] == [second[name].value for name in names]
 
 
 @pytest.mark.parametrize("case", CASES)
