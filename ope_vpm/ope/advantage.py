@@ -30,7 +30,7 @@ RIDGE = 1e-3
 def fitted_advantage(
     problem: Problem, features: StateFeatures, rows: Integers, weight: Floats, residual: Floats
 ) -> Floats:
-    """g at some logged rows, like `residual`, (rows, columns); zeros where the target's means are not known.
+    """The values of g at some logged rows, like `residual`, (rows, columns); zeros if the target's means are not known.
 
     Args:
         problem: the question.
@@ -45,7 +45,8 @@ def fitted_advantage(
 
     def design(part: slice) -> Floats:
         state = np.column_stack([np.ones(len(rows[part])), features.points(problem.data.observations[rows[part]])])
-        return np.einsum("ni,nj->nij", centred[rows[part]], state).reshape(len(state), -1)
+        products: Floats = np.einsum("ni,nj->nij", centred[rows[part]], state).reshape(len(state), -1)
+        return products
 
     half = problem.data.episode[rows] % 2
     coefficients = [_regress(design, half != side, weight, residual) for side in (0, 1)]

@@ -44,7 +44,7 @@ class StateFeatures:
         return len(self.waves.frequencies)
 
     def points(self, observations: Array) -> Floats:
-        """Z: standardised or one-hot."""
+        """The z of each state: standardised or one-hot."""
         states = self.encoder.states(observations)
         return states if self.encoder.shape is None else np.eye(prod(self.encoder.shape))[states]
 

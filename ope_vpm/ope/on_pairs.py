@@ -110,7 +110,7 @@ def influence(
 
 
 def td_residual(pairs: Pairs, h: ValueFunction, gamma: float) -> Floats:
-    """R + γh(x') - h(x), averaged over the successors of each row."""
+    """The residual r + γh(x') - h(x), averaged over the successors of each row."""
     tr = pairs.transitions
     chance = np.ones(tr.successors.shape[:2]) if tr.next_weight is None else tr.next_weight
     after = np.zeros(len(tr))
@@ -139,7 +139,7 @@ def leverage(pairs: Pairs, estimate: StationaryEstimate) -> Floats:
 
 
 def initial_values(problem: Problem, pairs: Pairs, h: ValueFunction, draws: int) -> Floats:
-    """H at each logged first state, averaged over the target's actions there."""
+    """The value function at each logged first state, averaged over the target's actions there."""
     tr, first = pairs.transitions, problem.data.initial_observations
     assert tr.x_initial is not None
     values = h(tr.x_initial)
