@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
-from ope_vpm.chain.features import FourierFeatures
 from ope_vpm.logged.columns import Floats
 from ope_vpm.ope.encoding import Encoder
 from ope_vpm.ope.problem import Problem
@@ -19,10 +19,11 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class StateFeatures:
-    """[1, z, √2 cos ωᵀz, √2 sin ωᵀz] with z the standardised (or one-hot) state and ω ~ N(0, I/d)."""
+    """[1, z, cos ωᵀz, sin ωᵀz] with z the standardised (or one-hot) state and ω ~ N(0, I/d)."""
 
     encoder: Encoder
-    waves: FourierFeatures
+    frequencies: Floats
+    """One column per ω, (d, number/2)."""
 
     @classmethod
     def draw(cls, problem: Problem, number: int) -> StateFeatures:
@@ -30,18 +31,17 @@ class StateFeatures:
         encoder = Encoder.fit(problem.data, None if not problem.data.discrete_actions else 1, absorbs=False)
         size = encoder.observation_scale.mean.size if encoder.shape is None else prod(encoder.shape)
         rng = np.random.default_rng(problem.seed)
-        frequencies = rng.standard_normal((size, number // 2)) / np.sqrt(size)
-        return cls(encoder, FourierFeatures(np.zeros(size), np.ones(size), frequencies))
+        return cls(encoder, rng.standard_normal((size, number // 2)) / np.sqrt(size))
 
     @property
     def size(self) -> int:
         """How many features there are."""
-        return int(1 + self.waves.frequencies.shape[0] + 2 * self.waves.frequencies.shape[1])
+        return int(1 + self.frequencies.shape[0] + 2 * self.frequencies.shape[1])
 
     @property
     def linear(self) -> int:
         """How many of them, after the constant, are the state itself."""
-        return len(self.waves.frequencies)
+        return len(self.frequencies)
 
     def points(self, observations: Array) -> Floats:
         """The z of each state: standardised or one-hot."""
@@ -51,5 +51,5 @@ class StateFeatures:
     def __call__(self, observations: Array) -> Floats:
         """One row a state, (n, size)."""
         z = self.points(observations)
-        waves = self.waves(z)
-        return np.hstack([waves[:, :1], z, waves[:, 1:]])
+        angle = torch.from_numpy(z @ self.frequencies)  # torch takes cosines several times faster than numpy
+        return np.hstack([np.ones((len(z), 1)), z, torch.cos(angle).numpy(), torch.sin(angle).numpy()])
