@@ -11,14 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from ope_vpm.baselines.behaviour_cloning import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.baselines.liu_network import network_ratio
 from ope_vpm.baselines.liu_tabular import tabular_ratio
 from ope_vpm.baselines.onestep import ratio_or_nan
 from ope_vpm.chain.diagnostics import effective_sample_size
 from ope_vpm.logged.columns import Floats
+from ope_vpm.ope.action_ratio import ActionRatio
 from ope_vpm.ope.conclude import Found, episode_effective_size
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.intervals import EpisodeSums
@@ -51,7 +50,9 @@ class Liu2018(ProblemEstimator):
     def find(self, problem: Problem) -> Found:
         """Find w, then weigh rewards by w·ρ."""
         clone = behaviour_log_prob(problem, self.behaviour)
-        ratio = _scaled(problem.target_log_prob - clone.log_prob, self.cap)
+        log_ratio = problem.target_log_prob - clone.log_prob
+        action = ActionRatio.of_logs(log_ratio, clone.held_out_log_likelihood, self.cap)
+        ratio = action.ratio
         plan = problem.steps
         if problem.data.finite:
             of_state = tabular_ratio(problem, ratio)
@@ -64,6 +65,7 @@ class Liu2018(ProblemEstimator):
             effective_rows=effective_sample_size(weights),
             rows=len(problem.data),
             effective_episodes=episode_effective_size(problem, weights),
+            overlap=min(action.overlap, 1.0),
             remarks=("the interval takes the state ratio as known",),
         )
         return Found(
@@ -86,10 +88,3 @@ def _sums(problem: Problem, weights: Floats) -> EpisodeSums:
     if problem.on_end == "absorb" and problem.gamma < 1:
         below = weights * (1 + problem.ending * problem.gamma / (1 - problem.gamma))
     return EpisodeSums.of_rows(data.episode, data.n_episodes, weights * data.rewards, below)
-
-
-def _scaled(log_ratio: Floats, cap: float) -> Floats:
-    """Scaled to mean 1, then capped."""
-    raw = np.exp(np.minimum(log_ratio, 50.0))
-    mean = float(raw.mean())
-    return np.minimum(raw / mean, cap) if mean > 0 else raw

@@ -19,9 +19,7 @@ def network_ratio(problem: Problem, ratio: Floats, steps: int) -> Floats:
     """w(s) at each step of the plan."""
     data, plan = problem.data, problem.steps
     features = StateFeatures.draw(problem, 0)
-    following = np.array(plan.next_observations)
-    following[plan.absorbed] = data.observations[plan.rows[plan.absorbed]]
-    here, there = features.points(data.observations[plan.rows]), features.points(following)
+    here, there = features.points(data.observations[plan.rows]), features.points(problem.following)
     first = features.points(data.initial_observations) if data.from_reset.any() else here[:1]
     rho = np.where(plan.absorbed, 0.0, ratio[plan.rows])
     network = mlp(here.shape[1], 1, problem.seed)

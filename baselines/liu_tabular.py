@@ -21,10 +21,7 @@ def tabular_ratio(problem: Problem, ratio: Floats) -> Floats:
     data, plan = problem.data, problem.steps
     encoder = StateFeatures.draw(problem, 0).encoder
     labels, here = np.unique(encoder.states(data.observations[plan.rows]), return_inverse=True)
-    following = np.array(plan.next_observations)
-    following[plan.absorbed] = data.observations[plan.rows[plan.absorbed]]
-    there = _numbers(labels, encoder.states(following))
-    there = np.where(plan.absorbed, -1, there)
+    there = np.where(plan.absorbed, -1, _numbers(labels, encoder.states(problem.following)))
     first = _numbers(labels, encoder.states(data.initial_observations))
     initial = np.bincount(first[first >= 0], minlength=len(labels)) / max(len(first), 1)
     w = balance(here, there, plan.weight, ratio[plan.rows], initial, problem.gamma)

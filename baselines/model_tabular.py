@@ -79,9 +79,7 @@ def counted_model(problem: Problem) -> CountedModel:
     """Count the steps."""
     data, plan = problem.data, problem.steps
     encoder = StateFeatures.draw(problem, 0).encoder
-    following = np.array(plan.next_observations)
-    following[plan.absorbed] = data.observations[plan.rows[plan.absorbed]]
-    seen = np.concatenate([data.observations[plan.rows], following, data.initial_observations])
+    seen = np.concatenate([data.observations[plan.rows], problem.following, data.initial_observations])
     _, first, number = np.unique(encoder.states(seen), return_index=True, return_inverse=True)
     n = len(plan.rows)
     probabilities = problem.policy.probabilities(seen[first])

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.conclude import Found, conclude
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.steps import OnEnd, TimeLimit
 from ope_vpm.ope.value import PolicyValue
 
 GROUP = "ope_vpm.estimators"
@@ -52,21 +51,10 @@ class ProblemEstimator(ABC):
     name: ClassVar[str]
 
     def estimate(
-        self,
-        data: LoggedDataset,
-        policy: Any,
-        *,
-        gamma: float = 1.0,
-        seed: int = 0,
-        on_end: OnEnd | None = None,
-        time_limit: TimeLimit = "continue",
-        ignore: tuple[str, ...] = (),
+        self, data: LoggedDataset, policy: Any, *, gamma: float = 1.0, seed: int = 0, **choices: Any
     ) -> PolicyValue:
-        """Say what the policy is worth."""
-        problem = Problem.pose(
-            data, policy, gamma=gamma, seed=seed, on_end=on_end, time_limit=time_limit, ignore=ignore
-        )
-        return self.answer(problem)
+        """Say what the policy is worth; `choices` are on_end, time_limit and ignore, see `Problem.pose`."""
+        return self.answer(Problem.pose(data, policy, gamma=gamma, seed=seed, **choices))
 
     def answer(self, problem: Problem) -> PolicyValue:
         """The same for a question that was already checked."""

@@ -156,53 +156,72 @@ class Rows:
         return sums, float(np.sqrt(np.sum(whole**2)))
 
 
-def find_factored(
-    problem: Problem, n_features: int = 400, ridge: float | None = None, control_variates: bool = True
-) -> Found:
-    """Find w, with the ridge chosen from the data alone unless it is given; see `advantage` for the variates."""
-    action = action_ratio(problem)
-    features = StateFeatures.draw(problem, n_features)
-    rows = Rows(problem, features, action.ratio)
-    equations = rows.equations()
-    ridges = RIDGES if ridge is None else (ridge, ridge * 10)
+@dataclass(frozen=True)
+class Solutions:
+    """What each ridge of a grid gives, and which one was chosen."""
+
+    ridges: tuple[float, ...]
+    values: Floats
+    tau: Floats
+    """(rows, ridges)."""
+    sums: list[EpisodeSums]
+    errors: Floats
+    """Standard errors."""
+    chosen: int
+
+
+def solve_grid(
+    rows: Rows, equations: Equations, ridges: tuple[float, ...], control_variates: bool, chosen: int | None
+) -> Solutions:
+    """Solve for every ridge; unless one is `chosen`, the rule chooses."""
     solved = [equations.solve(each) for each in ridges]
     theta, beta = (np.stack(columns, axis=1) for columns in zip(*solved, strict=True))
     tau, residual = rows.ratios_and_residuals(theta, beta)
     values = equations.source @ theta
     if control_variates:
-        explained = fitted_advantage(problem, features, rows.kept, action.ratio[rows.kept], residual)
+        explained = fitted_advantage(rows.problem, rows.features, rows.kept, rows.ratio[rows.kept], residual)
         values, residual = values - np.mean(tau * explained, axis=0), residual - explained
     influences = [rows.influence(theta[:, k], tau[:, k], residual[:, k]) for k in range(len(ridges))]
     errors = np.array([error for _, error in influences])
-    chosen = choose_ridge(errors) if ridge is None else 0
-    bias = suspected_bias(values, chosen)
+    place = choose_ridge(errors) if chosen is None else chosen
+    return Solutions(ridges, values, tau, [sums for sums, _ in influences], errors, place)
+
+
+def find_factored(
+    problem: Problem, n_features: int = 400, ridge: float | None = None, control_variates: bool = True
+) -> Found:
+    """Find w, with the ridge chosen from the data alone unless it is given; see `advantage` for the variates."""
+    action = action_ratio(problem)
+    rows = Rows(problem, StateFeatures.draw(problem, n_features), action.ratio)
+    equations = rows.equations()
+    ridges, fixed = (RIDGES, None) if ridge is None else ((ridge, ridge * 10**0.5, ridge * 10), 0)
+    grid = solve_grid(rows, equations, ridges, control_variates, fixed)
+    chosen, error = grid.chosen, float(grid.errors[grid.chosen])
+    bias = suspected_bias(grid.values, chosen)
     # Fitted residuals are too small; 1/(1 - leverage) undoes that and a little more (MacKinnon and White's HC3).
     leverage = min(equations.degrees_of_freedom(ridges[chosen]) / len(rows.kept), 0.5)
-    sums = influences[chosen][0].scaled(1 / (1 - leverage))
     weights = np.zeros(len(problem.data))
-    weights[rows.kept] = tau[:, chosen]
-    evidence = Evidence(
-        effective_rows=effective_sample_size(np.maximum(weights, 0)),
-        rows=len(problem.data),
-        effective_episodes=episode_effective_size(problem, weights),
-        overlap=min(action.overlap, 1.0),
-        negative_mass=float(-np.minimum(weights, 0).sum() / np.abs(weights).sum()),
-        disagreement=bias / errors[chosen] if errors[chosen] > 0 else None,
-    )
-    diagnostics = {
-        "solver": "factored",
-        "ridge": ridges[chosen],
-        "behaviour_held_out_log_likelihood": action.held_out_log_likelihood,
-        "dropped": problem.steps.dropped,
-        "ended": problem.steps.ended,
-    }
+    weights[rows.kept] = grid.tau[:, chosen]
     return Found(
-        value=float(values[chosen]),
-        sums=sums,
+        value=float(grid.values[chosen]),
+        sums=grid.sums[chosen].scaled(1 / (1 - leverage)),
         weights=weights,
         bias=bias,
-        evidence=evidence,
-        diagnostics=diagnostics,
+        evidence=Evidence(
+            effective_rows=effective_sample_size(np.maximum(weights, 0)),
+            rows=len(problem.data),
+            effective_episodes=episode_effective_size(problem, weights),
+            overlap=min(action.overlap, 1.0),
+            negative_mass=float(-np.minimum(weights, 0).sum() / np.abs(weights).sum()),
+            disagreement=bias / error if error > 0 else None,
+        ),
+        diagnostics={
+            "solver": "factored",
+            "ridge": ridges[chosen],
+            "behaviour_held_out_log_likelihood": action.held_out_log_likelihood,
+            "dropped": problem.steps.dropped,
+            "ended": problem.steps.ended,
+        },
     )
 
 

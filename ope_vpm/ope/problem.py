@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from ope_vpm.logged import LoggedDataset, inspect
-from ope_vpm.logged.columns import Bools, Floats, Integers
+from ope_vpm.logged.columns import Array, Bools, Floats, Integers
 from ope_vpm.ope.pairs import Pairs, check_match, pairs
 from ope_vpm.ope.steps import OnEnd, Steps, TimeLimit, check_choices, steps
 from ope_vpm.policy import TargetPolicy, as_policy
@@ -100,6 +100,14 @@ class Problem:
         """What follows each logged step, shared."""
         choices: dict[str, Any] = {"on_end": self.on_end, "time_limit": self.time_limit}
         return self.once("steps", lambda: steps(self.data, gamma=self.gamma, seed=self.seed, **choices), of_data=True)
+
+    @property
+    def following(self) -> Array:
+        """The observation after each of the steps; where nothing follows, its own, so that it can be asked about."""
+        after = np.array(self.steps.next_observations)
+        absorbed = self.steps.absorbed
+        after[absorbed] = self.data.observations[self.steps.rows[absorbed]]
+        return after
 
     @property
     def ending(self) -> Bools:
