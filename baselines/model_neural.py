@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from scipy import stats
+from scipy.special import expit
 from torch import Tensor
 
 from ope_vpm.logged.columns import Floats
@@ -80,12 +81,10 @@ class Model:
         size = points.shape[-1]
         change = out[..., :size] + self.noise[:, None] * rng.standard_normal(points.shape)
         moved = points + change * self.change_scale.std + self.change_scale.mean
+        if self.features.encoder.shape is not None:
+            moved = np.eye(size)[moved.argmax(axis=-1)]
         reward = out[..., size] * self.reward_scale.std + self.reward_scale.mean
-        ended = (
-            rng.random(reward.shape) < 1 / (1 + np.exp(-out[..., size + 1]))
-            if self.ends
-            else np.zeros(reward.shape, bool)
-        )
+        ended = (rng.random(reward.shape) < expit(out[..., size + 1])) & self.ends
         return np.clip(moved, *self.bounds), np.clip(reward, *self.reward_bounds), ended
 
 

@@ -55,7 +55,7 @@ class Rule:
 
 
 RULES = (
-    Rule("episodes", 10, 3, "{0:.0f} episodes say little about how episodes differ"),
+    Rule("episodes", 10, 3, "few episodes ({0:.0f}) say little about how they differ"),
     Rule("overlap", 0.8, 0.3, "the log holds {0:.0%} of what the target does (1 where the two overlap)"),
     Rule("effective_rows", 100, 30, "the weighted log is worth {0:.0f} rows of equal weight"),
     Rule("effective_share", 0.05, 0.01, "the weighted log is worth {0:.1%} of its rows"),
