@@ -2,6 +2,7 @@
 
 from ope_vpm.chain import VPM, Diagnostics, Expectation, StationaryEstimate, StationaryWarning, Transitions
 from ope_vpm.logged import LoggedDataset, inspect, load_dataset
+from ope_vpm.ope import PolicyValue, estimators, evaluate
 from ope_vpm.policy import as_policy, load_policy, with_noise
 
 __all__ = [
@@ -9,10 +10,13 @@ __all__ = [
     "Diagnostics",
     "Expectation",
     "LoggedDataset",
+    "PolicyValue",
     "StationaryEstimate",
     "StationaryWarning",
     "Transitions",
     "as_policy",
+    "estimators",
+    "evaluate",
     "inspect",
     "load_dataset",
     "load_policy",
