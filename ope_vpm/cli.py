@@ -41,6 +41,26 @@ def inspect(
         raise typer.Exit(1)
 
 
+@app.command()
+def reproduce(
+    figure: Annotated[str, typer.Argument(help="queue, sde, phylogeny, mcmc, mcmc-evolution or convergence.")],
+    quick: Annotated[bool, typer.Option("--quick", help="A few settings and runs, within a minute.")] = False,
+    output: Annotated[Path, typer.Option(help="The folder for CSV, JSON, PNG and SVG.")] = Path("results"),
+    runs: Annotated[int | None, typer.Option(help="Runs of each setting; 10, as in the paper, or 2 if quick.")] = None,
+    processes: Annotated[int | None, typer.Option(help="Processes at once; all cores if not given.")] = None,
+) -> None:
+    """Run one of the paper's studies again: a picture, every run as CSV, a table; stop and resume at will."""
+    from ope_vpm.studies.catalogue import find_study
+    from ope_vpm.studies.report import print_table
+    from ope_vpm.studies.runner import reproduce as run_study
+    from ope_vpm.studies.study import QUICK_RUNS, RUNS
+
+    study = find_study(figure, quick)
+    results = run_study(study, runs if runs is not None else QUICK_RUNS if quick else RUNS, output, processes)
+    print_table(study, results)
+    typer.echo(f"{output / study.name}.png, .svg, .csv, .json")
+
+
 def main() -> None:
     """Run the command line; a user's mistake ends with one sentence and exit code 2."""
     # Newer typers carry their own copy of click; the class of usage errors is the parent of this public one.
