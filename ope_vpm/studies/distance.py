@@ -29,6 +29,14 @@ def median_distance(sample: Floats) -> float:
     return float(np.median(pdist(sample[:1000].reshape(min(len(sample), 1000), -1))))
 
 
+def median_of_law(centres: Floats, law: Floats) -> float:
+    """The median distance between two independent draws from a law on cells along a line."""
+    gap = np.abs(centres[:, None] - centres).ravel()
+    order = np.argsort(gap, kind="stable")
+    reached = np.cumsum(np.outer(law, law).ravel()[order])
+    return float(gap[order][np.searchsorted(reached, 0.5 * reached[-1])])
+
+
 def log_mmd(first: Floats, second: Floats, centres: Floats, width: float) -> float:
     """log MMD between two laws on the same cells, with the Gaussian kernel of a width.
 

@@ -16,6 +16,9 @@ STYLES: dict[str, dict[str, Any]] = {
     "VPM (paper)": {"color": "C1", "marker": "s", "linestyle": "--"},
     "model-based (exact)": {"color": "C0", "marker": "^"},
     "model-based (paper)": {"color": "C9", "marker": "v", "linestyle": "--"},
+    "model-based": {"color": "C0", "marker": "^", "linestyle": "none"},
+    "VPM (kernel)": {"color": "C2", "marker": "D"},
+    "MCMC": {"color": "C7", "marker": "x"},
     "EM": {"color": "C7", "marker": "x"},
 }
 
@@ -30,8 +33,19 @@ def panels(rows: int, columns: int, height: float = 3.2, width: float = 4.2) -> 
 def curve(axes: Axes, rows: Sequence[Row], method: str, x: str, y: str, **style: Any) -> None:
     """The mean of `y` over runs against `x`, with standard errors."""
     chosen = select(rows, method=method)
+    if not chosen:
+        return
     at = sorted({row[x] for row in chosen})
     points = [mean_and_error(select(chosen, **{x: value}), y) for value in at]
     means, errors = zip(*points, strict=True)
     look = {"markersize": 4, "linewidth": 1.4, "label": method} | STYLES.get(method, {}) | style
     axes.errorbar(at, means, yerr=errors, capsize=2, **look)
+
+
+def shades(
+    axes: Axes, rows: Sequence[Row], methods: Sequence[str], columns: tuple[str, str], number: int, setting: str
+) -> None:
+    """All methods of one setting; settings differ by line style, methods by colour."""
+    for method in methods:
+        style = {"linestyle": ("-", "--", ":")[number % 3], "label": f"{method}, {setting}"}
+        curve(axes, rows, method, *columns, **style)

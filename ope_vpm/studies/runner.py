@@ -9,38 +9,44 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import joblib
-import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from ope_vpm.chain import StationaryWarning
 from ope_vpm.studies.files import read_arrays, read_rows, replacing, write_arrays, write_rows, write_text
-from ope_vpm.studies.study import TUNING_SEEDS, Cell, Outcome, Results, Row, Study, label
+from ope_vpm.studies.study import TUNING_SEEDS, Cell, Outcome, Results, Row, Study, label, mean_and_error, select
 
 LIBRARIES = ("ope-vpm", "numpy", "scipy", "torch", "matplotlib")
 Job = tuple[Cell, int]
 
 
 def reproduce(study: Study, runs: int, folder: Path, processes: int | None = None) -> Results:
-    """Run what is missing, then write NAME.csv, NAME.json, NAME.png and NAME.svg into `folder`."""
+    """Run what is missing, then write NAME.csv, NAME.json, NAME.png and NAME.svg into `folder`.
+
+    Ctrl-C ends the running; the table and picture then show what there is.
+    """
     if runs < 1:
         raise ValueError(f"runs must be at least 1: got {runs}")
     _same_settings(study, folder)
-    jobs = [(cell, seed) for seed in range(runs) for cell in study.cells]
+    jobs = [(cell, seed) for cell in study.cells for seed in range(runs)]
     finished = _finished(study, folder)
     todo = [job for job in jobs if _key(*job) not in finished]
     write_text(folder / f"{study.name}.json", _report(study, runs, []))
-    for (cell, seed), outcome in _progress(study, todo, len(jobs), processes):
-        if outcome.arrays and seed == 0:
-            write_arrays(_arrays_file(study, folder, cell), outcome.arrays)
-        finished[_key(cell, seed)] = outcome.rows
-        write_rows(folder / f"{study.name}.csv", _in_order(study, finished))
-    rows = [row for job in jobs for row in finished[_key(*job)]]
+    with suppress(KeyboardInterrupt):
+        for (cell, seed), outcome in _progress(study, todo, len(jobs), processes):
+            if outcome.arrays and seed == 0:
+                write_arrays(_arrays_file(study, folder, cell), outcome.arrays)
+            finished[_key(cell, seed)] = outcome.rows
+            write_rows(folder / f"{study.name}.csv", _in_order(study, finished))
+    rows = [row for job in jobs for row in finished.get(_key(*job), [])]
+    if not rows:
+        raise ValueError(f"{study.name} was stopped before its first run was over: nothing to show yet")
     files = {label(cell): _arrays_file(study, folder, cell) for cell in study.cells}
     results = Results(rows, {name: read_arrays(file) for name, file in files.items() if file.exists()})
     write_text(folder / f"{study.name}.json", _report(study, runs, rows))
@@ -91,9 +97,9 @@ def _finished(study: Study, folder: Path) -> dict[tuple[Any, ...], list[Row]]:
 
 
 def _in_order(study: Study, finished: dict[tuple[Any, ...], list[Row]]) -> list[Row]:
-    """All rows, by seed and then by cell, whichever came first."""
+    """All rows, by cell and then by seed, whichever came first."""
     place = {tuple(cell.values()): number for number, cell in enumerate(study.cells)}
-    order = sorted(finished, key=lambda key: (key[-1], place.get(key[:-1], len(place))))
+    order = sorted(finished, key=lambda key: (place.get(key[:-1], len(place)), key[-1]))
     return [row for key in order for row in finished[key]]
 
 
@@ -113,10 +119,7 @@ def _same_settings(study: Study, folder: Path) -> None:
 def _report(study: Study, runs: int, rows: list[Row]) -> str:
     """Settings, seeds, versions and timings, as JSON."""
     methods = dict.fromkeys(row["method"] for row in rows)
-    seconds = {
-        name: float(np.mean([row["seconds"] for row in rows if row["method"] == name]))
-        for name in methods
-    }  # fmt: skip
+    seconds = {name: mean_and_error(select(rows, method=name), "seconds")[0] for name in methods}
     report = {
         "study": study.name,
         "title": study.title,

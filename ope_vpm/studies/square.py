@@ -83,7 +83,7 @@ def heat_map(axes: Axes, values: Floats) -> None:
 
 def scatter(axes: Axes, points: Floats) -> None:
     """A sample on the square."""
-    axes.plot(points[:, 0], points[:, 1], ",", color="C0", rasterized=True)
+    axes.plot(points[:, 0], points[:, 1], "o", markersize=1, color="C0", rasterized=True)
     axes.set_xlim(-HALF_WIDTH, HALF_WIDTH)
     axes.set_ylim(-HALF_WIDTH, HALF_WIDTH)
     axes.set_aspect("equal")

@@ -65,7 +65,7 @@ class Study:
 
 def label(cell: Cell) -> str:
     """A cell's name, fit for a file."""
-    return "-".join(f"{name}={value}" for name, value in cell.items() if name != "quick")
+    return "-".join(f"{name}={value}" for name, value in cell.items())
 
 
 def select(rows: Sequence[Row], **wanted: Any) -> list[Row]:
@@ -81,6 +81,8 @@ def mean_and_error(rows: Sequence[Row], column: str) -> tuple[float, float]:
 
 
 def with_error(rows: Sequence[Row], column: str) -> str:
-    """Mean ± standard error, as text."""
+    """Mean ± standard error, as text; nothing where there is no run."""
+    if not rows:
+        return ""
     mean, error = mean_and_error(rows, column)
     return f"{mean:.2f} ± {error:.2f}"
