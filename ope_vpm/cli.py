@@ -61,6 +61,27 @@ def reproduce(
     typer.echo(f"{output / study.name}.png, .svg, .csv, .json")
 
 
+@app.command()
+def stationary(
+    file: Annotated[Path, typer.Argument(help="A CSV file with a header.")],
+    column: Annotated[str, typer.Option(help="The column with the logged quantity.")],
+    by: Annotated[str | None, typer.Option(help="A column that tells trajectories apart.")] = None,
+    lag: Annotated[int, typer.Option(help="How many rows apart the two ends of a pair are.")] = 1,
+    picture: Annotated[Path | None, typer.Option(help="Where to draw the law; FILE-stationary.png if not given.")] = None,
+    seed: Annotated[int, typer.Option(help="Makes everything random repeatable.")] = 0,
+) -> None:
+    """Where is it heading? The long-run law of a logged quantity: mean, quantiles, probabilities, a picture."""
+    from ope_vpm.paths.picture import draw_law, write_picture
+    from ope_vpm.paths.stationary import stationary as estimate
+    from ope_vpm.paths.table import read_paths
+
+    law = estimate(read_paths(file, column, by), lag=lag, seed=seed)
+    target = picture if picture is not None else Path(f"{file.stem}-stationary.png")
+    write_picture(draw_law(law, column), target)
+    typer.echo(str(law))
+    typer.echo(f"picture: {target}")
+
+
 def main() -> None:
     """Run the command line; a user's mistake ends with one sentence and exit code 2."""
     # Newer typers carry their own copy of click; the class of usage errors is the parent of this public one.

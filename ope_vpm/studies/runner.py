@@ -29,7 +29,8 @@ Job = tuple[Cell, int]
 def reproduce(study: Study, runs: int, folder: Path, processes: int | None = None) -> Results:
     """Run what is missing, then write NAME.csv, NAME.json, NAME.png and NAME.svg into `folder`.
 
-    Ctrl-C ends the running; the table and picture then show what there is.
+    Table and picture show every run there is, also those of an earlier call with more runs; after Ctrl-C they
+    show what is finished.
     """
     if runs < 1:
         raise ValueError(f"runs must be at least 1: got {runs}")
@@ -37,19 +38,19 @@ def reproduce(study: Study, runs: int, folder: Path, processes: int | None = Non
     jobs = [(cell, seed) for cell in study.cells for seed in range(runs)]
     finished = _finished(study, folder)
     todo = [job for job in jobs if _key(*job) not in finished]
-    write_text(folder / f"{study.name}.json", _report(study, runs, []))
+    write_text(folder / f"{study.name}.json", _report(study, []))
     with suppress(KeyboardInterrupt):
         for (cell, seed), outcome in _progress(study, todo, len(jobs), processes):
             if outcome.arrays and seed == 0:
                 write_arrays(_arrays_file(study, folder, cell), outcome.arrays)
             finished[_key(cell, seed)] = outcome.rows
             write_rows(folder / f"{study.name}.csv", _in_order(study, finished))
-    rows = [row for job in jobs for row in finished.get(_key(*job), [])]
+    rows = _in_order(study, finished)
     if not rows:
         raise ValueError(f"{study.name} was stopped before its first run was over: nothing to show yet")
     files = {label(cell): _arrays_file(study, folder, cell) for cell in study.cells}
     results = Results(rows, {name: read_arrays(file) for name, file in files.items() if file.exists()})
-    write_text(folder / f"{study.name}.json", _report(study, runs, rows))
+    write_text(folder / f"{study.name}.json", _report(study, rows))
     _write_figure(study, results, folder)
     return results
 
@@ -116,7 +117,7 @@ def _same_settings(study: Study, folder: Path) -> None:
         )
 
 
-def _report(study: Study, runs: int, rows: list[Row]) -> str:
+def _report(study: Study, rows: list[Row]) -> str:
     """Settings, seeds, versions and timings, as JSON."""
     methods = dict.fromkeys(row["method"] for row in rows)
     seconds = {name: mean_and_error(select(rows, method=name), "seconds")[0] for name in methods}
@@ -124,7 +125,7 @@ def _report(study: Study, runs: int, rows: list[Row]) -> str:
         "study": study.name,
         "title": study.title,
         "settings": study.settings,
-        "seeds": list(range(runs)),
+        "seeds": {name: sorted({row["seed"] for row in select(rows, method=name)}) for name in methods},
         "tuning_seeds": TUNING_SEEDS,
         "versions": {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES},
         "mean_seconds_of_a_fit": seconds,
