@@ -46,7 +46,9 @@ def reproduce(
     figure: Annotated[str, typer.Argument(help="queue, sde, phylogeny, mcmc, mcmc-evolution or convergence.")],
     quick: Annotated[bool, typer.Option("--quick", help="A few settings and runs, within a minute.")] = False,
     output: Annotated[Path, typer.Option(help="The folder for CSV, JSON, PNG and SVG.")] = Path("results"),
-    runs: Annotated[int | None, typer.Option(help="Runs of each setting; 10, as in the paper, or 2 if quick.")] = None,
+    runs: Annotated[
+        int | None, typer.Option(help="Runs of each setting: 10 as in the paper, 2 if quick; 0 only draws again.")
+    ] = None,
     processes: Annotated[int | None, typer.Option(help="Processes at once; all cores if not given.")] = None,
 ) -> None:
     """Run one of the paper's studies again: a picture, every run as CSV, a table; stop and resume at will."""
@@ -67,7 +69,9 @@ def stationary(
     column: Annotated[str, typer.Option(help="The column with the logged quantity.")],
     by: Annotated[str | None, typer.Option(help="A column that tells trajectories apart.")] = None,
     lag: Annotated[int, typer.Option(help="How many rows apart the two ends of a pair are.")] = 1,
-    picture: Annotated[Path | None, typer.Option(help="Where to draw the law; FILE-stationary.png if not given.")] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Where to draw the law; FILE-stationary.png if not given.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Makes everything random repeatable.")] = 0,
 ) -> None:
     """Where is it heading? The long-run law of a logged quantity: mean, quantiles, probabilities, a picture."""

@@ -24,6 +24,7 @@ def independent_draws(chains: Floats) -> float:
     if covariance[0] <= 0:
         return float(chains.size)
     rho = covariance / covariance[0]
-    pairs = rho[1 : draws - draws % 2 : 2] + rho[2 : draws + 1 : 2] if draws > 2 else rho[1:]
+    whole = (draws - 1) // 2
+    pairs = rho[1 : 2 * whole : 2] + rho[2 : 2 * whole + 1 : 2]
     stop = int(np.argmax(pairs <= 0)) if (pairs <= 0).any() else len(pairs)
-    return float(min(chains.size, chains.size / max(1 + 2 * pairs[:stop].sum(), 1 / draws)))
+    return float(min(chains.size, chains.size / (1 + 2 * pairs[:stop].sum())))

@@ -55,8 +55,9 @@ def cell_ratio(
     for _ in range(partitions):
         tree = cKDTree(here[rng.choice(len(x), size=min(number, len(x)), replace=False)])
         votes.append(_ratio(tree.query(here)[1], tree.query(there)[1], moved, steps))
-    ratio: Floats = np.median(votes, axis=0)
-    return ratio / ratio.mean()
+    ratio = np.median(votes, axis=0)
+    scaled: Floats = ratio / ratio.mean()
+    return scaled
 
 
 def _ratio(cell: Any, next_cell: Any, moved: Any, steps: int) -> Floats:
@@ -65,4 +66,5 @@ def _ratio(cell: Any, next_cell: Any, moved: Any, steps: int) -> Floats:
         warnings.simplefilter("ignore", StationaryWarning)  # closed cells are expected: the vote is about them
         estimate = VPM(solver="tabular", steps=steps, unseen="restart").fit(Transitions(cell[moved], next_cell[moved]))
     ratio = estimate.ratio(cell)
-    return ratio / ratio.mean()
+    scaled: Floats = ratio / ratio.mean()
+    return scaled

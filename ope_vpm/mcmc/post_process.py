@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.spatial import cKDTree
 
-from ope_vpm.chain import VPM, StationaryEstimate, Transitions
+from ope_vpm.chain import Transitions
 from ope_vpm.chain.diagnostics import StationarityTest, effective_sample_size
-from ope_vpm.chain.transitions import Array, Floats
+from ope_vpm.chain.features import standardisation
+from ope_vpm.chain.transitions import Floats
 from ope_vpm.mcmc.autocorrelation import independent_draws
+from ope_vpm.mcmc.cells import cell_ratio
 from ope_vpm.mcmc.samples import as_chains
 
 BEYOND_NOISE = 2.0
@@ -19,6 +22,11 @@ BEYOND_NOISE = 2.0
 FEWEST = 100.0
 """An effective sample size below which weights are not to be trusted."""
 NORMAL_95 = 1.96
+MOST_ROWS = 20_000
+"""Rows that the stationarity residual looks at."""
+FIT_PARTITIONS = 3
+FEWEST_PIECES = 20
+"""Fewer chains than this are cut into pieces, to have something to resample."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +39,15 @@ class Corrected:
     value: float
     """The weighted mean."""
     interval: tuple[float, float]
-    """95 %, by the chain's influence function; it does not know of bias where no draw ever went."""
+    """95 %, by bootstrap over chains; it does not know of bias where no draw ever went."""
 
 
 @dataclass(frozen=True, eq=False)
 class PostProcessed:
     """Draws with weights, and whether the weights were worth it."""
 
+    draws: Floats
+    """As they came, (chains, draws, d)."""
     weights: Floats
     """One for each draw, (chains, draws), with mean 1."""
     coordinates: tuple[Corrected, ...]
@@ -50,23 +60,26 @@ class PostProcessed:
     """How far the plain draws are from being kept by their own transitions."""
     residual_after: float
     noise: float
-    """The size of such a residual by chance."""
+    """The size of `residual_before` by chance."""
     helped: bool
     verdict: str
-    estimate: StationaryEstimate
+    replicates: Floats
+    """Weights of bootstrap fits, (fits, chains·(draws - 1)): each draw that has a successor."""
 
-    def expectation(self, f: Callable[[Array], Floats], name: str = "f") -> Corrected:
+    def expectation(self, f: Callable[[Floats], Floats], name: str = "f") -> Corrected:
         """The mean of f, a function of draws of shape (n, d) that returns n numbers."""
-        return _corrected(self.estimate, name, np.asarray(f(self.estimate.transitions.x), dtype=np.float64))
+        values = np.asarray(f(self.draws.reshape(-1, self.draws.shape[2])), dtype=np.float64)
+        if values.shape != (self.weights.size,):
+            raise ValueError(f"f must give one number a draw: shape {values.shape} != ({self.weights.size},)")
+        return _corrected(name, values.reshape(self.weights.shape), self.weights, self.replicates)
 
     def __str__(self) -> str:
         lines = [
             f"{c.name:<16} plain {c.plain:.4g}   corrected {c.value:.4g}  [{c.interval[0]:.4g}, {c.interval[1]:.4g}]"
             for c in self.coordinates
         ]
-        size = self.weights.size
         lines += [
-            f"effective sample size of the weights  {self.effective_sample_size:.0f} of {size}",
+            f"effective sample size of the weights  {self.effective_sample_size:.0f} of {self.weights.size}",
             f"independent draws before correcting   {self.independent_draws.min():.0f} (worst coordinate)",
             f"stationarity residual                 {self.residual_before:.2g} before, {self.residual_after:.2g} after "
             f"(chance: {self.noise:.2g})",
@@ -75,30 +88,31 @@ class PostProcessed:
         return "\n".join(lines)
 
 
-def post_process_mcmc(samples: Any, *, seed: int = 0, **options: Any) -> PostProcessed:
+def post_process_mcmc(samples: Any, *, bootstrap: int = 40, seed: int = 0) -> PostProcessed:
     """Weigh the draws of a Markov chain sampler by how often its stationary law visits them.
 
-    Pairs of consecutive draws are transitions of the sampler, whatever it is; no density is needed. Many short
-    chains from a wide start gain most. Long chains that have mixed gain nothing, and the verdict says so.
+    Pairs of consecutive draws are transitions of the sampler, whatever it is; no density is needed. The weights
+    come from VPM on random cells (`cell_ratio`). Many short chains from a wide start gain most. Long chains that
+    have mixed gain nothing, and the verdict says so.
 
     Args:
         samples: draws of shape (chains, draws, d), or ArviZ's `InferenceData`.
+        bootstrap: how many fits to resampled chains (pieces of them, where they are few) make the intervals.
         seed: makes everything random repeatable.
-        options: for `VPM`, such as solver="neural".
     """
     chains, names = as_chains(samples)
     transitions = Transitions.from_paths(list(chains))
-    estimate = VPM(seed=seed, **options).fit(transitions)
-    weights = np.maximum(estimate.ratio(chains.reshape(-1, chains.shape[2])), 0)
-    weights = (weights / weights.mean()).reshape(chains.shape[:2])
-    test = StationarityTest.draw(transitions, 1.0, np.random.default_rng([seed, 1]))
-    before, noise = test.residual(_constant), test.noise(_constant)
-    after = test.residual(estimate.ratio)
+    ratio = cell_ratio(transitions, seed=seed)
+    weights = _with_last(ratio.reshape(len(chains), -1), chains)
+    before, noise = stationarity(transitions, np.ones(len(transitions)), seed)
+    after, noise_after = stationarity(transitions, ratio, seed)
     size = effective_sample_size(weights.ravel())
-    helped, verdict = judge(before, after, noise, max(noise, test.noise(estimate.ratio)), size)
+    helped, verdict = judge(before, after, noise, noise_after, size)
+    replicates = bootstrap_weights(transitions, len(chains), bootstrap, seed)
     return PostProcessed(
+        draws=chains,
         weights=weights,
-        coordinates=tuple(_corrected(estimate, name, transitions.x[:, i]) for i, name in enumerate(names)),
+        coordinates=tuple(_corrected(name, chains[:, :, i], weights, replicates) for i, name in enumerate(names)),
         effective_sample_size=size,
         independent_draws=np.array([independent_draws(chains[:, :, i]) for i in range(chains.shape[2])]),
         residual_before=before,
@@ -106,8 +120,33 @@ def post_process_mcmc(samples: Any, *, seed: int = 0, **options: Any) -> PostPro
         noise=noise,
         helped=helped,
         verdict=verdict,
-        estimate=estimate,
+        replicates=replicates,
     )
+
+
+def stationarity(transitions: Transitions, ratio: Floats, seed: int) -> tuple[float, float]:
+    """How far the weighted rows are from stationary, on random test functions, and how far by chance alone."""
+    rng = np.random.default_rng([seed, 1])
+    rows = np.sort(rng.permutation(len(transitions))[:MOST_ROWS])
+    test = StationarityTest.draw(transitions.select(rows), 1.0, rng)
+    return test.residual(lambda x: ratio[rows]), test.noise(lambda x: ratio[rows])
+
+
+def bootstrap_weights(transitions: Transitions, chains: int, fits: int, seed: int) -> Floats:
+    """Weights of the rows in fits to resampled pieces of the chains, shape (fits, rows).
+
+    Each fit has random partitions of its own, few of them, so that the spread of the fits holds the noise of the cells too.
+    """
+    rng = np.random.default_rng([seed, 2])
+    rows = np.arange(len(transitions)).reshape(chains, -1)
+    cuts = max(1, min(rows.shape[1], -(-FEWEST_PIECES // chains)))
+    pieces = [piece for chain in rows for piece in np.array_split(chain, cuts)]
+    weights = np.empty((fits, len(transitions)))
+    for fit in range(fits):
+        drawn = np.concatenate([pieces[number] for number in rng.integers(len(pieces), size=len(pieces))])
+        ratio = cell_ratio(transitions.select(drawn), partitions=FIT_PARTITIONS, seed=int(rng.integers(2**31)))
+        weights[fit] = np.bincount(drawn, weights=ratio, minlength=len(transitions))
+    return weights
 
 
 def judge(before: float, after: float, noise: float, noise_after: float, size: float) -> tuple[bool, str]:
@@ -131,11 +170,20 @@ def judge(before: float, after: float, noise: float, noise_after: float, size: f
     return False, "did not help: the weighted draws are as far from stationary as the plain ones; run longer"
 
 
-def _corrected(estimate: StationaryEstimate, name: str, values: Floats) -> Corrected:
-    value = estimate.expectation(values)
-    margin = NORMAL_95 * value.standard_error
-    return Corrected(name, float(values.mean()), float(value), (float(value) - margin, float(value) + margin))
+def _corrected(name: str, values: Floats, weights: Floats, replicates: Floats) -> Corrected:
+    """The weighted mean of values of shape (chains, draws), with the bootstrap's spread."""
+    value = float(np.average(values, weights=weights))
+    rows = values[:, :-1].ravel()
+    spread = (replicates @ rows / replicates.sum(axis=1)).std(ddof=1) if len(replicates) > 1 else np.nan
+    margin = NORMAL_95 * float(spread)
+    return Corrected(name, float(values.mean()), value, (value - margin, value + margin))
 
 
-def _constant(x: Array) -> Floats:
-    return np.ones(len(x))
+def _with_last(ratio: Floats, chains: Floats) -> Floats:
+    """Weights of all draws: a chain's last one, which has no successor, takes the weight of its nearest neighbour."""
+    rows = chains[:, :-1].reshape(-1, chains.shape[2])
+    scale = standardisation(rows)[1]
+    _, nearest = cKDTree(rows / scale).query(chains[:, -1] / scale)
+    weights = np.hstack([ratio, ratio.ravel()[nearest][:, None]])
+    scaled: Floats = weights / weights.mean()
+    return scaled

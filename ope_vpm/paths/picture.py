@@ -17,10 +17,8 @@ def draw_law(law: StationaryLaw, name: str) -> Figure:
     figure = Figure(figsize=(6, 3.6), layout="constrained")
     axes = figure.subplots()
     x = np.asarray(law.estimate.transitions.x, dtype=np.float64).ravel()
-    if law.counts:
-        edges = np.append(law.values - 0.5, law.values[-1] + 0.5)
-    else:
-        edges = np.histogram_bin_edges(x, bins=BINS)
+    halves = np.append(law.values - 0.5, law.values[-1] + 0.5)
+    edges = halves if law.counts else np.histogram_bin_edges(x, bins=BINS)
     width = np.diff(edges)
     logged, _ = np.histogram(x, bins=edges)
     axes.bar(law.values, logged / logged.sum(), width=width * 0.9, color="0.8", label="logged")

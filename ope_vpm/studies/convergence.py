@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 from matplotlib.figure import Figure
 
-from ope_vpm.chain.schedule import inverse_square_root
+from ope_vpm.chain.schedule import Schedule, inverse_square_root
 from ope_vpm.chain.transitions import Floats
 from ope_vpm.envs.geo_queue import GeoQueue
 from ope_vpm.studies.plots import panels
@@ -22,7 +22,7 @@ from ope_vpm.studies.study import Cell, Outcome, Results, Study, Table, mean_and
 STEPS, QUICK_STEPS = 10_000, 1_000
 NOISE_LEVELS = (100, 1_000, 10_000, 0)
 """Samples a step; 0: the exact operator."""
-METHODS = {"damped": inverse_square_root, "undamped": lambda step: 1.0}
+METHODS: dict[str, Schedule] = {"damped": inverse_square_root, "undamped": lambda step: 1.0}
 POINTS = 25
 
 
@@ -102,8 +102,8 @@ def draw(results: Results) -> Figure:
             means = [mean_and_error(select(rows, step=step), column)[0] for step in steps]
             line = "-" if method == "damped" else ":"
             axis.loglog(steps, means, line, color=f"C{number}", label=name if method == "damped" else None)
-    line = np.array(sorted({row["step"] for row in results.rows}), dtype=float)
-    axes[0].loglog(line, 3e-4 * line**-0.5, "k--", linewidth=1, label="t$^{-1/2}$")
+    every = np.array(sorted({row["step"] for row in results.rows}), dtype=float)
+    axes[0].loglog(every, 3e-4 * every**-0.5, "k--", linewidth=1, label="t$^{-1/2}$")
     axes[0].set_title("mean over R, α = 1/√t")
     axes[1].set_title("last iterate: α = 1/√t (solid), α = 1 (dotted)")
     for axis in axes:

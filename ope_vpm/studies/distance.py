@@ -12,14 +12,14 @@ FLOOR = 1e-3
 
 
 def log_kl(first: Floats, second: Floats) -> float:
-    """log Σ first·log(first/second), over states where `first` has mass; at least -30."""
+    """The logarithm of Σ first·log(first/second), over states where `first` has mass; at least -30."""
     on = first > 0
     divergence = float(np.sum(first[on] * np.log(first[on] / second[on])))
     return float(np.log(max(divergence, 1e-13)))
 
 
 def log_kl_both_ways(truth: Floats, estimate: Floats) -> tuple[float, float]:
-    """log KL(truth ‖ 0.999·estimate + 0.001·uniform), and log KL(estimate ‖ truth)."""
+    """Both directions: log KL(truth ‖ 0.999·estimate + 0.001·uniform), and log KL(estimate ‖ truth)."""
     mixed = (1 - FLOOR) * estimate + FLOOR / len(estimate)
     return log_kl(truth, mixed), log_kl(estimate, truth)
 
@@ -38,7 +38,7 @@ def median_of_law(centres: Floats, law: Floats) -> float:
 
 
 def log_mmd(first: Floats, second: Floats, centres: Floats, width: float) -> float:
-    """log MMD between two laws on the same cells, with the Gaussian kernel of a width.
+    """The logarithm of the MMD between two laws on the same cells, with the Gaussian kernel of a width.
 
     In two dimensions the kernel is a product of one-dimensional ones, so MMD² = Σ δ·(GδG) with δ the
     difference of the laws and G the kernel between cell centres: exact up to the size of a cell.

@@ -46,7 +46,7 @@ class GaussianModel:
             rows = torch.from_numpy(rng.integers(len(x), size=self.batch_size))
             loss = nn.functional.mse_loss(network(x[rows]), x_next[rows])
             optimiser.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
         return network
 

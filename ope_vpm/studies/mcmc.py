@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -44,7 +44,7 @@ class Sizes:
 
     points: int = 50_000
     network_steps: int = 150
-    model: GaussianModel = GaussianModel()
+    model: GaussianModel = field(default_factory=GaussianModel)
 
 
 QUICK = Sizes(points=3_000, network_steps=15, model=GaussianModel(steps=150))

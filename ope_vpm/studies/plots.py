@@ -38,7 +38,7 @@ def curve(axes: Axes, rows: Sequence[Row], method: str, x: str, y: str, **style:
     at = sorted({row[x] for row in chosen})
     points = [mean_and_error(select(chosen, **{x: value}), y) for value in at]
     means, errors = zip(*points, strict=True)
-    look = {"markersize": 4, "linewidth": 1.4, "label": method} | STYLES.get(method, {}) | style
+    look: dict[str, Any] = {"markersize": 4, "linewidth": 1.4, "label": method} | STYLES.get(method, {}) | style
     axes.errorbar(at, means, yerr=errors, capsize=2, **look)
 
 

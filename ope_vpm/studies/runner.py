@@ -32,8 +32,8 @@ def reproduce(study: Study, runs: int, folder: Path, processes: int | None = Non
     Table and picture show every run there is, also those of an earlier call with more runs; after Ctrl-C they
     show what is finished.
     """
-    if runs < 1:
-        raise ValueError(f"runs must be at least 1: got {runs}")
+    if runs < 0:
+        raise ValueError(f"runs must not be negative: got {runs}")
     _same_settings(study, folder)
     jobs = [(cell, seed) for cell in study.cells for seed in range(runs)]
     finished = _finished(study, folder)
@@ -47,7 +47,7 @@ def reproduce(study: Study, runs: int, folder: Path, processes: int | None = Non
             write_rows(folder / f"{study.name}.csv", _in_order(study, finished))
     rows = _in_order(study, finished)
     if not rows:
-        raise ValueError(f"{study.name} was stopped before its first run was over: nothing to show yet")
+        raise ValueError(f"there is no finished run of {study.name} in {folder}: nothing to show yet")
     files = {label(cell): _arrays_file(study, folder, cell) for cell in study.cells}
     results = Results(rows, {name: read_arrays(file) for name, file in files.items() if file.exists()})
     write_text(folder / f"{study.name}.json", _report(study, rows))

@@ -29,7 +29,7 @@ PAPER_NETWORK: dict[str, Any] = {
 
 def centres(cells: int = CELLS) -> Floats:
     """The centres of equal cells along one side of the square."""
-    return (np.arange(cells) + 0.5) * (2 * HALF_WIDTH / cells) - HALF_WIDTH
+    return (np.arange(cells, dtype=np.float64) + 0.5) * (2 * HALF_WIDTH / cells) - HALF_WIDTH
 
 
 @dataclass(frozen=True)
