@@ -86,6 +86,24 @@ def stationary(
     typer.echo(f"picture: {target}")
 
 
+@app.command()
+def leaderboard(
+    runs: Annotated[int, typer.Option(min=1, help="Data sets per task.")] = 5,
+) -> None:
+    """Compare the solvers on chains whose answer is known in closed form."""
+    import warnings
+
+    from rich.console import Console
+
+    from ope_vpm.chain import StationaryWarning
+    from ope_vpm.leaderboard.chains import run
+
+    console = Console()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StationaryWarning)  # small samples of a queue are often reducible
+        console.print(run(runs, Console(stderr=True)))
+
+
 def main() -> None:
     """Run the command line; a user's mistake ends with one sentence and exit code 2."""
     # Newer typers carry their own copy of click; the class of usage errors is the parent of this public one.

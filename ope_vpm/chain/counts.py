@@ -58,9 +58,18 @@ class CountedChain:
     kernel: Any
     leak: Floats
     restart: Floats
-    initial: Floats | None
+    start: Floats | None
+    """The law of the initial states, as far as they are known; None where there are none."""
     unseen: Floats
     """The share of each state's successors that were never seen as x, whatever becomes of them."""
+
+    @property
+    def initial(self) -> Floats:
+        """The law of the initial states, those never seen as x coming in by `restart`."""
+        if self.start is None:
+            raise ValueError("there are no initial states")
+        missing = 1 - float(self.start.sum())
+        return self.start + missing * self.restart
 
     def step(self, mu: Floats) -> Floats:
         """One exact power step on a law over states."""
@@ -98,8 +107,8 @@ def count(transitions: Transitions, unseen: str) -> CountedChain:
     total: Floats = np.bincount(row, weights=value.sum(axis=1), minlength=size).astype(np.float64)
     kernel, leak = _normalised(row, column, value, total)
     p /= weight.sum()
-    restart = _least_seen(row, size) if unseen == "good-turing" else p
-    return CountedChain(index, p, kernel, leak, restart, _initial_law(transitions, index, unseen, restart), missing)
+    restart = least_seen(np.bincount(row, minlength=size)) if unseen == "good-turing" else p
+    return CountedChain(index, p, kernel, leak, restart, _initial_law(transitions, index, unseen), missing)
 
 
 def _normalised(row: Integers, column: Integers, value: Floats, total: Floats) -> tuple[Any, Floats]:
@@ -128,15 +137,14 @@ def _restricted(value: Floats, column: Integers, weight: Floats) -> Floats:
     return scaled
 
 
-def _least_seen(row: Integers, size: int) -> Floats:
+def least_seen(times: Integers) -> Floats:
     """The uniform law over the states seen once (or, where none is, seen least often)."""
-    times = np.bincount(row, minlength=size)
     rare = times == times.min()
     law: Floats = rare / rare.sum()
     return law
 
 
-def _initial_law(transitions: Transitions, index: StateIndex, unseen: str, restart: Floats) -> Floats | None:
+def _initial_law(transitions: Transitions, index: StateIndex, unseen: str) -> Floats | None:
     if transitions.x_initial is None:
         return None
     number, weight = index(transitions.x_initial), transitions.initial_weights
@@ -144,6 +152,4 @@ def _initial_law(transitions: Transitions, index: StateIndex, unseen: str, resta
     law: Floats = np.bincount(number[known], weights=weight[known], minlength=index.states.size) / weight.sum()
     if unseen == "restrict" and law.any():
         law /= law.sum()
-        return law
-    law += (1 - law.sum()) * restart
     return law

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial import cKDTree
 
-from ope_vpm.chain.features import median_bandwidth, sample_rows, standardisation
+from ope_vpm.chain.features import Standardiser, median_bandwidth, sample_rows
 from ope_vpm.chain.transitions import Array, Floats, Transitions
 
 FUNCTIONS = 64
@@ -80,8 +80,7 @@ class StationarityTest:
     @classmethod
     def draw(cls, transitions: Transitions, gamma: float, rng: np.random.Generator) -> StationarityTest:
         """Draw functions of several widths; for finite states, random signs."""
-        n = len(transitions)
-        part = transitions.select(np.sort(rng.choice(n, ROWS, replace=False))) if n > ROWS else transitions
+        part = transitions.sample(ROWS, rng)
         g = _signs(transitions, rng) if transitions.finite else _waves(part, rng)
         successors = part.successors
         after = np.zeros((len(part), FUNCTIONS))
@@ -117,23 +116,23 @@ def far_from_data(transitions: Transitions, weights: Floats, rng: np.random.Gene
     """The share of weighted x' farther from all sampled x than 99 % of other x are."""
     n = len(transitions)
     sample = sample_rows(transitions, rng)
-    centre, scale = standardisation(sample)
-    tree = cKDTree((sample - centre) / scale)
+    known = Standardiser.of(sample)
+    tree = cKDTree((sample - known.centre) / known.scale)
     chosen = rng.choice(n, size=min(n, 2000), replace=n > 2000)
-    own, _ = tree.query((transitions.x[chosen] - centre) / scale, k=2)
+    own, _ = tree.query((transitions.x[chosen] - known.centre) / known.scale, k=2)
     usual = np.quantile(own[:, 1], 0.99)
-    away, _ = tree.query((transitions.successors[chosen, 0] - centre) / scale)
+    away, _ = tree.query((transitions.successors[chosen, 0] - known.centre) / known.scale)
     weight = np.abs(weights[chosen])
     return float(weight @ (away > usual) / max(weight.sum(), 1e-300))
 
 
 def _waves(transitions: Transitions, rng: np.random.Generator) -> Callable[[Array], Floats]:
     sample = sample_rows(transitions, rng)
-    centre, scale = standardisation(sample)
+    standardise = Standardiser.of(sample)
     widths = median_bandwidth(sample) * rng.choice([0.25, 0.5, 1.0, 2.0], size=FUNCTIONS)
     frequency = rng.standard_normal((sample.shape[1], FUNCTIONS)) / widths
     phase = rng.uniform(0, 2 * np.pi, FUNCTIONS)
-    return lambda x: np.cos((x - centre) / scale @ frequency + phase)
+    return lambda x: np.cos(standardise(x) @ frequency + phase)
 
 
 def _signs(transitions: Transitions, rng: np.random.Generator) -> Callable[[Array], Floats]:

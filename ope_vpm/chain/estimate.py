@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +13,13 @@ import numpy.typing as npt
 import torch
 
 from ope_vpm.chain.diagnostics import Diagnostics
-from ope_vpm.chain.features import FourierFeatures, NystromFeatures
+from ope_vpm.chain.features import FourierFeatures, NystromFeatures, Standardiser
 from ope_vpm.chain.kernel import KernelRatio
 from ope_vpm.chain.network import NeuralRatio, RatioNetwork
 from ope_vpm.chain.solution import Ratio
 from ope_vpm.chain.tabular import TabularRatio
 from ope_vpm.chain.transitions import Array, Floats, Transitions, as_states, chunks
+from ope_vpm.outside import write_whole
 
 MOST_STATES = 100_000_000
 
@@ -123,10 +122,12 @@ class StationaryEstimate:
         names = ("x", "x_next", "weight", "x_initial", "next_weight", "initial_weight")
         data = {f"data.{name}": getattr(self.transitions, name) for name in names}
         arrays |= {name: value for name, value in data.items() if value is not None}
-        path = Path(path)
-        with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
-            np.savez(file, header=np.array(json.dumps(header)), weights=self.weights, **arrays)
-        os.replace(file.name, path)
+
+        def write(temporary: Path) -> None:
+            with temporary.open("wb") as file:  # np.savez would add an ending to a name
+                np.savez(file, header=np.array(json.dumps(header)), weights=self.weights, **arrays)
+
+        write_whole(path, write)
 
     @classmethod
     def load(cls, path: str | Path) -> StationaryEstimate:
@@ -159,17 +160,23 @@ def _tabular(arrays: dict[str, Any], settings: dict[str, Any]) -> Ratio:
 
 def _kernel(arrays: dict[str, Any], settings: dict[str, Any]) -> Ratio:
     own = {name: arrays.pop(name) for name in ("beta", "penalty")}
+    standardise = _standardiser(arrays)
     if settings["features"] == "fourier":
-        return KernelRatio(FourierFeatures(**arrays), **own, nonnegative=settings["nonnegative"])
+        return KernelRatio(FourierFeatures(standardise, **arrays), **own, nonnegative=settings["nonnegative"])
     arrays["bandwidth"] = float(arrays["bandwidth"])
-    return KernelRatio(NystromFeatures(**arrays), **own, nonnegative=settings["nonnegative"])
+    return KernelRatio(NystromFeatures(standardise, **arrays), **own, nonnegative=settings["nonnegative"])
 
 
 def _neural(arrays: dict[str, Any], settings: dict[str, Any]) -> Ratio:
-    network = RatioNetwork(len(arrays["centre"]), tuple(settings["hidden"]), start_at_one=False)
+    standardise = _standardiser(arrays)
+    network = RatioNetwork(len(standardise.centre), tuple(settings["hidden"]), start_at_one=False)
     network = network.to(getattr(torch, settings["dtype"]))
     network.load_state_dict({name: torch.from_numpy(value) for name, value in _part(arrays, "network.").items()})
-    return NeuralRatio(network, arrays["centre"], arrays["scale"], float(arrays["factor"]))
+    return NeuralRatio(network, standardise, float(arrays["factor"]))
+
+
+def _standardiser(arrays: dict[str, Any]) -> Standardiser:
+    return Standardiser(**{name: arrays.pop(name) for name in ("centre", "scale", "low", "high")})
 
 
 _RATIOS: dict[str, Callable[[dict[str, Any], dict[str, Any]], Ratio]] = {

@@ -17,36 +17,64 @@ SAMPLE = 2000
 
 
 @dataclass(frozen=True)
-class FourierFeatures:
-    """[1, √2 cos ωᵀz, √2 sin ωᵀz] of the standardised z, ω ~ N(0, I/bandwidth²): the Gaussian kernel."""
+class Standardiser:
+    """x → z = (x - centre)/scale, held within the data's own range.
 
-    kind = "fourier"
+    A next state far outside all data says nothing about the ratio there; left where it is, it lets a smooth ratio
+    grow without bound on a region that no data holds down.
+    """
 
     centre: Floats
     scale: Floats
+    low: Floats
+    high: Floats
+
+    @classmethod
+    def of(cls, sample: Floats) -> Standardiser:
+        """Mean and deviation of each coordinate (1 where it is constant), and where all but 1 in 500 lie."""
+        centre, deviation = sample.mean(axis=0), sample.std(axis=0)
+        scale = np.where(deviation > 1e-12 * (1 + np.abs(sample).max(axis=0)), deviation, 1.0)
+        low, high = (np.quantile(sample, [0.001, 0.999], axis=0) - centre) / scale
+        return cls(centre, scale, low, high)
+
+    def __call__(self, x: Array) -> Floats:
+        """Shape (n, d), float64."""
+        z: Floats = (x - self.centre) / self.scale
+        return np.clip(z, self.low, self.high, out=z)
+
+    def arrays(self) -> dict[str, Any]:
+        """Everything, for saving."""
+        return {name: getattr(self, name) for name in ("centre", "scale", "low", "high")}
+
+
+@dataclass(frozen=True)
+class FourierFeatures:
+    """[1, cos ωᵀz, sin ωᵀz] of the standardised z, ω ~ N(0, I/bandwidth²): the Gaussian kernel, but for a factor."""
+
+    kind = "fourier"
+
+    standardise: Standardiser
     frequencies: Floats
     """One column per ω, shape (d, D/2)."""
 
     @classmethod
     def draw(cls, sample: Floats, number: int, bandwidth: float, rng: np.random.Generator) -> FourierFeatures:
         """Draw frequencies for data that looks like `sample`."""
-        centre, scale = standardisation(sample)
-        return cls(centre, scale, rng.standard_normal((sample.shape[1], number // 2)) / bandwidth)
+        return cls(Standardiser.of(sample), rng.standard_normal((sample.shape[1], number // 2)) / bandwidth)
 
     def __call__(self, x: Array) -> Floats:
         """Shape (n, 1 + D); torch takes cosines several times faster than numpy."""
-        angle = torch.from_numpy((x - self.centre) / self.scale @ self.frequencies)
+        angle = torch.from_numpy(self.standardise(x) @ self.frequencies)
         half = angle.shape[1]
         out = torch.empty((len(x), 1 + 2 * half), dtype=torch.float64)
         out[:, 0] = 1
         torch.cos(angle, out=out[:, 1 : half + 1])
         torch.sin(angle, out=out[:, half + 1 :])
-        out[:, 1:] *= np.sqrt(2)
         return out.numpy()
 
     def arrays(self) -> dict[str, Any]:
         """Everything, for saving."""
-        return {"centre": self.centre, "scale": self.scale, "frequencies": self.frequencies}
+        return {**self.standardise.arrays(), "frequencies": self.frequencies}
 
 
 @dataclass(frozen=True)
@@ -55,8 +83,7 @@ class NystromFeatures:
 
     kind = "nystrom"
 
-    centre: Floats
-    scale: Floats
+    standardise: Standardiser
     landmarks: Floats
     """Standardised, shape (D, d)."""
     whitening: Floats
@@ -65,23 +92,23 @@ class NystromFeatures:
     @classmethod
     def draw(cls, sample: Floats, number: int, bandwidth: float, rng: np.random.Generator) -> NystromFeatures:
         """Take landmarks from `sample`."""
-        centre, scale = standardisation(sample)
+        standardise = Standardiser.of(sample)
         chosen = rng.choice(len(sample), size=min(number, len(sample)), replace=False)
-        landmarks = (sample[chosen] - centre) / scale
+        landmarks = standardise(sample[chosen])
         value, vector = eigh(_gaussian(landmarks, landmarks, bandwidth))
         kept = value > 1e-10 * value[-1]
         whitening = vector[:, kept] / np.sqrt(value[kept])
-        return cls(centre, scale, landmarks, whitening, bandwidth)
+        return cls(standardise, landmarks, whitening, bandwidth)
 
     def __call__(self, x: Array) -> Floats:
         """Shape (n, 1 + D)."""
-        closeness = _gaussian((x - self.centre) / self.scale, self.landmarks, self.bandwidth)
+        closeness = _gaussian(self.standardise(x), self.landmarks, self.bandwidth)
         return np.hstack([np.ones((len(x), 1)), closeness @ self.whitening])
 
     def arrays(self) -> dict[str, Any]:
         """Everything, for saving."""
-        names = ("centre", "scale", "landmarks", "whitening", "bandwidth")
-        return {name: np.asarray(getattr(self, name)) for name in names}
+        names = ("landmarks", "whitening", "bandwidth")
+        return self.standardise.arrays() | {name: np.asarray(getattr(self, name)) for name in names}
 
 
 Features = FourierFeatures | NystromFeatures
@@ -99,16 +126,9 @@ def sample_rows(transitions: Transitions, rng: np.random.Generator) -> Floats:
     return np.asarray(transitions.x[np.sort(rows)], dtype=np.float64)
 
 
-def standardisation(sample: Floats) -> tuple[Floats, Floats]:
-    """Centre and scale of each coordinate; a constant one keeps scale 1."""
-    deviation = sample.std(axis=0)
-    return sample.mean(axis=0), np.where(deviation > 1e-12 * (1 + np.abs(sample).max(axis=0)), deviation, 1.0)
-
-
 def median_bandwidth(sample: Floats) -> float:
     """The median distance between standardised points."""
-    centre, scale = standardisation(sample)
-    median = float(np.median(pdist(((sample - centre) / scale)[:1000])))
+    median = float(np.median(pdist(Standardiser.of(sample)(sample[:1000]))))
     return median if median > 0 else 1.0
 
 

@@ -17,8 +17,10 @@ from ope_vpm.chain.solution import Solution, ValueFunction
 from ope_vpm.chain.statistics import CHUNK_ROWS, Statistics, collect, initial_features
 from ope_vpm.chain.transitions import Array, Floats, Transitions, chunks
 
-MEMORY_ROWS = 60_000 * 512
+MEMORY_ENTRIES = 60_000 * 512
 """Features that may be kept in memory: rows times features."""
+MEMORY_ROWS = 200_000
+"""Rows whose features may be kept in memory, however few those are."""
 AUTO_STEPS = 100
 
 
@@ -81,7 +83,7 @@ class Kernel:
             notes.append("stopped by the user")
         change = np.array([info["change"] for info in monitor.history])
         scaled = KernelRatio(features, beta / mean_ratio, penalty, self.nonnegative)
-        return Solution(scaled, mean_ratio, change, None, notes, settings)
+        return Solution(scaled, mean_ratio, change, notes=notes, settings=settings)
 
     def _steps(self) -> int:
         return self.steps if isinstance(self.steps, int) else AUTO_STEPS
@@ -126,10 +128,7 @@ class Kernel:
         monitor: Monitor,
     ) -> tuple[Floats, list[str]]:
         """Power steps with τ ≥ 0, and on to the fixed point where that is asked for and determined."""
-        kept = MEMORY_ROWS // len(means.gram)
-        part = transitions
-        if len(transitions) > kept:
-            part = transitions.select(np.sort(rng.choice(len(transitions), kept, replace=False)))
+        part = transitions.sample(min(MEMORY_ROWS, MEMORY_ENTRIES // len(means.gram)), rng)
         rows = FeatureRows.of(part, features)
         gram = means.gram if part is transitions else rows.gram() / len(part)
         beta = power_steps(rows, equation, gram, self._steps(), 1e-5, monitor)
@@ -160,7 +159,7 @@ class KernelRatio:
     def __call__(self, x: Array) -> Floats:
         """τ(x), in chunks."""
         out = np.empty(len(x))
-        for rows in chunks(len(x), CHUNK_ROWS):
+        for rows in chunks(len(x), CHUNK_ROWS, of=[x]):
             value = self.features(x[rows]) @ self.beta
             out[rows] = np.maximum(value, 0) if self.nonnegative else value
         return out
@@ -194,7 +193,7 @@ class KernelRatio:
 def mean_of(ratio: KernelRatio, transitions: Transitions) -> float:
     """E_p[τ] over the rows, in chunks."""
     total = 0.0
-    for rows in chunks(len(transitions), 1 << 16):
+    for rows in chunks(len(transitions)):
         weight = 1.0 if transitions.weight is None else transitions.weight[rows]
         total += float(np.sum(weight * ratio(transitions.x[rows])))
     return total / (len(transitions) if transitions.weight is None else float(transitions.weight.sum()))

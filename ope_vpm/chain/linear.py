@@ -25,6 +25,8 @@ FEW_STATES = 1000
 """Up to here a factorisation is always cheap."""
 MANY_STATES = 20_000
 """Beyond this a filled-in factorisation would not fit in memory: GMRES has the last word."""
+NEAR = 1e-8
+"""How far from singular a factorised I - 𝒯 is kept."""
 BAND_ENTRIES = 50_000_000
 """How many entries a banded factorisation may fill."""
 
@@ -62,17 +64,12 @@ def period(kernel: SparseMatrix) -> int:
 
 def stationary_law(kernel: SparseMatrix, start: Floats) -> Floats:
     """The law that an irreducible chain keeps; `start` is where an iterative solution begins."""
-    size = kernel.shape[0]
-    if size == 1:
-        return np.ones(1)
-    law = None
-    if factorises(kernel):
-        law = _last_fixed(kernel, transposed=True)
+    law = _by_inverse_iteration(kernel, start) if factorises(kernel) else None
     if law is None:
         flow = kernel.T.tocsr()
         law = gmres(lambda v: v - flow @ v + start * v.sum(), start, start)
-    if law is None and size <= MANY_STATES:
-        law = _last_fixed(kernel, transposed=True)
+    if law is None and kernel.shape[0] <= MANY_STATES:
+        law = _by_inverse_iteration(kernel, start)
     if law is None:
         law = _not_converged(start)
     law = np.maximum(law, 0)
@@ -97,7 +94,7 @@ def poisson(kernel: SparseMatrix, law: Floats, reward: Floats) -> Floats:
         share = law[members] / max(law[members].sum(), 1e-300)
         within = kernel[members][:, members]
         centred = reward[members] - share @ reward[members]
-        value = _last_fixed(within, transposed=False, rhs=centred) if factorises(within) else None
+        value = _by_refinement(within, share, centred) if factorises(within) else None
         if value is None:
             value = gmres(_poisson_product(within, share), centred, np.zeros(len(members)))
         answer[members] = _not_converged(centred) if value is None else value
@@ -139,20 +136,30 @@ def _poisson_product(kernel: SparseMatrix, law: Floats) -> Callable[[Floats], Fl
     return lambda v: cast(Floats, v - kernel @ v + law @ v)
 
 
-def _last_fixed(kernel: SparseMatrix, transposed: bool, rhs: Floats | None = None) -> Floats | None:
-    """Solve (I - 𝒯)y = rhs or its transpose up to its null space, by setting one entry and dropping one equation."""
-    system = (sparse.identity(kernel.shape[0], format="csc") - kernel).tocsc()
-    kept = system[:-1, :-1]
-    if kept.shape[0] == 0:
-        return np.zeros(1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", splinalg.MatrixRankWarning)
-        factor = splinalg.splu(kept)
-    if transposed:
-        known = -system[-1, :-1].toarray().ravel()
-        return np.append(factor.solve(known, trans="T"), 1.0)
-    assert rhs is not None
-    return np.append(factor.solve(rhs[:-1]), 0.0)
+def _nearly_singular(kernel: SparseMatrix) -> Any:
+    """The factors of I - (1 - 10⁻⁸)𝒯: as good as I - 𝒯 for all but its null space, which the callers take out."""
+    system = sparse.identity(kernel.shape[0], format="csc") - (1 - NEAR) * kernel.tocsc()
+    return splinalg.splu(system.tocsc())
+
+
+def _by_inverse_iteration(kernel: SparseMatrix, start: Floats) -> Floats:
+    """Each solve shrinks what is not the law by 10⁻⁸ times the chain's mixing time, wherever its mass may be."""
+    factor, law = _nearly_singular(kernel), start
+    for _ in range(6):
+        last, law = law, np.maximum(factor.solve(law, trans="T"), 0)
+        law /= law.sum()
+        if np.abs(law - last).sum() < 1e-14:
+            break
+    return law
+
+
+def _by_refinement(kernel: SparseMatrix, law: Floats, centred: Floats) -> Floats:
+    """Poisson's equation: solve nearly, then solve for what is left."""
+    factor, value = _nearly_singular(kernel), np.zeros(len(law))
+    for _ in range(4):
+        rest = centred - (value - kernel @ value)
+        value = value + factor.solve(rest - law @ rest)
+    return value
 
 
 def _absorbed(kernel: SparseMatrix, start: Floats, classes: list[Indices]) -> list[float]:

@@ -12,6 +12,7 @@ import torch
 from scipy.linalg import solve
 from torch import Tensor, nn
 
+from ope_vpm.chain.features import Standardiser
 from ope_vpm.chain.solution import ValueFunction
 from ope_vpm.chain.transitions import Array, Floats, Transitions, chunks
 
@@ -45,15 +46,14 @@ class NeuralRatio:
     kind = "neural"
 
     network: RatioNetwork
-    centre: Floats
-    scale: Floats
+    standardise: Standardiser
     factor: float
     """What makes E_p[τ] = 1."""
 
     def inputs(self, x: Array) -> Tensor:
         """Standardised, on the network's device."""
         head = self.network.head.weight
-        return torch.as_tensor((x - self.centre) / self.scale, dtype=head.dtype, device=head.device)
+        return torch.as_tensor(self.standardise(x), dtype=head.dtype, device=head.device)
 
     @torch.no_grad()
     def __call__(self, x: Array) -> Floats:
@@ -94,7 +94,7 @@ class NeuralRatio:
     def arrays(self) -> dict[str, Any]:
         """Everything, for saving."""
         parameters = {f"network.{name}": value.cpu().numpy() for name, value in self.network.state_dict().items()}
-        return {"centre": self.centre, "scale": self.scale, "factor": np.asarray(self.factor), **parameters}
+        return {**self.standardise.arrays(), "factor": np.asarray(self.factor), **parameters}
 
     def settings(self) -> dict[str, Any]:
         """Everything that is not an array, for saving."""

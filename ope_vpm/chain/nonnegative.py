@@ -33,10 +33,11 @@ class FeatureRows:
     @classmethod
     def of(cls, transitions: Transitions, features: Features) -> FeatureRows:
         """Compute them in chunks."""
-        parts = list(chunks(len(transitions), CHUNK_ROWS))
-        here = [features(transitions.x[rows]).astype(np.float32) for rows in parts]
-        there = [next_features(transitions, features, rows).astype(np.float32) for rows in parts]
-        return cls(np.vstack(here), np.vstack(there), transitions.row_weights.astype(np.float32))
+        width = features(transitions.x[:1]).shape[1]
+        here, there = (np.empty((len(transitions), width), dtype=np.float32) for _ in range(2))
+        for rows in chunks(len(transitions), CHUNK_ROWS):
+            here[rows], there[rows] = features(transitions.x[rows]), next_features(transitions, features, rows)
+        return cls(here, there, transitions.row_weights.astype(np.float32))
 
     def gram(self, chosen: npt.NDArray[np.bool_] | None = None) -> Floats:
         """Σ w φφᵀ over these rows, or the chosen ones, summed in double precision: a ridge of 1e-6 must show."""

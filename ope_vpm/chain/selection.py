@@ -6,7 +6,10 @@ eq:variational_ratio_power on held-out rows then says which is nearest to 𝒯_p
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+import numpy.typing as npt
 from scipy.linalg import solve
 
 from ope_vpm.chain.features import Features
@@ -15,8 +18,8 @@ from ope_vpm.chain.nonnegative import Equation, FeatureRows, power_steps
 from ope_vpm.chain.statistics import initial_features
 from ope_vpm.chain.transitions import Floats, Transitions
 
-RIDGES = np.logspace(-6, -1, 11)
-ROWS = 20_000
+RIDGES = np.logspace(-6, -1, 6)
+ROWS = 10_000
 FOLDS = 4
 REFERENCE_RIDGE = 1e-3
 REFERENCE_STEPS = 50
@@ -32,24 +35,25 @@ def select(
     """The feature map's number, the ridge, and their held-out objective.
 
     Args:
-        transitions: all rows; at most 20 000 are looked at.
+        transitions: all rows; at most 10 000 are looked at.
         maps: the candidates; the first one makes the reference ratio.
         ridge: a fixed ridge, or None to choose one.
         gamma: the discount.
         rng: draws the rows.
     """
-    n = len(transitions)
-    part = transitions.select(np.sort(rng.choice(n, ROWS, replace=False))) if n > ROWS else transitions
+    part = transitions.sample(ROWS, rng)
     fold = np.arange(len(part)) * 4 * FOLDS // len(part) % FOLDS
     ridges = RIDGES if ridge is None else np.array([ridge])
     reference: Floats | None = None
     scores = []
     for features in maps:
         rows = FeatureRows.of(part, features)
+        start = features(part.x_initial[:ROWS]) if gamma < 1 and part.x_initial is not None else None
         initial = initial_features(part, features)
         if reference is None:
             reference = _reference(rows, Equation(gamma, initial, _penalty(rows.gram() / len(part), REFERENCE_RIDGE)))
-        scores.append(_held_out(rows, fold, reference, gamma, initial, ridges))
+        problem = Problem(rows, fold, reference, gamma, initial, start, part.initial_weights[:ROWS])
+        scores.append(_held_out(problem, ridges))
     table = np.array(scores)
     means = table.mean(axis=1)
     best = int(np.argmin(means.min(axis=1)))
@@ -63,26 +67,51 @@ def _reference(rows: FeatureRows, equation: Equation) -> Floats:
     return rows.ratio(beta).astype(np.float64)
 
 
-def _held_out(
-    rows: FeatureRows, fold: np.ndarray, reference: Floats, gamma: float, initial: Floats, ridges: Floats
-) -> Floats:
+@dataclass(frozen=True)
+class Problem:
+    """One power step that every candidate is asked for, on some rows."""
+
+    rows: FeatureRows
+    fold: npt.NDArray[np.intp]
+    reference: Floats
+    """τ_t at the rows."""
+    gamma: float
+    initial: Floats
+    """E₀[φ]."""
+    start: Floats | None
+    """φ at initial states, one row each."""
+    start_weight: Floats
+
+
+def _held_out(problem: Problem, ridges: Floats) -> Floats:
     """½E[τ²] - γE[τ_t(x)τ(x')] - (1-γ)E₀[τ] on each fold, τ fitted on the others: shape (folds, ridges)."""
-    folds = [fold == k for k in range(FOLDS)]
+    rows, gamma = problem.rows, problem.gamma
+    folds = [problem.fold == k for k in range(FOLDS)]
     grams = [rows.gram(out) for out in folds]
-    pull = (rows.weight * reference).astype(np.float32)
+    pull = (rows.weight * problem.reference).astype(np.float32)
     pulls = [(pull[out] @ rows.there[out]).astype(np.float64) for out in folds]
     scores = np.zeros((FOLDS, len(ridges)))
-    for score, out, gram, goal in zip(scores, folds, grams, pulls, strict=True):
+    for score, out, own_gram, own_pull in zip(scores, folds, grams, pulls, strict=True):
         mass = float(rows.weight[~out].sum())
-        gram = (sum(grams) - gram) / mass
-        goal = gamma * (sum(pulls) - goal) / mass + (1 - gamma) * initial
-        here, there, weight = rows.here[out], rows.there[out], rows.weight[out]
+        gram = (sum(grams) - own_gram) / mass
+        goal = gamma * (sum(pulls) - own_pull) / mass + (1 - gamma) * problem.initial
         for i, ridge in enumerate(ridges):
             beta = solve(gram + np.diag(_penalty(gram, ridge) + 1e-10 * np.diag(gram)), goal, assume_a="pos")
-            tau, tau_next = (np.maximum(values @ beta.astype(np.float32), 0) for values in (here, there))
-            flow = gamma * np.mean(weight * reference[out] * tau_next) + (1 - gamma) * initial @ beta
-            score[i] = np.mean(weight * tau**2) / 2 - flow
+            score[i] = _objective(problem, out, beta)
     return scores
+
+
+def _objective(problem: Problem, out: npt.NDArray[np.bool_], beta: Floats) -> float:
+    """The objective on held-out rows; where no x is, only its largest value there keeps τ from growing."""
+    rows, single = problem.rows, beta.astype(np.float32)
+    weight = rows.weight[out]
+    tau = np.maximum(rows.here[out] @ single, 0)
+    tau_next = np.clip(rows.there[out] @ single, 0, tau.max())
+    flow = problem.gamma * np.mean(weight * problem.reference[out] * tau_next)
+    if problem.start is not None:
+        tau_initial = np.clip(problem.start @ beta, 0, tau.max())
+        flow += (1 - problem.gamma) * np.average(tau_initial, weights=problem.start_weight)
+    return float(np.mean(weight * tau**2) / 2 - flow)
 
 
 def _smallest_as_good(scores: Floats) -> int:

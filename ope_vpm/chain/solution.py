@@ -48,6 +48,8 @@ class Solution:
     """The share of μ that steps to states without data, where the solver knows it."""
     notes: list[str] = field(default_factory=list)
     """What the user should know, in sentences."""
+    warnings: list[str] = field(default_factory=list)
+    """What the user must know: said aloud, and kept among the notes."""
     settings: dict[str, Any] = field(default_factory=dict)
     """What the solver chose from the data."""
 

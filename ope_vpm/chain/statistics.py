@@ -36,7 +36,7 @@ class Statistics:
 def collect(transitions: Transitions, features: Features, where_positive: Floats | None = None) -> Statistics:
     """Means over all rows, in one pass; with β = `where_positive`, only rows with βᵀφ(x) > 0 add to them."""
     total: Statistics | None = None
-    for rows in chunks(len(transitions), CHUNK_ROWS):
+    for rows in chunks(len(transitions), CHUNK_ROWS, of=(transitions.x, transitions.x_next)):
         here = features(transitions.x[rows])
         weight = None if transitions.weight is None else transitions.weight[rows]
         kept = slice(None) if where_positive is None else np.flatnonzero(here @ where_positive > 0)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ope_vpm.chain import linear
-from ope_vpm.chain.counts import CountedChain, StateIndex, count
+from ope_vpm.chain.counts import CountedChain, Integers, StateIndex, count, least_seen
 from ope_vpm.chain.divergence import Divergence, divergence
-from ope_vpm.chain.linear import StationaryWarning
 from ope_vpm.chain.monitor import Callback, Monitor
 from ope_vpm.chain.objective import regularized_minimiser
 from ope_vpm.chain.pooling import pooled
@@ -64,10 +62,11 @@ class Tabular:
     def fit(self, transitions: Transitions, gamma: float, seed: int, callback: Callback | None) -> Solution:
         """Find the ratio; `seed` is not used: nothing here is random."""
         chain, unseen = self._chain(transitions)
+        classes = linear.closed_classes(chain.with_relay()) if gamma == 1 else []
         if self.steps is None:
-            mu, history, notes = fixed_point(chain, gamma), np.zeros(0), _class_notes(chain, gamma)
+            mu, history, stopped = fixed_point(chain, gamma, classes), np.zeros(0), False
         else:
-            mu, history, notes = self._power_steps(chain, gamma, unseen, callback)
+            mu, history, stopped = self._power_steps(chain, gamma, unseen, callback)
         mean_ratio = float(mu.sum())
         mu = mu / mean_ratio
         ratio = TabularRatio(chain.index.states, chain.p, mu, unseen, self.pool_increments)
@@ -76,20 +75,25 @@ class Tabular:
             mean_ratio=mean_ratio,
             convergence=history,
             unseen_mass=float(mu @ chain.unseen),
-            notes=notes,
+            notes=["stopped by the user"] if stopped else [],
+            warnings=_class_warnings(chain, classes, oscillates=self.steps is not None),
             settings={"unseen": unseen, "states": len(mu)},
         )
 
     def _chain(self, transitions: Transitions) -> tuple[CountedChain, str]:
         if self.pool_increments is not False:
             return pooled(transitions, self.pool_increments), "restart"
-        unseen = choose_unseen(transitions) if self.unseen == "auto" else self.unseen
-        return count(transitions, unseen), unseen
+        if self.unseen != "auto":
+            return count(transitions, self.unseen), self.unseen
+        chain = count(transitions, "restart")
+        times = np.bincount(chain.index(transitions.x), minlength=len(chain.p))
+        unseen = choose_unseen(chain, times)
+        return (replace(chain, restart=least_seen(times)) if unseen == "good-turing" else chain), unseen
 
     def _power_steps(
         self, chain: CountedChain, gamma: float, unseen: str, callback: Callback | None
-    ) -> tuple[Floats, Floats, list[str]]:
-        """Damped power iteration from τ = 1."""
+    ) -> tuple[Floats, Floats, bool]:
+        """Damped power iteration from τ = 1: the law, its changes, and whether the user stopped it."""
         assert self.steps is not None
         alpha, phi = schedule(self.damping), divergence(self.divergence)
         mu = chain.p
@@ -100,8 +104,7 @@ class Tabular:
                 change, mu = float(np.abs(moved - mu).sum()), moved
                 monitor.report(step, {"change": change})
         history = np.array([info["change"] for info in monitor.history])
-        notes = _class_notes(chain, gamma, oscillates=alpha(self.steps) == 1)
-        return mu, history, notes + (["stopped by the user"] if monitor.interrupted else [])
+        return mu, history, monitor.interrupted
 
 
 @dataclass(frozen=True)
@@ -153,40 +156,38 @@ class TabularRatio:
         return {"unseen": self.unseen, "pool_increments": self.pool_increments}
 
 
-def fixed_point(chain: CountedChain, gamma: float) -> Floats:
-    """The law that the chain keeps (γ = 1), or its discounted law from the initial states."""
+def fixed_point(chain: CountedChain, gamma: float, classes: list[linear.Indices]) -> Floats:
+    """The law that the chain keeps (γ = 1, over its closed classes), or its discounted law from the initial states."""
     kernel, size = chain.with_relay(), len(chain.p)
     relay = kernel.shape[0] > size
     if gamma < 1:
-        assert chain.initial is not None
         if relay:  # passing through the relay takes no time, so it is not discounted
             kernel = kernel.copy()
             kernel.data[kernel.indices == size] /= gamma if gamma > 0 else 1.0
         return linear.resolvent(kernel, (1 - gamma) * np.append(chain.initial, [0.0] * relay), gamma, True)[:size]
     start = np.append(chain.p, [0.0] * relay)
-    law = linear.limit_law(kernel, start, linear.closed_classes(kernel))[:size]
+    law = linear.limit_law(kernel, start, classes)[:size]
     scaled: Floats = law / law.sum()
     return scaled
 
 
-def choose_unseen(transitions: Transitions) -> str:
+def choose_unseen(chain: CountedChain, times: Integers) -> str:
     """The rule behind unseen="auto".
 
     States seen once can stand for unseen ones if the rows' x' are drawn much as their x are. Then the share of
     x' that is unseen is about the share of rows whose x occurs once (Good and Turing). Where far more is
-    unseen than that, the chain leads away from the data, and once-seen states say nothing about where to.
+    unseen than that (three times), the chain leads away from the data, and once-seen states say nothing about
+    where to. No rule that sees transitions only wins everywhere: docs/solvers.md has what was measured.
     """
-    chain = count(transitions, "restart")
     lost = float(chain.p @ chain.unseen)
-    once = np.bincount(chain.index(transitions.x), minlength=len(chain.p)) == 1
-    return "good-turing" if 0 < lost <= 2 * once.sum() / len(transitions) else "restart"
+    once = float((times == 1).sum() / times.sum())
+    return "good-turing" if 0 < lost <= 3 * once else "restart"
 
 
 def _step(chain: CountedChain, mu: Floats, gamma: float, phi: Divergence, lam: float, penalised: bool) -> Floats:
     """One undamped power step: eq:discounted_power, with the unseen mass where it belongs."""
     moved = mu @ chain.kernel if penalised else chain.step(mu)
     if gamma < 1:
-        assert chain.initial is not None
         moved = gamma * moved + (1 - gamma) * chain.initial
     if not penalised or not chain.leak.any():
         return np.asarray(moved)
@@ -209,12 +210,11 @@ def _value(chain: CountedChain, reward: Floats, gamma: float) -> Floats:
     return linear.poisson(kernel, law, padded)[:size]
 
 
-def _class_notes(chain: CountedChain, gamma: float, oscillates: bool = False) -> list[str]:
-    """Warn where the chain has no single law, or a power iteration on it does not settle."""
-    if gamma < 1:
+def _class_warnings(chain: CountedChain, classes: list[linear.Indices], oscillates: bool) -> list[str]:
+    """What to say where the chain has no single law, or a power iteration on it does not settle."""
+    if not classes:
         return []
     kernel, size = chain.with_relay(), len(chain.p)
-    classes = linear.closed_classes(kernel)
     share = [float(chain.p[members[members < size]].sum()) for members in classes]
     names = "; ".join(_describe(chain, members[members < size]) for members in classes[:5])
     notes = []
@@ -229,10 +229,8 @@ def _class_notes(chain: CountedChain, gamma: float, oscillates: bool = False) ->
         )
     periods = [linear.period(kernel[members][:, members]) for members in classes]
     if max(periods) > 1:
-        settles = "the power steps do not settle: use damping=0.5" if oscillates else "its law is the average over time"
+        settles = "power steps may not settle: use damping=0.5" if oscillates else "its law is the average over time"
         notes.append(f"the counted chain is periodic (period {max(periods)}), {names}: {settles}")
-    for note in notes:
-        warnings.warn(note, StationaryWarning, stacklevel=2)
     return notes
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from mmap import MADV_DONTNEED, mmap
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,15 @@ class Transitions:
         """`initial_weight` scaled to mean 1."""
         return _mean_one(self.initial_weight, 0 if self.x_initial is None else len(self.x_initial))
 
+    def sample(self, most: int, rng: np.random.Generator) -> Transitions:
+        """All rows, or `most` of them drawn without replacement, in their order."""
+        if len(self) <= most:
+            return self
+        if len(self) <= 4 * most:
+            return self.select(np.sort(rng.choice(len(self), most, replace=False)))
+        drawn = np.unique(rng.integers(len(self), size=2 * most))  # a permutation of all rows could be too large
+        return self.select(np.sort(rng.choice(drawn, most, replace=False)))
+
     def select(self, rows: slice | npt.NDArray[np.intp]) -> Transitions:
         """Some of the rows, with all initial states."""
         return Transitions(
@@ -124,9 +134,31 @@ class Transitions:
         )
 
 
-def chunks(length: int, size: int = CHUNK) -> Iterator[slice]:
-    """Slices of at most `size` rows that cover `length` rows in order."""
-    return (slice(start, min(start + size, length)) for start in range(0, length, size))
+def chunks(length: int, size: int = CHUNK, of: Iterable[Array] = ()) -> Iterator[slice]:
+    """Slices of at most `size` rows that cover `length` rows in order.
+
+    Where the rows are `of` memory maps, what has been passed is let go of: a pass over a file larger than memory must
+    not fill it.
+    """
+    kept = 0
+    for start in range(0, length, size):
+        yield slice(start, min(start + size, length))
+        kept += size
+        if kept >= 4 * CHUNK or start + size >= length:
+            kept = 0
+            for array in of:
+                _let_go(array)
+
+
+def _let_go(array: Array) -> None:
+    """Drop a read-only memory map's pages; they are read again when they are needed."""
+    if not isinstance(array, np.memmap) or array.mode != "r":
+        return
+    base: object = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, mmap):
+        base.madvise(MADV_DONTNEED)
 
 
 def as_states(name: str, values: npt.ArrayLike, finite: bool, dimension: int) -> Array:
@@ -231,7 +263,7 @@ def _numbers(name: str, values: object) -> Array:
 def _check_range(name: str, array: Array) -> None:
     """Refuse negative states, NaN and infinity, naming the first row."""
     integers = array.dtype.kind == "i"
-    for rows in chunks(len(array)):
+    for rows in chunks(len(array), of=[array]):
         part = np.asarray(array[rows])
         good = part >= 0 if integers else np.isfinite(part)
         if not good.all():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from ope_vpm.chain.diagnostics import Diagnostics, StationarityTest, effective_sample_size, far_from_data
 from ope_vpm.chain.estimate import StationaryEstimate
 from ope_vpm.chain.kernel import Kernel
+from ope_vpm.chain.linear import StationaryWarning
 from ope_vpm.chain.monitor import Callback
 from ope_vpm.chain.neural import Neural
 from ope_vpm.chain.solution import Solution, Solver
@@ -75,6 +77,8 @@ class VPM:
         if self.gamma < 1 and transitions.x_initial is None:
             raise ValueError(f"gamma={self.gamma} needs initial states: Transitions(..., x_initial=...)")
         solution = solver.fit(transitions, self.gamma, self.seed, self.callback)
+        for text in solution.warnings:
+            warnings.warn(text, StationaryWarning, stacklevel=2)
         weights = _weights(transitions, solution)
         diagnostics = self._diagnostics(solver.name, transitions, solution, weights)
         weights.flags.writeable = False
@@ -104,7 +108,7 @@ class VPM:
             stationarity_noise=test.noise(solution.ratio),
             unseen_mass=far_from_data(transitions, weights, rng) if unseen is None else unseen,
             convergence=solution.convergence,
-            notes=tuple(solution.notes),
+            notes=(*solution.warnings, *solution.notes),
             settings=solution.settings,
         )
 

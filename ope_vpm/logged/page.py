@@ -12,7 +12,7 @@ import numpy as np
 from ope_vpm.logged.columns import Array
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.doctor import Report
-from ope_vpm.logged.formats.files import write_whole
+from ope_vpm.outside import write_whole
 
 MOST = 12
 """Columns of observations and of actions that are drawn."""

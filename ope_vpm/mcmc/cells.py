@@ -15,7 +15,6 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from ope_vpm.chain import VPM, StationaryWarning, Transitions
-from ope_vpm.chain.features import standardisation
 from ope_vpm.chain.transitions import Floats
 
 ROWS_PER_CELL = 30
@@ -47,8 +46,8 @@ def cell_ratio(
     moved = (x != x_next).any(axis=1)
     if not moved.any():
         raise ValueError("every row has x' = x: a chain that never moves says nothing about its law")
-    centre, scale = standardisation(np.asarray(x, dtype=np.float64))
-    here, there = (x - centre) / scale, (x_next - centre) / scale
+    scale = coordinate_scale(x)
+    here, there = x / scale, x_next / scale
     number = max(2, len(x) // rows_per_cell)
     rng = np.random.default_rng(seed)
     votes = []
@@ -58,6 +57,12 @@ def cell_ratio(
     ratio = np.median(votes, axis=0)
     scaled: Floats = ratio / ratio.mean()
     return scaled
+
+
+def coordinate_scale(x: Floats) -> Floats:
+    """The standard deviation of each coordinate, so that none rules the distances; 1 where it is constant."""
+    deviation = x.std(axis=0)
+    return np.where(deviation > 0, deviation, 1.0)
 
 
 def _ratio(cell: Any, next_cell: Any, moved: Any, steps: int) -> Floats:

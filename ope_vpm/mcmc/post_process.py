@@ -11,10 +11,9 @@ from scipy.spatial import cKDTree
 
 from ope_vpm.chain import Transitions
 from ope_vpm.chain.diagnostics import StationarityTest, effective_sample_size
-from ope_vpm.chain.features import standardisation
 from ope_vpm.chain.transitions import Floats
 from ope_vpm.mcmc.autocorrelation import independent_draws
-from ope_vpm.mcmc.cells import cell_ratio
+from ope_vpm.mcmc.cells import cell_ratio, coordinate_scale
 from ope_vpm.mcmc.samples import as_chains
 
 BEYOND_NOISE = 2.0
@@ -135,7 +134,7 @@ def stationarity(transitions: Transitions, ratio: Floats, seed: int) -> tuple[fl
 def bootstrap_weights(transitions: Transitions, chains: int, fits: int, seed: int) -> Floats:
     """Weights of the rows in fits to resampled pieces of the chains, shape (fits, rows).
 
-    Each fit has random partitions of its own, few of them, so that the spread of the fits holds the noise of the cells too.
+    Each fit has a few random partitions of its own, so that the spread of the fits holds the noise of the cells too.
     """
     rng = np.random.default_rng([seed, 2])
     rows = np.arange(len(transitions)).reshape(chains, -1)
@@ -182,7 +181,7 @@ def _corrected(name: str, values: Floats, weights: Floats, replicates: Floats) -
 def _with_last(ratio: Floats, chains: Floats) -> Floats:
     """Weights of all draws: a chain's last one, which has no successor, takes the weight of its nearest neighbour."""
     rows = chains[:, :-1].reshape(-1, chains.shape[2])
-    scale = standardisation(rows)[1]
+    scale = coordinate_scale(rows)
     _, nearest = cKDTree(rows / scale).query(chains[:, -1] / scale)
     weights = np.hstack([ratio, ratio.ravel()[nearest][:, None]])
     scaled: Floats = weights / weights.mean()

@@ -14,9 +14,9 @@ from typing import Any
 from ope_vpm.logged.columns import Space
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.formats import csv, d3rlpy, d4rl, imitation, minari, npz, parquet, sb3
-from ope_vpm.logged.formats.files import Options, write_whole
+from ope_vpm.logged.formats.files import Options
 from ope_vpm.logged.formats.sniff import check_name, sniff
-from ope_vpm.outside import reading
+from ope_vpm.outside import reading, write_whole
 
 FORMATS: dict[str, ModuleType] = {
     "npz": npz,

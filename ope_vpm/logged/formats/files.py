@@ -1,13 +1,10 @@
-"""What the formats share: options, space notes, whole-or-nothing files and missing columns."""
+"""What the formats share: options, space notes and missing columns."""
 
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,27 +22,6 @@ class Options:
     mmap: bool = False
     observation_space: Space | None = None
     action_space: Space | None = None
-
-
-def write_whole(path: str | Path, write: Callable[[Path], None]) -> None:
-    """Call `write` on a temporary neighbour and rename it, so that no half-written file is left."""
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"the folder of {target} does not exist: create it first")
-    if target.is_dir():
-        raise IsADirectoryError(f"{target} is a folder: give the name of a file")
-    handle, name = tempfile.mkstemp(suffix=target.suffix, prefix=f".{target.stem}.", dir=target.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        write(temporary)
-        # mkstemp files are private; a saved dataset gets the permissions any new file would.
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def require(path: object, names: Sequence[str], available: Collection[str], hint: str = "") -> None:

@@ -1,0 +1,46 @@
+"""Memory: a kernel fit of 5 million rows of 10 numbers, memory-mapped, adds at most 500 MB to the process."""
+
+from __future__ import annotations
+
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+import ope_vpm as ov
+
+ROWS, COLUMNS, LIMIT = 5_000_000, 10, 500
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / name for name in ("x.npy", "x_next.npy")]
+        write(paths)
+        ov.VPM(n_features=64).fit(
+            ov.Transitions(np.zeros((100, 2)) + np.eye(100, 2), np.eye(100, 2))
+        )  # loads what is lazy
+        before, start = peak(), time.perf_counter()
+        x, x_next = (np.load(path, mmap_mode="r") for path in paths)
+        estimate = ov.VPM(n_features=64).fit(ov.Transitions(x, x_next))
+        added = peak() - before
+    print(f"memory: {ROWS} rows: {added:.0f} MB added (at most {LIMIT}), {time.perf_counter() - start:.0f} s")
+    print(estimate.diagnostics)
+    if added > LIMIT:
+        raise SystemExit(f"memory: more than {LIMIT} MB")
+
+
+def write(paths: list[Path]) -> None:
+    """A stable linear chain, in chunks."""
+    rng = np.random.default_rng(0)
+    files = [np.lib.format.open_memmap(path, "w+", np.float32, (ROWS, COLUMNS)) for path in paths]
+    for begin in range(0, ROWS, 100_000):
+        x = rng.normal(size=(100_000, COLUMNS))
+        files[0][begin : begin + 100_000] = x
+        files[1][begin : begin + 100_000] = 0.7 * x + 0.3 + 0.5 * rng.normal(size=x.shape)
+
+
+def peak() -> float:
+    """The most memory that was ever resident, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -1,0 +1,188 @@
+"""What holds for every solver: the contract of VPM.fit and of what it returns."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+import ope_vpm as ov
+from ope_vpm.chain import monitor
+
+RNG = np.random.default_rng(0)
+FINITE = ov.Transitions(RNG.integers(5, size=300), RNG.integers(5, size=300), x_initial=[0, 1])
+POINTS = ov.Transitions(
+    RNG.uniform(-3, 3, (400, 2)),
+    0.5 * RNG.uniform(-3, 3, (400, 2)) + RNG.normal(size=(400, 2)),
+    x_initial=np.zeros((3, 2)),
+)
+SOLVERS = {
+    "tabular": (FINITE, dict(solver="tabular")),
+    "tabular steps": (FINITE, dict(solver="tabular", steps=30)),
+    "kernel": (POINTS, dict(solver="kernel", n_features=40)),
+    "kernel nystrom": (POINTS, dict(solver="kernel", n_features=40, features="nystrom", steps=20)),
+    "neural": (POINTS, dict(solver="neural", steps=5, batch_size=100)),
+    "neural paper": (POINTS, dict(solver="neural", preset="paper", steps=5, batch_size=100)),
+}
+
+
+@pytest.mark.parametrize("gamma", [1.0, 0.9, 0.0])
+@pytest.mark.parametrize("name", sorted(SOLVERS))
+def test_contract(name, gamma, tmp_path):
+    pairs, options = SOLVERS[name]
+    before = [pairs.x.copy(), pairs.x_next.copy()]
+    estimate = ov.VPM(gamma=gamma, **options).fit(pairs)
+    assert estimate.weights.shape == (len(pairs),)
+    assert estimate.weights.min() >= 0
+    assert estimate.weights.sum() == pytest.approx(len(pairs))
+    np.testing.assert_allclose(estimate.ratio(pairs.x), estimate.weights, rtol=1e-4, atol=1e-6)
+    assert float(estimate.expectation(np.ones(len(pairs)))) == pytest.approx(1)
+    assert estimate.expectation(np.ones(len(pairs))).standard_error == pytest.approx(0, abs=1e-6 + (gamma < 1))
+    np.testing.assert_array_equal(pairs.x, before[0])
+    np.testing.assert_array_equal(pairs.x_next, before[1])
+
+    again = ov.VPM(gamma=gamma, **options).fit(pairs)
+    np.testing.assert_array_equal(again.weights, estimate.weights)
+
+    value = estimate.expectation(np.arange(len(pairs)))
+    estimate.save(tmp_path / "estimate.npz")
+    loaded = ov.StationaryEstimate.load(tmp_path / "estimate.npz")
+    np.testing.assert_array_equal(loaded.weights, estimate.weights)
+    np.testing.assert_allclose(loaded.ratio(pairs.x), estimate.ratio(pairs.x))
+    assert loaded.expectation(np.arange(len(pairs))).standard_error == pytest.approx(value.standard_error)
+    assert str(loaded.diagnostics) == str(estimate.diagnostics)
+    json.dumps(estimate.diagnostics.as_dict())
+
+
+@pytest.mark.parametrize("name", ["tabular", "kernel"])
+def test_standard_errors_halve_with_four_times_the_data(name):
+    pairs, options = SOLVERS[name]
+    if name == "kernel":
+        options = options | dict(bandwidth=2.0, ridge=1e-3, steps=None)
+    four_times = ov.Transitions(np.concatenate([pairs.x] * 4), np.concatenate([pairs.x_next] * 4))
+    errors = [
+        ov.VPM(**options).fit(data).expectation(lambda x: x.reshape(len(x), -1)[:, 0]).standard_error
+        for data in (pairs, four_times)
+    ]
+    assert errors[1] / errors[0] == pytest.approx(0.5, abs=0.1)
+
+
+def test_auto_chooses_by_kind_and_dimension():
+    assert ov.VPM().fit(FINITE).diagnostics.solver == "tabular"
+    assert ov.VPM(n_features=20).fit(POINTS).diagnostics.solver == "kernel"
+    wide = ov.Transitions(RNG.normal(size=(60, 65)), RNG.normal(size=(60, 65)))
+    assert ov.VPM(steps=2).fit(wide).diagnostics.solver == "neural"
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: ov.VPM(gamma=1.2), ValueError, r"gamma must be in \[0, 1\]: got 1.2"),
+        (lambda: ov.VPM(gamma=float("nan")), ValueError, "gamma must be"),
+        (lambda: ov.VPM(solver="magic"), ValueError, "known are auto, tabular, kernel, neural"),
+        (lambda: ov.VPM(solver="kernel", ridges=1.0), TypeError, r"no option 'ridges': did you mean ridge\?"),
+        (lambda: ov.VPM(solver="kernel").fit(FINITE), ValueError, "does not fit x of integers: use tabular"),
+        (lambda: ov.VPM(solver="tabular").fit(POINTS), ValueError, "use kernel or neural"),
+        (lambda: ov.VPM(gamma=0.9).fit(ov.Transitions([0, 1], [1, 0])), ValueError, "gamma=0.9 needs initial states"),
+        (lambda: ov.VPM().fit(FINITE).ratio([0.5]), TypeError, "floats != integers"),
+        (lambda: ov.VPM().fit(FINITE).expectation([1.0]), ValueError, "one number a row"),
+        (lambda: ov.VPM(n_features=20).fit(POINTS).ratio(np.zeros((1, 3))), ValueError, "same dimension: 3 != 2"),
+        (lambda: ov.VPM(n_features=20).fit(POINTS).probabilities(), TypeError, "needs finite states"),
+    ],
+)
+def test_misuse_is_told_at_once(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_what_is_not_an_estimate_is_not_loaded(tmp_path):
+    path = tmp_path / "other.npz"
+    np.savez(path, header=np.array("{}"))
+    with pytest.raises(ValueError, match="is not a saved estimate"):
+        ov.StationaryEstimate.load(path)
+    np.savez(path, header=np.array(object(), dtype=object))  # a pickle inside
+    with pytest.raises(ValueError, match="is not a saved estimate"):
+        ov.StationaryEstimate.load(path)
+    path.write_text("hello")
+    with pytest.raises(ValueError, match="is not a saved estimate"):
+        ov.StationaryEstimate.load(path)
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
+    estimate = ov.VPM().fit(FINITE)
+    path = tmp_path / "estimate.npz"
+    estimate.save(path)
+    old = path.read_bytes()
+    monkeypatch.setattr(np, "savez", lambda *a, **k: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        estimate.save(path)
+    assert path.read_bytes() == old
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_resampled_states_follow_the_law():
+    estimate = ov.VPM().fit(FINITE)
+    drawn = estimate.resample(20_000, seed=3)
+    np.testing.assert_array_equal(drawn, estimate.resample(20_000, seed=3))
+    share = np.bincount(drawn, minlength=5) / 20_000
+    law = estimate.probabilities()
+    assert np.all(np.abs(share - law) < 4 * np.sqrt(law * (1 - law) / 20_000))
+
+
+@pytest.mark.parametrize("name", ["tabular steps", "kernel nystrom", "neural"])
+def test_callback_sees_every_step_and_ctrl_c_gives_the_best_so_far(name):
+    pairs, options = SOLVERS[name]
+    seen = []
+
+    def stop_at_three(step, info):
+        seen.append((step, info["change"]))
+        if step == 3:
+            raise KeyboardInterrupt
+
+    estimate = ov.VPM(callback=stop_at_three, **options).fit(pairs)
+    assert [step for step, _ in seen] == [1, 2, 3]
+    assert estimate.diagnostics.notes[-1] == "stopped by the user"
+    assert estimate.weights.sum() == pytest.approx(len(pairs))
+
+
+def test_the_bar_appears_on_a_terminal_only(monkeypatch):
+    with monitor.Monitor("steps", 2) as quiet:
+        monkeypatch.setattr(monitor.Monitor, "DELAY", -1.0)
+        quiet.report(1, {"change": 1.0})
+        assert quiet._bar is None
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with monitor.Monitor("steps", 2) as shown:
+        shown.report(1, {"change": 1.0})
+        assert shown._bar is not None
+
+
+def test_diagnostics_by_hand():
+    # weights 2/3 on state 0 (τ = 4/3) ... p = (1/2, 1/2), law (1/3, 2/3): τ = (2/3, 4/3)
+    estimate = ov.VPM().fit(ov.Transitions([0, 0, 1, 1], [1, 1, 0, 1]))
+    np.testing.assert_allclose(estimate.weights, [2 / 3, 2 / 3, 4 / 3, 4 / 3])
+    assert estimate.diagnostics.effective_sample_size == pytest.approx(16 / (2 * 4 / 9 + 2 * 16 / 9))
+    assert estimate.diagnostics.mean_ratio == pytest.approx(1)
+    assert estimate.diagnostics.stationarity_residual == pytest.approx(0, abs=1e-12)
+    table = str(estimate.diagnostics)
+    assert "effective sample size  4 of 4 (90.0%)" in table
+
+
+def test_the_stationarity_residual_tells_a_wrong_law_from_a_right_one():
+    rng = np.random.default_rng(1)
+    x = rng.uniform(-4, 4, 5000)
+    pairs = ov.Transitions(x, x / 2 + np.sqrt(0.75) * rng.standard_normal(5000))
+    right = ov.VPM(n_features=100).fit(pairs).diagnostics
+    wrong = ov.VPM(n_features=100, steps=1, ridge=1e-3, bandwidth=1.0).fit(pairs).diagnostics
+    assert right.stationarity_residual < 2 * right.stationarity_noise
+    assert wrong.stationarity_residual > 5 * wrong.stationarity_noise
+
+
+def test_mass_beyond_the_data_is_noticed():
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(2000, 2))
+    inside = ov.VPM(n_features=40).fit(ov.Transitions(x, rng.permutation(x))).diagnostics
+    outside = ov.VPM(n_features=40).fit(ov.Transitions(x, x + 6)).diagnostics
+    assert inside.unseen_mass < 0.05
+    assert outside.unseen_mass > 0.9

@@ -1,0 +1,68 @@
+"""The built wheel, installed somewhere else, holds every module; the layers import one way only."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = {"ope_vpm": ROOT / "ope_vpm", "ope_vpm.baselines": ROOT / "baselines", "ope_vpm.envs": ROOT / "envs"}
+
+
+def modules() -> list[str]:
+    """Every module of the source tree, by its import name."""
+    names = set()
+    for package, folder in FOLDERS.items():
+        for path in folder.rglob("*.py"):
+            inner = path.relative_to(folder).with_suffix("").parts
+            if package == "ope_vpm" and inner[0] in ("baselines", "envs"):
+                continue
+            names.add(".".join([package, *inner]).removesuffix(".__init__"))
+    return sorted(names)
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_every_module(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        str(tmp_path),
+        str(ROOT),
+    ]
+    subprocess.run(command, check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    venv.create(tmp_path / "venv", with_pip=False, symlinks=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    site = next((tmp_path / "venv" / "lib").glob("python*/site-packages"))
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(site), str(wheel)], check=True
+    )
+    heavy = sysconfig.get_paths()["purelib"]  # numpy, torch and the rest, but not our own editable install
+    script = (
+        f"import sys, importlib; sys.path.append({heavy!r})\n"
+        f"for name in {modules()!r}: importlib.import_module(name)\n"
+        "import ope_vpm; print(ope_vpm.__file__)"
+    )
+    result = subprocess.run([python, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert str(site) in result.stdout
+    assert (site / "ope_vpm" / "py.typed").exists()
+
+
+def test_versions_agree():
+    import tomllib
+
+    import ope_vpm
+
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == ope_vpm.__version__
