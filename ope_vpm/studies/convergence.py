@@ -108,7 +108,7 @@ def draw(results: Results) -> Figure:
     axes[1].set_title("last iterate: α = 1/√t (solid), α = 1 (dotted)")
     for axis in axes:
         axis.set_xlabel("power steps t")
-        axis.set_ylim(1e-13, None)
+    axes[1].set_ylim(1e-13, None)
     axes[0].set_ylabel("‖μ - Tμ‖²")
     axes[0].legend(fontsize="x-small")
     return figure

@@ -11,7 +11,7 @@ from ope_vpm.studies.study import Results, Study
 def print_table(study: Study, results: Results) -> None:
     """Print means and standard errors over runs."""
     table = study.table(results)
-    shown = RichTable(title=f"{study.title}: mean ± standard error of {_runs(results)} runs")
+    shown = RichTable(title=f"{study.title}: mean ± standard error (runs)")
     for number, column in enumerate(table.columns):
         shown.add_column(column, justify="left" if number == 0 else "right")
     for row in table.rows:
@@ -20,14 +20,3 @@ def print_table(study: Study, results: Results) -> None:
     if not console.is_terminal:  # files and pipes have no width to fit into
         console = Console(width=200)
     console.print(shown)
-
-
-def _runs(results: Results) -> str:
-    """How many runs each method has; one number where they agree."""
-    runs = {
-        method: len({row["seed"] for row in results.rows if row["method"] == method})
-        for method in dict.fromkeys(row["method"] for row in results.rows)
-    }
-    if len(set(runs.values())) == 1:
-        return str(next(iter(runs.values())))
-    return ", ".join(f"{number} ({method})" for method, number in runs.items())

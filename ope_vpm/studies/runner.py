@@ -125,7 +125,7 @@ def _report(study: Study, rows: list[Row]) -> str:
         "study": study.name,
         "title": study.title,
         "settings": study.settings,
-        "seeds": {name: sorted({row["seed"] for row in select(rows, method=name)}) for name in methods},
+        "seeds": {label(cell): sorted({row["seed"] for row in select(rows, **cell)}) for cell in study.cells},
         "tuning_seeds": TUNING_SEEDS,
         "versions": {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES},
         "mean_seconds_of_a_fit": seconds,

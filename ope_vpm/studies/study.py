@@ -81,8 +81,8 @@ def mean_and_error(rows: Sequence[Row], column: str) -> tuple[float, float]:
 
 
 def with_error(rows: Sequence[Row], column: str) -> str:
-    """Mean ± standard error, as text; nothing where there is no run."""
+    """Mean ± standard error (number of runs), as text; nothing where there is no run."""
     if not rows:
         return ""
     mean, error = mean_and_error(rows, column)
-    return f"{mean:.2f} ± {error:.2f}"
+    return f"{mean:.2f} ± {error:.2f} ({len(rows)})"

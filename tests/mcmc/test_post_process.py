@@ -72,7 +72,7 @@ def test_inference_data_is_read_by_its_shape():
 
 def test_arviz_itself_where_it_is_installed():
     arviz = pytest.importorskip("arviz")
-    data = arviz.from_dict({"posterior": {"a": ou_chains(30, 8, wide, 2)[:, :, 0]}})
+    data = arviz.from_dict(posterior={"a": ou_chains(10, 30, wide, 2)[:, :, 0]})
     assert [c.name for c in ov.post_process_mcmc(data, bootstrap=2).coordinates] == ["a"]
 
 

@@ -46,7 +46,7 @@ def test_it_writes_rows_settings_and_pictures(tmp_path):
     assert read_rows(tmp_path / "small.csv") == results.rows
     report = json.loads((tmp_path / "small.json").read_text())
     assert report["settings"] == {"size": 1}
-    assert report["seeds"] == {"sum": [0, 1]}
+    assert report["seeds"] == {"name=a": [0, 1], "name=bb": [0, 1]}
     assert report["mean_seconds_of_a_fit"] == {"sum": 0.5}
     assert {"python", "numpy", "torch"} <= set(report["versions"])
     assert (tmp_path / "small.png").read_bytes().startswith(b"\x89PNG")
