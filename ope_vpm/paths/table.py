@@ -12,6 +12,8 @@ from ope_vpm.chain.transitions import Floats
 
 def read_paths(path: Path, column: str, by: str | None = None) -> list[Floats]:
     """The numbers of a column in the order of the file; `by` names a column that tells trajectories apart."""
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}")
     paths: dict[str, list[float]] = {}
     with path.open(newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file)

@@ -22,7 +22,7 @@ def find_study(name: str, quick: bool) -> Study:
     """A study by name; its quick form has a name of its own, so that results do not mix."""
     if name not in MODULES:
         near = get_close_matches(name, MODULES, n=1)
-        hint = f"did you mean {near[0]}?" if near else ""
-        raise ValueError(f"there is no figure {name!r}: known are {', '.join(MODULES)} {hint}".rstrip())
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"there is no figure {name!r}: known are {', '.join(MODULES)}{hint}")
     study: Study = import_module(f"ope_vpm.studies.{MODULES[name]}").study(quick)
     return replace(study, name=f"{name}-quick") if quick else study
