@@ -85,4 +85,5 @@ def with_error(rows: Sequence[Row], column: str) -> str:
     if not rows:
         return ""
     mean, error = mean_and_error(rows, column)
-    return f"{mean:.2f} ± {error:.2f} ({len(rows)})"
+    spread = f" ± {error:.2f}" if len(rows) > 1 else ""
+    return f"{mean:.2f}{spread} ({len(rows)})"
