@@ -54,6 +54,12 @@ class GeoQueue:
         grows, shrinks = chance < self.up, (chance > 1 - self.down) & (lengths > 0)
         return lengths + grows - shrinks
 
+    def kernel(self, bound: int | None = None) -> Floats:
+        """𝒯(x'|x) on [0, bound) (default B), rows summing to 1; the longest queue does not grow."""
+        size = self.bound if bound is None else bound
+        kernel = np.diag(np.full(size - 1, self.up), 1) + np.diag(np.full(size - 1, self.down), -1)
+        return kernel + np.diag(1 - kernel.sum(axis=1))
+
     def transitions(self, n: int, seed: int) -> Transitions:
         """Lengths drawn uniformly from [0, B), each with the length one step later."""
         rng = np.random.default_rng(seed)

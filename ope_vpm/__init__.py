@@ -2,7 +2,9 @@
 
 from ope_vpm.chain import VPM, Diagnostics, Expectation, StationaryEstimate, StationaryWarning, Transitions
 from ope_vpm.logged import LoggedDataset, inspect, load_dataset
+from ope_vpm.mcmc import post_process_mcmc
 from ope_vpm.ope import PolicyValue, estimators, evaluate
+from ope_vpm.paths import stationary
 from ope_vpm.policy import as_policy, load_policy, with_noise
 
 __all__ = [
@@ -20,6 +22,8 @@ __all__ = [
     "inspect",
     "load_dataset",
     "load_policy",
+    "post_process_mcmc",
+    "stationary",
     "with_noise",
 ]
 __version__ = "0.1.0"

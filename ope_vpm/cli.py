@@ -74,6 +74,51 @@ def evaluate(
 
 
 @app.command()
+def reproduce(
+    figure: Annotated[str, typer.Argument(help="queue, sde, phylogeny, mcmc, mcmc-evolution or convergence.")],
+    quick: Annotated[bool, typer.Option("--quick", help="A few settings and runs, within a minute.")] = False,
+    output: Annotated[Path, typer.Option(help="The folder for CSV, JSON, PNG and SVG.")] = Path("results"),
+    runs: Annotated[
+        int | None, typer.Option(help="Runs of each setting: 10 as in the paper, 2 if quick; 0 only draws again.")
+    ] = None,
+    processes: Annotated[int | None, typer.Option(help="Processes at once; all cores if not given.")] = None,
+) -> None:
+    """Run one of the paper's studies again: a picture, every run as CSV, a table; stop and resume at will."""
+    from ope_vpm.studies.catalogue import find_study
+    from ope_vpm.studies.report import print_table
+    from ope_vpm.studies.runner import reproduce as run_study
+    from ope_vpm.studies.study import QUICK_RUNS, RUNS
+
+    study = find_study(figure, quick)
+    results = run_study(study, runs if runs is not None else QUICK_RUNS if quick else RUNS, output, processes)
+    print_table(study, results)
+    typer.echo(f"{output / study.name}.png, .svg, .csv, .json")
+
+
+@app.command()
+def stationary(
+    file: Annotated[Path, typer.Argument(help="A CSV file with a header.")],
+    column: Annotated[str, typer.Option(help="The column with the logged quantity.")],
+    by: Annotated[str | None, typer.Option(help="A column that tells trajectories apart.")] = None,
+    lag: Annotated[int, typer.Option(help="How many rows apart the two ends of a pair are.")] = 1,
+    picture: Annotated[
+        Path | None, typer.Option(help="Where to draw the law; FILE-stationary.png if not given.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Makes everything random repeatable.")] = 0,
+) -> None:
+    """Where is it heading? The long-run law of a logged quantity: mean, quantiles, probabilities, a picture."""
+    from ope_vpm.paths.picture import draw_law, write_picture
+    from ope_vpm.paths.stationary import stationary as estimate
+    from ope_vpm.paths.table import read_paths
+
+    law = estimate(read_paths(file, column, by), lag=lag, seed=seed)
+    target = picture if picture is not None else Path(f"{file.stem}-stationary.png")
+    write_picture(draw_law(law, column), target)
+    typer.echo(str(law))
+    typer.echo(f"picture: {target}")
+
+
+@app.command()
 def leaderboard(
     runs: Annotated[int, typer.Option(min=1, help="Data sets per task.")] = 5,
 ) -> None:

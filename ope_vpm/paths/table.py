@@ -1,0 +1,51 @@
+"""One column of a CSV file, as trajectories."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+
+from ope_vpm.chain.transitions import Floats
+
+
+def read_paths(path: Path, column: str, by: str | None = None) -> list[Floats]:
+    """The numbers of a column in the order of the file; `by` names a column that tells trajectories apart."""
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}")
+    paths: dict[str, list[float]] = {}
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        reader = csv.reader(file)
+        try:
+            header = [name.strip() for name in next(reader, [])]
+            at = _find(header, column, path)
+            key = None if by is None else _find(header, by, path)
+            for cells in reader:
+                if cells:
+                    whose = "" if key is None or key >= len(cells) else cells[key]
+                    paths.setdefault(whose, []).append(_number(cells, at, column, reader.line_num))
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise ValueError(f"{path} cannot be read as CSV: {error}") from error
+    if not paths:
+        raise ValueError(f"{path} has a header and no rows")
+    return [np.array(values) for values in paths.values()]
+
+
+def _find(header: list[str], column: str, path: Path) -> int:
+    if not header:
+        raise ValueError(f"{path} is empty: a header with column names is needed")
+    if column not in header:
+        raise ValueError(f"{path} has no column {column!r}: its columns are {', '.join(header)}")
+    return header.index(column)
+
+
+def _number(cells: list[str], at: int, column: str, row: int) -> float:
+    text = cells[at].strip() if at < len(cells) else ""
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"column {column!r} must hold numbers: row {row} is {text!r}") from None
+    if not np.isfinite(value):
+        raise ValueError(f"column {column!r} must hold finite numbers: row {row} is {text!r}")
+    return value

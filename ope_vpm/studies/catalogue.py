@@ -1,0 +1,28 @@
+"""The studies by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from difflib import get_close_matches
+from importlib import import_module
+
+from ope_vpm.studies.study import Study
+
+MODULES = {
+    "queue": "queue",
+    "sde": "sde",
+    "phylogeny": "phylogeny",
+    "mcmc": "mcmc",
+    "mcmc-evolution": "mcmc_evolution",
+    "convergence": "convergence",
+}
+
+
+def find_study(name: str, quick: bool) -> Study:
+    """A study by name; its quick form has a name of its own, so that results do not mix."""
+    if name not in MODULES:
+        near = get_close_matches(name, MODULES, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"there is no figure {name!r}: known are {', '.join(MODULES)}{hint}")
+    study: Study = import_module(f"ope_vpm.studies.{MODULES[name]}").study(quick)
+    return replace(study, name=f"{name}-quick") if quick else study

@@ -1,0 +1,114 @@
+"""The paper's theorem, seen: the residual of the damped power iteration against its number of steps.
+
+μ_t = (1-α_t)μ_{t-1} + α_t 𝒯̂μ_{t-1} on the default queue, where 𝒯̂μ is the histogram of a fresh sample of x' with
+x ~ μ: unbiased, with noise ‖ε‖² of about 1/samples. The theorem bounds E_R‖μ_R - 𝒯μ_R‖² for α_t = 1/√t and
+P(R = k) ∝ α_k(1-α_k).
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from ope_vpm.chain.schedule import Schedule, inverse_square_root
+from ope_vpm.chain.transitions import Floats
+from ope_vpm.envs.geo_queue import GeoQueue
+from ope_vpm.studies.plots import panels
+from ope_vpm.studies.study import Cell, Outcome, Results, Study, Table, mean_and_error, select
+
+STEPS, QUICK_STEPS = 10_000, 1_000
+NOISE_LEVELS = (100, 1_000, 10_000, 0)
+"""Samples a step; 0: the exact operator."""
+METHODS: dict[str, Schedule] = {"damped": inverse_square_root, "undamped": lambda step: 1.0}
+POINTS = 25
+
+
+def study(quick: bool) -> Study:
+    """Four noise levels, with and without damping."""
+    steps = QUICK_STEPS if quick else STEPS
+    settings = {"steps": steps, "queue": "arrival 0.8, finish 0.9", "damped": "1/√t", "undamped": "1"}
+    cells = [{"method": method, "samples_a_step": samples} for method in METHODS for samples in NOISE_LEVELS]
+    title = "Convergence of the damped iteration (thm:convergence)"
+    return Study("convergence", title, settings, cells, partial(run, steps=steps), table, draw)
+
+
+def run(cell: Cell, seed: int, steps: int) -> Outcome:
+    """The squared residual of the last iterate, and its mean over R, at some of the steps."""
+    start = time.perf_counter()
+    residual, weight = iterate(cell, seed, steps)
+    total = np.cumsum(weight)
+    mean = np.divide(np.cumsum(weight * residual), total, out=residual.copy(), where=total > 0)
+    seconds = round(time.perf_counter() - start, 3)
+    shown = np.unique(np.geomspace(1, steps, POINTS).astype(int))
+    rows = [
+        {"step": int(t), "residual": residual[t - 1], "mean_residual": mean[t - 1], "seconds": seconds} for t in shown
+    ]
+    return Outcome(rows)
+
+
+def iterate(cell: Cell, seed: int, steps: int) -> tuple[Floats, Floats]:
+    """‖μ_t - 𝒯μ_t‖² and α_t(1-α_t) for t = 1, …, steps, from the uniform law."""
+    kernel, rng = GeoQueue().kernel(), np.random.default_rng(seed)
+    alphas = np.array([METHODS[cell["method"]](step) for step in range(1, steps + 1)])
+    mu = np.full(len(kernel), 1 / len(kernel))
+    residual = np.empty(steps)
+    for step, alpha in enumerate(alphas):
+        moved = mu @ kernel
+        if cell["samples_a_step"]:
+            moved = rng.multinomial(cell["samples_a_step"], moved / moved.sum()) / cell["samples_a_step"]
+        mu = (1 - alpha) * mu + alpha * moved
+        residual[step] = np.sum((mu - mu @ kernel) ** 2)
+    return residual, alphas * (1 - alphas)
+
+
+def slope(results: Results, samples: int) -> float:
+    """The power of t with which the mean residual falls, over the last decade of steps."""
+    rows = select(results.rows, method="damped", samples_a_step=samples)
+    last = max(row["step"] for row in rows)
+    steps = sorted({row["step"] for row in rows if row["step"] >= last / 10})
+    means = [mean_and_error(select(rows, step=step), "mean_residual")[0] for step in steps]
+    return float(np.polyfit(np.log(steps), np.log(means), 1)[0])
+
+
+def table(results: Results) -> Table:
+    """After all steps, by noise level."""
+    lines = []
+    last = max(row["step"] for row in results.rows)
+    for samples in NOISE_LEVELS:
+        rows = select(results.rows, samples_a_step=samples, step=last)
+        damped, undamped = (select(rows, method=method) for method in METHODS)
+        scores = [(damped, "mean_residual"), (damped, "residual"), (undamped, "residual")]
+        numbers = [f"{mean_and_error(part, column)[0]:.2e}" if part else "" for part, column in scores]
+        lines.append([str(samples) if samples else "exact", *numbers, f"{slope(results, samples):.2f}"])
+    columns = ["samples a step", "damped, mean over R", "damped, last", "undamped, last", "power of t (mean over R)"]
+    return Table(columns, lines)
+
+
+def draw(results: Results) -> Figure:
+    """Mean over R with the t^-1/2 line; and the last iterates, damped and not."""
+    figure, axes = panels(1, 2, width=5)
+    for number, samples in enumerate(NOISE_LEVELS):
+        name = f"{samples} samples a step" if samples else "exact operator"
+        for axis, method, column in (
+            (axes[0], "damped", "mean_residual"),
+            (axes[1], "damped", "residual"),
+            (axes[1], "undamped", "residual"),
+        ):
+            rows = select(results.rows, method=method, samples_a_step=samples)
+            steps = sorted({row["step"] for row in rows})
+            means = [mean_and_error(select(rows, step=step), column)[0] for step in steps]
+            line = "-" if method == "damped" else ":"
+            axis.loglog(steps, means, line, color=f"C{number}", label=name if method == "damped" else None)
+    every = np.array(sorted({row["step"] for row in results.rows}), dtype=float)
+    axes[0].loglog(every, 3e-4 * every**-0.5, "k--", linewidth=1, label="t$^{-1/2}$")
+    axes[0].set_title("mean over R, α = 1/√t")
+    axes[1].set_title("last iterate: α = 1/√t (solid), α = 1 (dotted)")
+    for axis in axes:
+        axis.set_xlabel("power steps t")
+    axes[1].set_ylim(1e-13, None)
+    axes[0].set_ylabel("‖μ - Tμ‖²")
+    axes[0].legend(fontsize="x-small")
+    return figure

@@ -1,0 +1,153 @@
+"""Figures `fig:toy_mcmc` and `fig:mcmc_mmd`: HMC from a uniform start, corrected after a few steps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from ope_vpm.chain import VPM, Transitions
+from ope_vpm.chain.transitions import Floats
+from ope_vpm.envs.potentials import LEAPFROG_STEP, POTENTIALS, uniform_points
+from ope_vpm.mcmc import cells
+from ope_vpm.studies.gaussian_model import GaussianModel
+from ope_vpm.studies.plots import curve
+from ope_vpm.studies.square import (
+    PAPER_NETWORK,
+    TRUE_SAMPLE,
+    Truth,
+    heat_map,
+    hmc_path,
+    ratio_map,
+    scatter,
+    true_density,
+)
+from ope_vpm.studies.study import Arrays, Cell, Outcome, Results, Study, Table, label, select, with_error
+
+MCMC_STEPS = (1, 2, 5, 10)
+HOLD_OUT = 10_000
+"""Fresh uniform points that the model-based opponent moves."""
+METHODS = ("MCMC", "VPM", "model-based", "VPM (kernel)", "VPM (paper)")
+AT_EVERY_STEP = ("MCMC", "VPM")
+"""The others, some of which train networks, look at the first step only."""
+Sample = tuple[Floats, Floats | None]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What `--quick` makes smaller."""
+
+    points: int = 50_000
+    network_steps: int = 150
+    model: GaussianModel = field(default_factory=GaussianModel)
+
+
+QUICK = Sizes(points=3_000, network_steps=15, model=GaussianModel(steps=150))
+
+
+def study(quick: bool) -> Study:
+    """Four potentials, five methods; cheap ones first."""
+    sizes = QUICK if quick else Sizes()
+    settings = {
+        **asdict(sizes),
+        "leapfrog_step": LEAPFROG_STEP,
+        "mcmc_steps": MCMC_STEPS,
+        "true_sample": TRUE_SAMPLE,
+        "hold_out": HOLD_OUT,
+        "VPM": {"rows_per_cell": cells.ROWS_PER_CELL, "partitions": cells.PARTITIONS, "steps": cells.STEPS},
+        "VPM (paper)": PAPER_NETWORK,
+    }
+    where = [{"method": method, "potential": name} for method in METHODS for name in POTENTIALS]
+    title = "Post-processing MCMC (fig:toy_mcmc, fig:mcmc_mmd): log MMD"
+    return Study("mcmc", title, settings, where, partial(run, sizes=sizes), table, draw)
+
+
+def run(cell: Cell, seed: int, sizes: Sizes) -> Outcome:
+    """One method after one MCMC step, or several; every method sees the same points and the same true sample."""
+    steps = MCMC_STEPS if cell["method"] in AT_EVERY_STEP else MCMC_STEPS[:1]
+    path = hmc_path(cell["potential"], sizes.points, max(steps), seed)
+    truth = Truth.draw(cell["potential"], seed)
+    rows = []
+    arrays: Arrays = {}
+    for step in steps:
+        data = Transitions(path[step - 1], path[step])
+        start = time.perf_counter()
+        points, weights = estimators(sizes)[cell["method"]](data, seed)
+        seconds = round(time.perf_counter() - start, 3)
+        rows.append({"mcmc_step": step, "log_mmd": truth.log_mmd(points, weights), "seconds": seconds})
+        if step == 1:
+            arrays = pictures(cell["method"], data, points, weights)
+    return Outcome(rows, arrays)
+
+
+def estimators(sizes: Sizes) -> dict[str, Callable[[Transitions, int], Sample]]:
+    """Each method as a function of data and seed that returns points and their weights."""
+
+    def uncorrected(data: Transitions, seed: int) -> Sample:
+        return data.x_next, None
+
+    def on_cells(data: Transitions, seed: int) -> Sample:
+        return data.x, cells.cell_ratio(data, seed=seed)
+
+    def vpm(data: Transitions, seed: int, **options: Any) -> Sample:
+        return data.x, VPM(seed=seed, **options).fit(data).weights
+
+    def model_based(data: Transitions, seed: int) -> Sample:
+        start = uniform_points(HOLD_OUT, np.random.default_rng([seed, 1]))
+        return sizes.model.sample(data, start, seed), None
+
+    return {
+        "MCMC": uncorrected,
+        "VPM": on_cells,
+        "model-based": model_based,
+        "VPM (kernel)": partial(vpm, solver="kernel"),
+        "VPM (paper)": partial(vpm, solver="neural", **PAPER_NETWORK | {"steps": sizes.network_steps}),
+    }
+
+
+def pictures(method: str, data: Transitions, points: Floats, weights: Floats | None) -> Arrays:
+    """What the figure shows of a run: 2000 points of the sample, and τ where there is one."""
+    chance = None if weights is None else weights / weights.sum()
+    chosen = np.random.default_rng(0).choice(len(points), size=TRUE_SAMPLE, p=chance)
+    arrays: Arrays = {"sample": points[chosen].astype(np.float32)}
+    if weights is not None:
+        arrays["ratio"] = ratio_map(data, weights)
+    return arrays if method in ("VPM", "VPM (paper)", "model-based") else {}
+
+
+def table(results: Results) -> Table:
+    """Every potential and MCMC step."""
+    lines = []
+    for potential in POTENTIALS:
+        for step in MCMC_STEPS:
+            rows = select(results.rows, potential=potential, mcmc_step=step)
+            found = [select(rows, method=method) for method in METHODS]
+            lines.append([potential, str(step), *[with_error(part, "log_mmd") for part in found]])
+    return Table(["potential", "MCMC steps", *METHODS], lines)
+
+
+def draw(results: Results) -> Figure:
+    """The paper's columns (potential, model, VPM, estimated τ), and log MMD before and after correction."""
+    figure = Figure(figsize=(13.5, 2.5 * len(POTENTIALS)), layout="constrained")
+    axes = figure.subplots(len(POTENTIALS), 5, width_ratios=[1, 1, 1, 1, 1.5])
+    for line, potential in zip(axes, POTENTIALS, strict=True):
+        shown = {name: results.arrays[label({"method": name, "potential": potential})] for name in METHODS[1:3]}
+        heat_map(line[0], true_density(potential))
+        scatter(line[1], shown["model-based"]["sample"])
+        scatter(line[2], shown["VPM"]["sample"])
+        heat_map(line[3], shown["VPM"]["ratio"])
+        rows = select(results.rows, potential=potential)
+        for method in METHODS:
+            curve(line[4], rows, method, "mcmc_step", "log_mmd")
+        line[4].set_ylabel("log MMD")
+        line[0].set_ylabel(potential)
+    for axis, title in zip(axes[0], ("potential", "model-based", "VPM", "estimated τ", "log MMD"), strict=True):
+        axis.set_title(title)
+    axes[-1][4].set_xlabel("MCMC steps")
+    axes[0][4].legend(fontsize="x-small")
+    return figure

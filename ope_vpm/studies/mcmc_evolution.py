@@ -1,0 +1,77 @@
+"""Figure `fig:mcmc_evolve`: the estimated ratio after 10, 20, 30 and 150 power steps."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+from matplotlib.figure import Figure
+
+from ope_vpm.chain import VPM, Transitions
+from ope_vpm.chain.transitions import Floats
+from ope_vpm.envs.potentials import POTENTIALS
+from ope_vpm.mcmc import cell_ratio
+from ope_vpm.studies.square import PAPER_NETWORK, Truth, heat_map, hmc_path, ratio_map
+from ope_vpm.studies.study import Arrays, Cell, Outcome, Results, Study, Table, label, select, with_error
+
+POWER_STEPS = (10, 20, 30, 150)
+METHODS = ("VPM", "VPM (paper)")
+
+
+def study(quick: bool) -> Study:
+    """Four potentials; quick: fewer points, and the network's last stop left out."""
+    points = 3_000 if quick else 50_000
+    network_steps = POWER_STEPS[:2] if quick else POWER_STEPS
+    settings = {"points": points, "power_steps": POWER_STEPS, "VPM (paper)": PAPER_NETWORK | {"steps": network_steps}}
+    cells = [{"method": method, "potential": name} for method in METHODS for name in POTENTIALS]
+    title = "Evolution of the ratio (fig:mcmc_evolve): log MMD"
+    runner = partial(run, points=points, network_steps=network_steps)
+    return Study("mcmc-evolution", title, settings, cells, runner, table, draw)
+
+
+def run(cell: Cell, seed: int, points: int, network_steps: tuple[int, ...]) -> Outcome:
+    """One method's ratio after each number of power steps, always from the same start."""
+    data = Transitions(*hmc_path(cell["potential"], points, 1, seed))
+    truth = Truth.draw(cell["potential"], seed)
+    rows = []
+    arrays: Arrays = {}
+    for steps in POWER_STEPS if cell["method"] == "VPM" else network_steps:
+        start = time.perf_counter()
+        ratio = _ratio(cell["method"], data, steps, seed)
+        seconds = round(time.perf_counter() - start, 3)
+        rows.append({"power_steps": steps, "log_mmd": truth.log_mmd(data.x, ratio), "seconds": seconds})
+        arrays[f"ratio-{steps}"] = ratio_map(data, ratio)
+    return Outcome(rows, arrays)
+
+
+def _ratio(method: str, data: Transitions, steps: int, seed: int) -> Floats:
+    """With one seed, a network trained for fewer steps is the longer training's early self."""
+    if method == "VPM":
+        return cell_ratio(data, steps=steps, seed=seed)
+    return VPM(solver="neural", seed=seed, **PAPER_NETWORK | {"steps": steps}).fit(data).weights
+
+
+def table(results: Results) -> Table:
+    """Every potential and method against the number of power steps."""
+    lines = []
+    for potential in POTENTIALS:
+        for method in METHODS:
+            rows = select(results.rows, potential=potential, method=method)
+            scores = [with_error(select(rows, power_steps=steps), "log_mmd") for steps in POWER_STEPS]
+            lines.append([potential, method, *scores])
+    return Table(["potential", "method", *[f"{steps} power steps" for steps in POWER_STEPS]], lines)
+
+
+def draw(results: Results) -> Figure:
+    """The paper's four columns, for our default on the left and the paper's network on the right."""
+    shown = [(method, steps) for method in METHODS for steps in POWER_STEPS]
+    figure = Figure(figsize=(2.1 * len(shown), 2.2 * len(POTENTIALS)), layout="constrained")
+    axes = figure.subplots(len(POTENTIALS), len(shown))
+    for line, potential in zip(axes, POTENTIALS, strict=True):
+        for axis, (method, steps) in zip(line, shown, strict=True):
+            maps = results.arrays.get(label({"method": method, "potential": potential}), {})
+            axis.axis("off") if f"ratio-{steps}" not in maps else heat_map(axis, maps[f"ratio-{steps}"])
+        line[0].set_ylabel(potential)
+    for axis, (method, steps) in zip(axes[0], shown, strict=True):
+        axis.set_title(f"{method}\n{steps} steps", fontsize="small")
+    return figure

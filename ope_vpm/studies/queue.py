@@ -1,0 +1,106 @@
+"""Figure `fig:queue`: the law of a queue's length from single steps, against the closed form."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from ope_vpm.chain import VPM, Transitions
+from ope_vpm.chain.transitions import Floats
+from ope_vpm.envs.geo_queue import GeoQueue
+from ope_vpm.studies.distance import log_kl_both_ways
+from ope_vpm.studies.opponents import propagated_law, simulated_law
+from ope_vpm.studies.plots import curve, panels
+from ope_vpm.studies.study import Cell, Outcome, Results, Study, Table, select, with_error
+
+SAMPLES, ARRIVAL, FINISH = 100, 0.8, 0.9
+SAMPLE_SWEEP = (50, 100, 200, 500, 1000, 2000, 5000)
+FINISH_SWEEP = (0.82, 0.84, 0.86, 0.9, 0.94, 0.98)
+PAPER_STEPS = 1000
+SIMULATED_STEPS = 200
+
+PAPER_VPM: dict[str, Any] = {"steps": PAPER_STEPS, "damping": "sqrt", "unseen": "restart"}
+"""Closed-form updates with α = 1/√t and λ = 1."""
+OUR_VPM: dict[str, Any] = {"pool_increments": True}
+"""Lengths are ordered: each state's law of increments shrinks towards the pooled one, as likelihood says."""
+MODEL_SEED = 10_000
+"""Added to a run's seed, for a simulation independent of the data."""
+
+METHODS = ("VPM", "VPM (paper)", "model-based (exact)", "model-based (paper)")
+COLUMNS = {"log_kl_true_estimate": "log KL(true ‖ estimate)", "log_kl_estimate_true": "log KL(estimate ‖ true)"}
+
+
+def study(quick: bool) -> Study:
+    """The 12 settings; quick: 4 of them."""
+    cells = [{"samples": n, "finish": FINISH} for n in ((50, 100, 1000) if quick else SAMPLE_SWEEP)]
+    finishes = (0.86,) if quick else FINISH_SWEEP
+    cells += [{"samples": SAMPLES, "finish": finish} for finish in finishes if finish != FINISH]
+    settings = {
+        "arrival": ARRIVAL,
+        "VPM (paper)": PAPER_VPM,
+        "VPM": OUR_VPM,
+        "simulated_steps": SIMULATED_STEPS,
+    }
+    return Study("queue", "Queue lengths (fig:queue)", settings, cells, run, table, draw)
+
+
+def run(cell: Cell, seed: int) -> Outcome:
+    """All methods on one data set."""
+    queue = GeoQueue(ARRIVAL, cell["finish"])
+    data = queue.transitions(cell["samples"], seed)
+    size = queue.bound + 1  # from B - 1 a queue can grow to B
+    methods: dict[str, Callable[[], Floats]] = {
+        "VPM": lambda: vpm_law(data, size, OUR_VPM),
+        "VPM (paper)": lambda: vpm_law(data, size, PAPER_VPM),
+        "model-based (exact)": lambda: propagated_law(data, size),
+        "model-based (paper)": lambda: simulated_law(data, size, SIMULATED_STEPS, seed + MODEL_SEED),
+    }
+    rows = []
+    for name, estimate in methods.items():
+        start = time.perf_counter()
+        law = estimate()[: queue.bound]
+        seconds = time.perf_counter() - start
+        scores = log_kl_both_ways(queue.law(), law / law.sum())
+        rows.append({"method": name} | dict(zip(COLUMNS, scores, strict=True)) | {"seconds": round(seconds, 4)})
+    return Outcome(rows)
+
+
+def vpm_law(data: Transitions, size: int, options: dict[str, Any]) -> Floats:
+    """The stationary law by the closed-form solver."""
+    estimate = VPM(solver="tabular", **options).fit(data)
+    return estimate.probabilities(range(size))
+
+
+def table(results: Results) -> Table:
+    """Both directions, every setting, and where VPM is below both model-based opponents."""
+    lines = []
+    for cell in _cells(results):
+        rows = select(results.rows, **cell)
+        for column, direction in COLUMNS.items():
+            scores = [with_error(select(rows, method=method), column) for method in METHODS]
+            lines.append([str(cell["samples"]), str(cell["finish"]), direction, *scores])
+    return Table(["samples", "finish", "direction", *METHODS], lines)
+
+
+def draw(results: Results) -> Figure:
+    """The paper's two panels, in both directions of the divergence."""
+    figure, axes = panels(2, 2)
+    for row, (column, direction) in enumerate(COLUMNS.items()):
+        sweeps = {"samples": select(results.rows, finish=FINISH), "finish": select(results.rows, samples=SAMPLES)}
+        for axis, (x, rows) in zip(axes[2 * row : 2 * row + 2], sweeps.items(), strict=True):
+            for method in METHODS:
+                curve(axis, rows, method, x, column)
+            axis.set_xlabel({"samples": "number of samples", "finish": "finish probability"}[x])
+            axis.set_ylabel(direction)
+            if x == "samples":
+                axis.set_xscale("log")
+    axes[0].legend(fontsize="small")
+    return figure
+
+
+def _cells(results: Results) -> list[Cell]:
+    pairs = dict.fromkeys((row["samples"], row["finish"]) for row in results.rows)
+    return [{"samples": samples, "finish": finish} for samples, finish in pairs]

@@ -1,0 +1,145 @@
+"""Runs a study on all cores, remembers each finished run, and picks up where it stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import joblib
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from ope_vpm.chain import StationaryWarning
+from ope_vpm.studies.files import read_arrays, read_rows, replacing, write_arrays, write_rows, write_text
+from ope_vpm.studies.study import TUNING_SEEDS, Cell, Outcome, Results, Row, Study, label, mean_and_error, select
+
+LIBRARIES = ("ope-vpm", "numpy", "scipy", "torch", "matplotlib")
+Job = tuple[Cell, int]
+
+
+def reproduce(study: Study, runs: int, folder: Path, processes: int | None = None) -> Results:
+    """Run what is missing, then write NAME.csv, NAME.json, NAME.png and NAME.svg into `folder`.
+
+    Table and picture show every run there is, also those of an earlier call with more runs; after Ctrl-C they
+    show what is finished.
+    """
+    if runs < 0:
+        raise ValueError(f"runs must not be negative: got {runs}")
+    _same_settings(study, folder)
+    jobs = [(cell, seed) for cell in study.cells for seed in range(runs)]
+    finished = _finished(study, folder)
+    todo = [job for job in jobs if _key(*job) not in finished]
+    write_text(folder / f"{study.name}.json", _report(study, []))
+    with suppress(KeyboardInterrupt):
+        for (cell, seed), outcome in _progress(study, todo, len(jobs), processes):
+            if outcome.arrays and seed == 0:
+                write_arrays(_arrays_file(study, folder, cell), outcome.arrays)
+            finished[_key(cell, seed)] = outcome.rows
+            write_rows(folder / f"{study.name}.csv", _in_order(study, finished))
+    rows = _in_order(study, finished)
+    if not rows:
+        raise ValueError(f"there is no finished run of {study.name} in {folder}: nothing to show yet")
+    files = {label(cell): _arrays_file(study, folder, cell) for cell in study.cells}
+    results = Results(rows, {name: read_arrays(file) for name, file in files.items() if file.exists()})
+    write_text(folder / f"{study.name}.json", _report(study, rows))
+    _write_figure(study, results, folder)
+    return results
+
+
+def _run(study: Study, job: Job) -> tuple[Job, Outcome]:
+    """One job, in a process of its own; the rows learn which cell, seed and tuning seeds they belong to."""
+    cell, seed = job
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StationaryWarning)  # with 50 rows a counted chain is often reducible
+        outcome = study.run(cell, seed)
+    rows = [{**cell, "seed": seed, **row, "tuning_seeds": TUNING_SEEDS} for row in outcome.rows]
+    return job, Outcome(rows, outcome.arrays)
+
+
+def _progress(study: Study, todo: list[Job], total: int, processes: int | None) -> Iterator[tuple[Job, Outcome]]:
+    """Finished jobs as they come, behind a progress bar."""
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+    )
+    with bar, joblib.parallel_config(backend="loky", inner_max_num_threads=1):
+        task = bar.add_task(study.title, total=total, completed=total - len(todo))
+        workers = joblib.Parallel(n_jobs=processes or os.cpu_count() or 1, return_as="generator_unordered")
+        for result in workers(joblib.delayed(_run)(study, job) for job in todo):
+            yield result
+            bar.advance(task)
+
+
+def _key(cell: Cell, seed: int) -> tuple[Any, ...]:
+    return (*cell.values(), seed)
+
+
+def _finished(study: Study, folder: Path) -> dict[tuple[Any, ...], list[Row]]:
+    """The rows of each run already in the CSV."""
+    finished: dict[tuple[Any, ...], list[Row]] = {}
+    for row in read_rows(folder / f"{study.name}.csv"):
+        key = _key({name: row.get(name) for name in study.cells[0]}, row["seed"])
+        finished.setdefault(key, []).append(row)
+    return finished
+
+
+def _in_order(study: Study, finished: dict[tuple[Any, ...], list[Row]]) -> list[Row]:
+    """All rows, by cell and then by seed, whichever came first."""
+    place = {tuple(cell.values()): number for number, cell in enumerate(study.cells)}
+    order = sorted(finished, key=lambda key: (place.get(key[:-1], len(place)), key[-1]))
+    return [row for key in order for row in finished[key]]
+
+
+def _same_settings(study: Study, folder: Path) -> None:
+    """Refuse to mix runs made with other settings."""
+    path = folder / f"{study.name}.json"
+    if not path.exists() or not (folder / f"{study.name}.csv").exists():
+        return
+    before = json.loads(path.read_text())["settings"]
+    if before != json.loads(json.dumps(study.settings)):
+        raise ValueError(
+            f"{path} was made with other settings, so its runs cannot be continued: "
+            "give another --output, or delete the old results"
+        )
+
+
+def _report(study: Study, rows: list[Row]) -> str:
+    """Settings, seeds, versions and timings, as JSON."""
+    methods = dict.fromkeys(row["method"] for row in rows)
+    seconds = {name: mean_and_error(select(rows, method=name), "seconds")[0] for name in methods}
+    report = {
+        "study": study.name,
+        "title": study.title,
+        "settings": study.settings,
+        "seeds": {label(cell): sorted({row["seed"] for row in select(rows, **cell)}) for cell in study.cells},
+        "tuning_seeds": TUNING_SEEDS,
+        "versions": {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES},
+        "mean_seconds_of_a_fit": seconds,
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()) if rows else None,
+    }
+    return json.dumps(report, indent=2, ensure_ascii=False) + "\n"
+
+
+def _arrays_file(study: Study, folder: Path, cell: Cell) -> Path:
+    return folder / f"{study.name}-arrays" / f"{label(cell)}.npz"
+
+
+def _write_figure(study: Study, results: Results, folder: Path) -> None:
+    figure = study.draw(results)
+    for ending in ("png", "svg"):
+        with replacing(folder / f"{study.name}.{ending}") as file:
+            figure.savefig(file, format=ending, dpi=120, bbox_inches="tight")

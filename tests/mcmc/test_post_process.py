@@ -1,0 +1,116 @@
+"""Post-processing on chains whose law is known: it corrects short ones, and leaves long ones alone."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import ope_vpm as ov
+from ope_vpm.envs.ornstein_uhlenbeck import OrnsteinUhlenbeck
+from ope_vpm.mcmc.autocorrelation import independent_draws
+from ope_vpm.mcmc.post_process import judge
+
+PROCESS = OrnsteinUhlenbeck(2.0, 1.0, 1.0)
+
+
+def ou_chains(chains, draws, start, seed):
+    """Chains with an autocorrelation of e^-0.2 a draw."""
+    rng = np.random.default_rng(seed)
+    steps = [np.asarray(start(rng, chains))]
+    for _ in range(draws - 1):
+        steps.append(PROCESS.after(steps[-1], 0.2, rng))
+    return np.stack(steps, axis=1)[:, :, None]
+
+
+def wide(rng, chains):
+    return rng.uniform(-2, 4, size=chains)
+
+
+def test_many_short_chains_are_corrected_towards_the_law():
+    results = [ov.post_process_mcmc(ou_chains(400, 6, wide, seed), bootstrap=20, seed=seed) for seed in range(10)]
+    plain = np.array([result.coordinates[0].plain for result in results])
+    corrected = np.array([result.coordinates[0].value for result in results])
+    assert all(result.helped for result in results)
+    assert np.abs(plain - 2).mean() > 0.5
+    error = corrected.std(ddof=1) / np.sqrt(10)
+    assert abs(corrected.mean() - 2) < 4 * error + 0.1
+    covered = [result.coordinates[0].interval[0] <= 2 <= result.coordinates[0].interval[1] for result in results]
+    assert sum(covered) >= 7
+
+
+def test_long_chains_that_have_mixed_are_left_alone():
+    def at_rest(rng, chains):
+        return PROCESS.stationary(chains, rng)
+
+    result = ov.post_process_mcmc(ou_chains(4, 1000, at_rest, 0), bootstrap=5)
+    assert not result.helped
+    assert result.verdict.startswith("not needed")
+    assert result.coordinates[0].value == pytest.approx(result.coordinates[0].plain, abs=0.05)
+
+
+def test_weights_have_the_draws_shape_and_any_function_an_expectation():
+    result = ov.post_process_mcmc(ou_chains(50, 8, wide, 1), bootstrap=5)
+    assert result.weights.shape == (50, 8)
+    assert result.weights.mean() == pytest.approx(1)
+    one = result.expectation(lambda x: np.ones(len(x)))
+    assert one.value == pytest.approx(1)
+    assert one.interval == pytest.approx((1, 1))
+
+
+def test_inference_data_is_read_by_its_shape():
+    chains = ou_chains(30, 8, wide, 2)
+    variables = {"a": chains[:, :, 0], "b": np.repeat(chains, 2, axis=2)}
+    posterior = type("Group", (dict,), {"data_vars": property(lambda self: list(self))})(
+        {name: SimpleNamespace(values=values) for name, values in variables.items()}
+    )
+    result = ov.post_process_mcmc(SimpleNamespace(posterior=posterior), bootstrap=2)
+    assert [c.name for c in result.coordinates] == ["a", "b[0]", "b[1]"]
+    assert result.coordinates[1].value == pytest.approx(result.coordinates[0].value)
+
+
+def test_arviz_itself_where_it_is_installed():
+    arviz = pytest.importorskip("arviz")
+    data = arviz.from_dict(posterior={"a": ou_chains(10, 30, wide, 2)[:, :, 0]})
+    assert [c.name for c in ov.post_process_mcmc(data, bootstrap=2).coordinates] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        (np.zeros((5, 4)), "three axes"),
+        (np.zeros((5, 1, 2)), "at least 2 draws"),
+        (np.array([[["a"], ["b"]]]), "must be numbers"),
+        (np.array([[[0.0], [np.nan]]]), "chain 0, draw 1"),
+    ],
+)
+def test_wrong_samples_are_refused(samples, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        ov.post_process_mcmc(samples)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "size", "start"),
+    [
+        (0.01, 0.001, 1000, "not needed"),
+        (0.1, 0.001, 50, "not trusted"),
+        (0.1, 0.015, 1000, "helped:"),
+        (0.1, 0.04, 1000, "helped in part"),
+        (0.1, 0.09, 1000, "did not help"),
+    ],
+)
+def test_verdicts(before, after, size, start):
+    helped, verdict = judge(before, after, 0.01, 0.01, size)
+    assert verdict.startswith(start)
+    assert helped == start.startswith("helped")
+
+
+def test_independent_draws_of_an_autoregression():
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal((10, 4000))
+    chains = np.zeros_like(noise)
+    for t in range(1, 4000):
+        chains[:, t] = 0.8 * chains[:, t - 1] + noise[:, t]
+    assert independent_draws(chains) == pytest.approx(40_000 * 0.2 / 1.8, rel=0.15)
+    assert independent_draws(noise) == pytest.approx(40_000, rel=0.1)

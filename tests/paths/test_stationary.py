@@ -1,0 +1,133 @@
+"""The law of logged paths against closed forms, and the command as a user meets it."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+import ope_vpm as ov
+from ope_vpm.cli import main
+from ope_vpm.envs.double_well import DoubleWell
+from ope_vpm.envs.geo_queue import GeoQueue
+from ope_vpm.envs.ornstein_uhlenbeck import OrnsteinUhlenbeck
+
+QUEUE = GeoQueue(0.8, 0.9)
+
+
+def queue_paths(starts, steps, seed):
+    rng = np.random.default_rng(seed)
+    path = [np.asarray(starts)]
+    for _ in range(steps):
+        path.append(QUEUE.step(path[-1], rng))
+    return list(np.stack(path, axis=1))
+
+
+def test_queue_lengths_from_paths_that_start_far_too_long():
+    truth = QUEUE.law(60)
+    means, empty = [], []
+    for seed in range(10):
+        law = ov.stationary(queue_paths(np.arange(20), 150, seed))
+        means.append(float(law.mean))
+        empty.append(law.probabilities[0])
+        assert law.logged_mean > 2
+    for found, wanted in ((means, truth @ np.arange(60)), (empty, truth[0])):
+        assert abs(np.mean(found) - wanted) < 4 * np.std(found, ddof=1) / np.sqrt(10)
+
+
+def test_a_diffusion_s_mean_from_paths_on_their_way():
+    process = OrnsteinUhlenbeck(2.0, 1.0, 1.0)
+    means = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        path = [rng.uniform(-1, 3.5, size=50)]
+        for _ in range(20):
+            path.append(process.after(path[-1], 0.2, rng))
+        means.append(float(ov.stationary(list(np.stack(path, axis=1)), n_features=30).mean))
+    assert abs(np.mean(means) - 2) < 4 * np.std(means, ddof=1) / np.sqrt(10) + 0.02
+
+
+def test_quantiles_of_a_law_worked_out_by_hand():
+    law = ov.stationary([0, 1, 0, 1, 0, 1, 1, 0, 0], pool_increments=False)
+    assert law.quantile(0) == 0
+    assert law.quantile(1) == 1
+    assert law.probabilities.sum() == pytest.approx(1)
+    with pytest.raises(ValueError, match=r"\[0, 1\]"):
+        law.quantile(2)
+
+
+def test_paths_with_several_coordinates_are_refused():
+    with pytest.raises(ValueError, match="numbers of shape"):
+        ov.stationary(np.zeros((5, 2)))
+
+
+def test_double_well_density_has_mass_one_and_two_equal_wells():
+    well = DoubleWell()
+    x = np.linspace(-4, 4, 4001)
+    assert np.trapezoid(well.density(x), x) == pytest.approx(1, abs=1e-6)
+    assert well.density(np.array([1.0])) == pytest.approx(well.density(np.array([-1.0])))
+    assert well.density(np.array([0.0])) < 0.5 * well.density(np.array([1.0]))
+
+
+def test_double_well_particles_keep_the_density():
+    well, rng = DoubleWell(), np.random.default_rng(0)
+    centres = np.linspace(-4, 4, 2001)
+    x = rng.choice(centres, size=20_000, p=well.cell_probabilities(centres))
+    before = np.mean(x**2)
+    for _ in range(200):
+        x = well.euler_maruyama(x, 0.002, rng)
+    assert np.mean(x**2) == pytest.approx(before, abs=4 * np.std(x**2) / np.sqrt(10_000) + 0.01)
+
+
+def test_the_queue_s_kernel_keeps_its_law():
+    law = QUEUE.law(40)
+    assert np.abs(law @ QUEUE.kernel(40) - law).max() < 1e-12
+
+
+def command(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["ope-vpm", *map(str, arguments)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    return end.value.code or 0
+
+
+@pytest.fixture
+def log(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "log.csv"
+    (lengths,) = queue_paths([3], 400, 0)
+    path.write_text("time,length\n" + "\n".join(f"{t},{length}" for t, length in enumerate(lengths)) + "\n")
+    return path
+
+
+def test_the_command_prints_the_law_and_draws_it(log, monkeypatch, capsys):
+    assert command(monkeypatch, "stationary", log, "--column", "length") == 0
+    shown = capsys.readouterr().out
+    assert "long-run mean" in shown
+    assert "95%" in shown
+    assert (log.parent / "log-stationary.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("time,size\n1,2\n", "its columns are time, size"),
+        ("length\n1\ntwo\n", "row 3 is 'two'"),
+        ("length\n1\nnan\n", "row 3 is 'nan'"),
+        ("", "is empty"),
+        ("length\n", "no rows"),
+        ("length\n1\n", "no path is longer"),
+    ],
+)
+def test_a_wrong_file_ends_in_one_sentence_and_code_2(log, monkeypatch, capsys, content, message):
+    log.write_text(content)
+    assert command(monkeypatch, "stationary", log, "--column", "length") == 2
+    sentence = capsys.readouterr().err
+    assert message in sentence
+    assert sentence.count("\n") == 1
+
+
+def test_an_unknown_figure_ends_in_one_sentence_and_code_2(log, monkeypatch, capsys):
+    assert command(monkeypatch, "reproduce", "queues") == 2
+    assert "did you mean queue" in capsys.readouterr().err
