@@ -11,6 +11,8 @@ from scipy.linalg import solve_discrete_lyapunov
 
 from ope_vpm.chain import Transitions
 from ope_vpm.chain.transitions import Floats
+from ope_vpm.logged import LoggedDataset
+from ope_vpm.policy import GaussianPolicy
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,13 @@ class GaussianController:
         mean = states @ np.array(self.gain)[:, None] + self.shift
         return cast(Floats, mean + self.deviation * rng.standard_normal(mean.shape))
 
+    def policy(self) -> GaussianPolicy:
+        """The same controller as a target policy."""
+        gain = np.array(self.gain)[:, None]
+        return GaussianPolicy(
+            lambda states: (states @ gain + self.shift, self.deviation), action_dimension=1, observation_size=2
+        )
+
 
 TARGET = GaussianController(gain=(-0.2, 0.1), shift=0.3, deviation=0.3)
 BEHAVIOUR = GaussianController(gain=(0.1, -0.1), shift=0.0, deviation=0.6)
@@ -38,6 +47,8 @@ class LinearGaussian:
     a: Floats = field(default_factory=lambda: np.array([[0.6, 0.2], [-0.1, 0.5]]))
     b: Floats = field(default_factory=lambda: np.array([[0.3], [0.5]]))
     noise: float = 0.2
+    initial_deviation: float = 0.4
+    """Episodes begin at s ~ N(0, initial_deviation²I)."""
 
     def step(self, states: Floats, actions: Floats, rng: np.random.Generator) -> Floats:
         """The next states, shape (n, 2)."""
@@ -65,8 +76,40 @@ class LinearGaussian:
     def average_reward(self, controller: GaussianController) -> float:
         """The long-run average reward, exactly."""
         mean, covariance = self.stationary_moments(controller)
-        second = covariance + np.outer(mean, mean)
-        return float(1 + 0.7 * (mean[0] + mean[2] / 2 - (second[0, 0] + second[1, 1]) / 2 + second[1, 2]))
+        return _expected_reward(mean, covariance + np.outer(mean, mean))
+
+    def discounted_reward(self, controller: GaussianController, gamma: float) -> float:
+        """(1-γ)·E[Σ γ^t r_t] from the initial law, exactly, by the first two moments of the discounted law."""
+        gain = np.array(controller.gain)[None]
+        closed, push = self.a + self.b @ gain, self.b[:, 0] * controller.shift
+        mean = np.linalg.solve(np.eye(2) - gamma * closed, gamma * push)
+        shock = self.noise**2 * np.eye(2) + controller.deviation**2 * self.b @ self.b.T
+        drift = np.outer(closed @ mean, push)
+        source = (1 - gamma) * self.initial_deviation**2 * np.eye(2)
+        source = source + gamma * (drift + drift.T + np.outer(push, push) + shock)
+        second = solve_discrete_lyapunov(np.sqrt(gamma) * closed, source)
+        lift = np.vstack([np.eye(2), gain])
+        lifted = lift @ second @ lift.T
+        centre, constant = lift @ mean, np.array([0, 0, controller.shift])
+        lifted = lifted + np.outer(centre, constant) + np.outer(constant, centre) + np.outer(constant, constant)
+        return _expected_reward(centre + constant, lifted)
+
+    def value(self, controller: GaussianController, gamma: float) -> float:
+        """What an evaluation should find."""
+        return self.average_reward(controller) if gamma == 1 else self.discounted_reward(controller, gamma)
+
+    def dataset(self, episodes: int, length: int, controller: GaussianController, seed: int) -> LoggedDataset:
+        """Episodes of one length from the initial law, cut by the log and not by the task."""
+        rng = np.random.default_rng(seed)
+        states = [self.initial_deviation * rng.standard_normal((episodes, 2))]
+        actions: list[Floats] = []
+        for _ in range(length):
+            actions.append(controller.sample(states[-1], rng))
+            states.append(self.step(states[-1], actions[-1], rng))
+        here, there = (np.stack(part, axis=1).reshape(-1, 2) for part in (states[:-1], states[1:]))
+        taken = np.stack(actions, axis=1).reshape(-1, 1)
+        last = np.tile(np.arange(length) == length - 1, episodes)
+        return LoggedDataset.from_arrays(here, taken, self.reward(here, taken), there, truncated=last)
 
     def transitions(
         self,
@@ -83,3 +126,8 @@ class LinearGaussian:
         next_states = self.step(states, actions, rng)
         next_pairs = np.hstack([next_states, target.sample(next_states, rng)])
         return Transitions(pairs, next_pairs), self.reward(states, actions)
+
+
+def _expected_reward(mean: Floats, second: Floats) -> float:
+    """E[reward] by the mean and second moments of (s₁, s₂, a)."""
+    return float(1 + 0.7 * (mean[0] + mean[2] / 2 - (second[0, 0] + second[1, 1]) / 2 + second[1, 2]))

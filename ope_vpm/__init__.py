@@ -3,6 +3,7 @@
 from ope_vpm.chain import VPM, Diagnostics, Expectation, StationaryEstimate, StationaryWarning, Transitions
 from ope_vpm.logged import LoggedDataset, inspect, load_dataset
 from ope_vpm.mcmc import post_process_mcmc
+from ope_vpm.ope import PolicyValue, estimators, evaluate
 from ope_vpm.paths import stationary
 from ope_vpm.policy import as_policy, load_policy, with_noise
 
@@ -11,10 +12,13 @@ __all__ = [
     "Diagnostics",
     "Expectation",
     "LoggedDataset",
+    "PolicyValue",
     "StationaryEstimate",
     "StationaryWarning",
     "Transitions",
     "as_policy",
+    "estimators",
+    "evaluate",
     "inspect",
     "load_dataset",
     "load_policy",

@@ -87,6 +87,38 @@ def stationary(
 
 
 @app.command()
+def evaluate(
+    dataset: Annotated[str, typer.Argument(help="A file, a Minari folder, or a Minari id.")],
+    policy: Annotated[str, typer.Option(help="The target policy: .zip, .d3, .pt, .onnx, or a table (.npy, .csv).")],
+    estimator: Annotated[list[str] | None, typer.Option(help="vpm (default), naive, …; may be repeated.")] = None,
+    gamma: Annotated[float, typer.Option(help="1: average reward; below: discounted.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Makes everything random repeatable.")] = 0,
+    on_end: Annotated[str | None, typer.Option(help="After a termination: restart or absorb.")] = None,
+    time_limit: Annotated[str, typer.Option(help="After a truncation: continue or restart.")] = "continue",
+    ignore: Annotated[list[str] | None, typer.Option(help="A finding of `inspect` to pass over.")] = None,
+    format_name: Annotated[str | None, typer.Option("--format", help="The dataset's format.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    trust: Annotated[bool, typer.Option("--trust", help="Allow pickles, which run whatever code they hold.")] = False,
+) -> None:
+    """What is a policy worth, from logged data? Value, 95 % interval, and a verdict with its reasons."""
+    from ope_vpm.logged import load_dataset
+    from ope_vpm.ope import evaluate as answer
+    from ope_vpm.ope.estimator import estimator_class
+    from ope_vpm.policy import load_policy
+
+    names = list(estimator or ["vpm"])
+    for name in names:
+        estimator_class(name)  # a misspelt name is answered before a large file is read
+    data = load_dataset(dataset, format=format_name, trust=trust)
+    choices: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit, "ignore": ignore or ()}
+    values = answer(data, load_policy(policy, trust=trust), names, gamma=gamma, seed=seed, **choices)
+    if as_json:
+        typer.echo(json.dumps([value.as_dict() for value in values.values()], indent=2, allow_nan=False))
+    else:
+        typer.echo("\n".join(str(value) for value in values.values()))
+
+
+@app.command()
 def leaderboard(
     runs: Annotated[int, typer.Option(min=1, help="Data sets per task.")] = 5,
 ) -> None:
@@ -114,7 +146,7 @@ def main() -> None:
         message = error.format_message()
     except typer.Abort:
         sys.exit(130)
-    except (ValueError, TypeError, OSError, ImportError) as error:
+    except (ValueError, TypeError, OSError, ImportError, ArithmeticError) as error:
         message = str(error)
     if message:  # empty where the help has been shown instead
         print(f"ope-vpm: {' '.join(message.split())}", file=sys.stderr)

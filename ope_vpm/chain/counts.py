@@ -62,6 +62,8 @@ class CountedChain:
     """The law of the initial states, as far as they are known; None where there are none."""
     unseen: Floats
     """The share of each state's successors that were never seen as x, whatever becomes of them."""
+    times: Integers
+    """How many rows start in each state."""
 
     @property
     def initial(self) -> Floats:
@@ -90,12 +92,9 @@ class CountedChain:
 
 def count(transitions: Transitions, unseen: str) -> CountedChain:
     """Count transitions; `unseen` says where mass goes that reaches an x' never seen as x (see `Tabular`)."""
-    weight = transitions.row_weights
-    labels, successors, share = transitions.x, transitions.successors, transitions.next_weight
-    if not weight.all():
-        kept = weight > 0
-        labels, successors, weight = labels[kept], successors[kept], weight[kept]
-        share = None if share is None else share[kept]
+    transitions = transitions.with_weight()
+    weight, share = transitions.row_weights, transitions.next_weight
+    labels, successors = transitions.x, transitions.successors
     index = StateIndex.of(labels)
     row, column = index(labels), index(successors)
     value = weight[:, None] if share is None else weight[:, None] * share
@@ -107,8 +106,9 @@ def count(transitions: Transitions, unseen: str) -> CountedChain:
     total: Floats = np.bincount(row, weights=value.sum(axis=1), minlength=size).astype(np.float64)
     kernel, leak = _normalised(row, column, value, total)
     p /= weight.sum()
-    restart = least_seen(np.bincount(row, minlength=size)) if unseen == "good-turing" else p
-    return CountedChain(index, p, kernel, leak, restart, _initial_law(transitions, index, unseen), missing)
+    times = np.bincount(row, minlength=size)
+    restart = least_seen(times) if unseen == "good-turing" else p
+    return CountedChain(index, p, kernel, leak, restart, _initial_law(transitions, index, unseen), missing, times)
 
 
 def _normalised(row: Integers, column: Integers, value: Floats, total: Floats) -> tuple[Any, Floats]:
@@ -125,6 +125,7 @@ def _normalised(row: Integers, column: Integers, value: Floats, total: Floats) -
         leak += np.bincount(rows[lost], weights=probability[lost], minlength=size)
         rows, columns, probability = rows[known], columns[known], probability[known]
     kernel = sparse.coo_array((probability, (rows, columns)), shape=(size, size)).tocsr()
+    kernel.eliminate_zeros()  # an edge that is never taken must not connect anything
     return kernel, leak
 
 

@@ -121,9 +121,13 @@ def far_from_data(transitions: Transitions, weights: Floats, rng: np.random.Gene
     chosen = rng.choice(n, size=min(n, 2000), replace=n > 2000)
     own, _ = tree.query((transitions.x[chosen] - known.centre) / known.scale, k=2)
     usual = np.quantile(own[:, 1], 0.99)
-    away, _ = tree.query((transitions.successors[chosen, 0] - known.centre) / known.scale)
+    share = np.ones((len(chosen), 1)) if transitions.next_weight is None else transitions.next_weight[chosen]
     weight = np.abs(weights[chosen])
-    return float(weight @ (away > usual) / max(weight.sum(), 1e-300))
+    outside = np.zeros(len(chosen))
+    for k in range(share.shape[1]):
+        away, _ = tree.query((transitions.successors[chosen, k] - known.centre) / known.scale)
+        outside += share[:, k] * (away > usual)
+    return float(weight @ outside / max(weight.sum(), 1e-300))
 
 
 def _waves(transitions: Transitions, rng: np.random.Generator) -> Callable[[Array], Floats]:

@@ -19,7 +19,7 @@ from ope_vpm.chain.network import NeuralRatio, RatioNetwork
 from ope_vpm.chain.solution import Ratio
 from ope_vpm.chain.tabular import TabularRatio
 from ope_vpm.chain.transitions import Array, Floats, Transitions, as_states, chunks
-from ope_vpm.outside import write_whole
+from ope_vpm.outside import reading, write_whole
 
 MOST_STATES = 100_000_000
 
@@ -66,6 +66,8 @@ class StationaryEstimate:
         values = np.asarray(f(self.transitions.x) if callable(f) else f, dtype=np.float64)
         if values.shape != (len(self.transitions),):
             raise ValueError(f"f must give one number a row: shape {values.shape} != ({len(self.transitions)},)")
+        if not np.isfinite(values).all():
+            raise ValueError(f"f must be finite: row {int(np.argmin(np.isfinite(values)))} is not")
         mean = float(self.weights @ values / self.weights.sum())
         return Expectation(mean, self._standard_error(values, mean))
 
@@ -125,7 +127,7 @@ class StationaryEstimate:
 
         def write(temporary: Path) -> None:
             with temporary.open("wb") as file:  # np.savez would add an ending to a name
-                np.savez(file, header=np.array(json.dumps(header)), weights=self.weights, **arrays)
+                np.savez(file, header=np.array(json.dumps(header, default=float)), weights=self.weights, **arrays)
 
         write_whole(path, write)
 
@@ -133,14 +135,17 @@ class StationaryEstimate:
     def load(cls, path: str | Path) -> StationaryEstimate:
         """Read what `save` wrote."""
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with (
+                reading(Path(path), "a saved estimate"),
+                Path(path).open("rb") as handle,
+                np.load(handle, allow_pickle=False) as file,
+            ):
                 content = {name: file[name] for name in file.files}
-            header = json.loads(str(content["header"]))
-            known = header["format"] == "ope-vpm estimate 1"
-        except (ValueError, KeyError, TypeError, OSError) as error:
-            if isinstance(error, FileNotFoundError):
-                raise
+                header = json.loads(str(content["header"]))
+                known = header["format"] == "ope-vpm estimate 1"
+        except (ValueError, TypeError) as error:
             raise ValueError(f"{path} is not a saved estimate: {error}") from error
+        content["weights"].flags.writeable = False
         if not known:
             raise ValueError(f"{path} holds {header['format']!r}: this version reads 'ope-vpm estimate 1'")
         part = {kind: _part(content, kind) for kind in ("data.", "ratio.")}

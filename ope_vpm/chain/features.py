@@ -128,7 +128,7 @@ def sample_rows(transitions: Transitions, rng: np.random.Generator) -> Floats:
 
 def median_bandwidth(sample: Floats) -> float:
     """The median distance between standardised points."""
-    median = float(np.median(pdist(Standardiser.of(sample)(sample[:1000]))))
+    median = float(np.median(pdist(Standardiser.of(sample)(sample[:: max(1, len(sample) // 1000)]))))
     return median if median > 0 else 1.0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ MEMORY_ENTRIES = 60_000 * 512
 MEMORY_ROWS = 200_000
 """Rows whose features may be kept in memory, however few those are."""
 AUTO_STEPS = 100
+FEWEST_ROWS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +47,16 @@ class Kernel:
     ridge: float | None = None
     """On each coefficient, in units of its feature's mean square; None: as held-out rows say."""
     damping: Damping = 1.0
-    """α of a power step; only without `nonnegative`."""
+    """α of a power step; needs nonnegative=False."""
     nonnegative: bool = True
     """Keep τ ≥ 0 within the fit. False: the plain linear solution, which may dip below zero."""
 
     def __post_init__(self) -> None:
         if self.features not in FEATURES:
             raise ValueError(f"unknown features {self.features!r}: known are {', '.join(sorted(FEATURES))}")
+        steps: object = self.steps
+        if isinstance(steps, Integral):
+            object.__setattr__(self, "steps", int(steps))
         if not (self.steps is None or self.steps == "auto" or (isinstance(self.steps, int) and self.steps >= 1)):
             raise ValueError(f'steps must be at least 1, "auto", or None for the fixed point: got {self.steps!r}')
         if self.n_features < 2:
@@ -61,6 +66,8 @@ class Kernel:
             if value is not None and not value > 0:
                 raise ValueError(f"{name} must be positive, or None to have it chosen: got {value}")
         schedule(self.damping)
+        if self.nonnegative and self.damping != 1:
+            raise ValueError("damping needs nonnegative=False: steps that keep τ ≥ 0 are not damped")
 
     def fit(self, transitions: Transitions, gamma: float, seed: int, callback: Callback | None) -> Solution:
         """Find the ratio."""
@@ -92,12 +99,17 @@ class Kernel:
         self, transitions: Transitions, gamma: float, rng: np.random.Generator
     ) -> tuple[Features, float, dict[str, Any]]:
         sample = sample_rows(transitions, rng)
+        if len(transitions) < FEWEST_ROWS or not sample.std(axis=0).any():
+            raise ValueError(
+                f"the kernel solver needs at least {FEWEST_ROWS} rows that are not all one point: got {transitions!r}"
+            )
+        number = min(self.n_features, len(transitions) // 4)  # more than the rows can hold down is noise
         median = median_bandwidth(sample)
         draw = FEATURES[self.features].draw
         if self.bandwidth is not None and self.ridge is not None:
-            return draw(sample, self.n_features, self.bandwidth, rng), self.ridge, {}
+            return draw(sample, number, self.bandwidth, rng), self.ridge, {}
         bandwidths = [self.bandwidth] if self.bandwidth else [median / 2, median, median / 4, median / 8]
-        maps = [draw(sample, self.n_features, bandwidth, rng) for bandwidth in bandwidths]
+        maps = [draw(sample, number, bandwidth, rng) for bandwidth in bandwidths]
         choice, ridge, score = select(transitions, maps, self.ridge, gamma, rng)
         settings = {"bandwidth": bandwidths[choice], "ridge": ridge, "held-out objective": score}
         return maps[choice], ridge, settings

@@ -21,6 +21,8 @@ from ope_vpm.chain.transitions import Floats
 SparseMatrix = Any
 Indices = npt.NDArray[np.intp]
 
+DENSE_STATES = 500
+"""Up to here the law comes by elimination without subtractions, exact however slowly the chain mixes."""
 FEW_STATES = 1000
 """Up to here a factorisation is always cheap."""
 MANY_STATES = 20_000
@@ -47,23 +49,25 @@ def closed_classes(kernel: SparseMatrix) -> list[Indices]:
     return sorted((group for group, keep in zip(groups, is_closed, strict=True) if keep), key=len, reverse=True)
 
 
-def period(kernel: SparseMatrix) -> int:
-    """The period of an irreducible chain: the greatest common divisor of its cycle lengths."""
+def period(kernel: SparseMatrix, relay: int | None = None) -> int:
+    """The period of an irreducible chain: the greatest common divisor of its cycle lengths.
+
+    The way on from the state `relay` takes no time.
+    """
     if kernel.diagonal().any():
         return 1
-    depth = np.full(kernel.shape[0], -1)
-    depth[0], frontier, level = 0, np.array([0]), 0
-    while frontier.size:
-        level += 1
-        reached = np.unique(kernel[frontier].indices)
-        frontier = reached[depth[reached] < 0]
-        depth[frontier] = level
+    order, parent = csgraph.breadth_first_order(kernel, 0)
+    depth = np.zeros(kernel.shape[0], dtype=np.int64)
+    for state in order[1:]:
+        depth[state] = depth[parent[state]] + (parent[state] != relay)
     edges = kernel.tocoo()
-    return int(np.gcd.reduce(depth[edges.row] + 1 - depth[edges.col]))
+    return int(np.gcd.reduce(depth[edges.row] + (edges.row != relay) - depth[edges.col]))
 
 
 def stationary_law(kernel: SparseMatrix, start: Floats) -> Floats:
     """The law that an irreducible chain keeps; `start` is where an iterative solution begins."""
+    if kernel.shape[0] <= DENSE_STATES:
+        return _by_elimination(kernel.toarray())
     law = _by_inverse_iteration(kernel, start) if factorises(kernel) else None
     if law is None:
         flow = kernel.T.tocsr()
@@ -76,14 +80,18 @@ def stationary_law(kernel: SparseMatrix, start: Floats) -> Floats:
     return cast(Floats, law / law.sum())
 
 
-def limit_law(kernel: SparseMatrix, start: Floats, classes: list[Indices]) -> Floats:
-    """Where the chain from `start` spends its time in the long run; with several closed classes, their mixture."""
+def limit_law(kernel: SparseMatrix, start: Floats, classes: list[Indices], relay: int | None = None) -> Floats:
+    """Where the chain from `start` spends its time in the long run; with several closed classes, their mixture.
+
+    Time spent in the state `relay` does not count.
+    """
     law = np.zeros(kernel.shape[0])
     shares = _absorbed(kernel, start, classes) if len(classes) > 1 else [1.0]
     for members, share in zip(classes, shares, strict=True):
         within = kernel[members][:, members]
         begin = start[members] if start[members].sum() > 0 else np.ones(len(members))
-        law[members] = share * stationary_law(within, begin / begin.sum())
+        own = stationary_law(within, begin / begin.sum()) * (members != relay)
+        law[members] = share * own / own.sum()
     return law
 
 
@@ -144,13 +152,26 @@ def _nearly_singular(kernel: SparseMatrix) -> Any:
 
 def _by_inverse_iteration(kernel: SparseMatrix, start: Floats) -> Floats:
     """Each solve shrinks what is not the law by 10⁻⁸ times the chain's mixing time, wherever its mass may be."""
-    factor, law = _nearly_singular(kernel), start
-    for _ in range(6):
+    factor, law = _nearly_singular(kernel), start.copy()
+    for _ in range(100):
         last, law = law, np.maximum(factor.solve(law, trans="T"), 0)
         law /= law.sum()
-        if np.abs(law - last).sum() < 1e-14:
-            break
-    return law
+        if np.abs(law - last).sum() < 1e-13:
+            return cast(Floats, law)
+    return _not_converged(law)
+
+
+def _by_elimination(kernel: Floats) -> Floats:
+    """Grassmann, Taksar and Heyman: censor the chain state by state; no subtraction, so no digit is lost."""
+    size = len(kernel)
+    for last in range(size - 1, 0, -1):
+        kernel[:last, last] /= kernel[last, :last].sum()
+        kernel[:last, :last] += np.outer(kernel[:last, last], kernel[last, :last])
+    law = np.ones(size)
+    for state in range(1, size):
+        law[state] = law[:state] @ kernel[:state, state]
+        law /= law[: state + 1].max()
+    return cast(Floats, law / law.sum())
 
 
 def _by_refinement(kernel: SparseMatrix, law: Floats, centred: Floats) -> Floats:

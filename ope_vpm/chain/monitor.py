@@ -60,7 +60,7 @@ class Monitor:
             note = "  ".join(f"{name} {value:.3g}" for name, value in info.items())
             self._bar.update(self._bar.task_ids[0], completed=step, note=note)
         if self._callback is not None:
-            self._callback(step, info)
+            self._callback(step, dict(info))
 
 
 def _bar() -> Progress:

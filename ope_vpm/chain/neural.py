@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 class Neural:
     """Algorithm 1 and our changes to it.
 
-    preset="paper" is Algorithm 1 with the settings of the paper's off-policy experiments. The default starts at
+    `with_preset("paper")` is Algorithm 1 with the settings of the paper's off-policy experiments. The default starts at
     τ = 1, damps by a constant, maximises over v exactly, lets the learning rate fall, averages the network, and
     keeps the last average whose stationarity residual on held-out rows is about the lowest.
     """
@@ -42,7 +42,7 @@ class Neural:
     name = "neural"
 
     preset: str = "default"
-    """"paper" or "default": where the settings not given come from."""
+    """The name of the settings, for the record: see `with_preset`."""
     hidden: tuple[int, ...] = (64, 64)
     """Paper: 64, 64; its MCMC study has 128 four times."""
     steps: int = 200
@@ -72,12 +72,6 @@ class Neural:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        if self.preset not in PRESETS:
-            raise ValueError(f"unknown preset {self.preset!r}: known are {', '.join(sorted(PRESETS))}")
-        defaults = {field.name: field.default for field in fields(self)}
-        for name, value in PRESETS[self.preset].items():
-            if getattr(self, name) == defaults[name]:
-                object.__setattr__(self, name, value)
         for name in ("steps", "inner_steps", "batch_size", "learning_rate", "lam"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive: got {getattr(self, name)}")
@@ -129,6 +123,13 @@ class Neural:
             network = RatioNetwork(dimension, tuple(self.hidden), self.start_at_one)
         network = network.to(device=self.device, dtype=getattr(torch, self.dtype))
         return network, copy.deepcopy(network)
+
+
+def with_preset(preset: str = "default", **options: Any) -> Neural:
+    """The settings of a preset, but for the options given."""
+    if preset not in PRESETS:
+        raise ValueError(f"unknown preset {preset!r}: known are {', '.join(sorted(PRESETS))}")
+    return Neural(preset=preset, **(PRESETS[preset] | options))
 
 
 class Batches:

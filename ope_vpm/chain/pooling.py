@@ -26,6 +26,7 @@ def pooled(transitions: Transitions, strength: bool | float) -> CountedChain:
         transitions: between ordered states; every whole number in their range becomes a state.
         strength: how many observations the pooled law is worth in each state; True: by likelihood.
     """
+    transitions = transitions.with_weight()
     x, x_next = transitions.x, transitions.successors
     low, high = int(min(x.min(), x_next.min())), int(max(x.max(), x_next.max()))
     increments = np.unique(x_next - x[:, None])
@@ -44,7 +45,10 @@ def pooled(transitions: Transitions, strength: bool | float) -> CountedChain:
     index = StateIndex.of(np.arange(low, high + 1))
     initial = _initial(transitions, low, size)
     nothing = np.zeros(size)
-    return CountedChain(index, p, mixed.tocsr(), nothing, p, initial, (times == 0).astype(np.float64))
+    mixed = mixed.tocsr()
+    mixed.eliminate_zeros()
+    rows = np.bincount(x - low, minlength=size)
+    return CountedChain(index, p, mixed, nothing, p, initial, (times == 0).astype(np.float64), rows)
 
 
 def likeliest_strength(counts: Any, prior: Any) -> float:

@@ -16,12 +16,18 @@ def schedule(damping: Damping) -> Schedule:
         damping: a constant in (0, 1]; "sqrt" for the paper's 1/√t; or a function of t.
     """
     if callable(damping):
-        return damping
+        return lambda step: _checked(damping(step), step)
     if damping == "sqrt":
         return inverse_square_root
     if isinstance(damping, str) or not 0 < damping <= 1:
         raise ValueError(f'damping must be a number in (0, 1], "sqrt" or a function of the step: got {damping!r}')
     return lambda step: damping
+
+
+def _checked(alpha: float, step: int) -> float:
+    if not 0 < alpha <= 1:
+        raise ValueError(f"damping must give numbers in (0, 1]: at step {step} it gave {alpha}")
+    return alpha
 
 
 def inverse_square_root(step: int) -> float:

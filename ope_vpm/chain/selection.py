@@ -21,6 +21,8 @@ from ope_vpm.chain.transitions import Floats, Transitions
 RIDGES = np.logspace(-6, -1, 6)
 ROWS = 10_000
 FOLDS = 4
+BLOCKS = 200
+"""Neighbouring rows share a fold, so that folds of a path are apart; many blocks, so that sorted rows do no harm."""
 REFERENCE_RIDGE = 1e-3
 REFERENCE_STEPS = 50
 
@@ -42,7 +44,7 @@ def select(
         rng: draws the rows.
     """
     part = transitions.sample(ROWS, rng)
-    fold = np.arange(len(part)) * 4 * FOLDS // len(part) % FOLDS
+    fold = np.arange(len(part)) * BLOCKS // len(part) % FOLDS
     ridges = RIDGES if ridge is None else np.array([ridge])
     reference: Floats | None = None
     scores = []
@@ -63,7 +65,10 @@ def select(
 
 def _reference(rows: FeatureRows, equation: Equation) -> Floats:
     gram = rows.gram() / len(rows.here)
-    beta = power_steps(rows, equation, gram, REFERENCE_STEPS, 1e-4, Monitor("reference", REFERENCE_STEPS))
+    monitor = Monitor("reference", REFERENCE_STEPS)
+    beta = power_steps(rows, equation, gram, REFERENCE_STEPS, 1e-4, monitor)
+    if monitor.interrupted:
+        raise KeyboardInterrupt
     return rows.ratio(beta).astype(np.float64)
 
 

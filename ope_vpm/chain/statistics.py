@@ -25,9 +25,6 @@ class Statistics:
     def __add__(self, other: Statistics) -> Statistics:
         return Statistics(self.gram + other.gram, self.cross + other.cross)
 
-    def __sub__(self, other: Statistics) -> Statistics:
-        return Statistics(self.gram - other.gram, self.cross - other.cross)
-
     def over(self, rows: float) -> Statistics:
         """Divided by a number of rows: means instead of sums."""
         return Statistics(self.gram / rows, self.cross / rows)

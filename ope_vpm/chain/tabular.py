@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ope_vpm.chain import linear
-from ope_vpm.chain.counts import CountedChain, Integers, StateIndex, count, least_seen
+from ope_vpm.chain.counts import CountedChain, StateIndex, count, least_seen
 from ope_vpm.chain.divergence import Divergence, divergence
 from ope_vpm.chain.monitor import Callback, Monitor
 from ope_vpm.chain.objective import regularized_minimiser
@@ -41,13 +41,14 @@ class Tabular:
     damping: Damping = 1.0
     """α of a power step. The paper's 1/√t makes 1000 steps worth 62: too few on slow chains."""
     lam: float = 1.0
-    """λ, for "restart" with a number of steps; the fixed point is the same for all λ > 0."""
+    """λ, for "restart" with a number of steps; at γ = 1 their limit is the same for all λ > 0."""
     divergence: str | Divergence = "quadratic"
     """φ, for "restart" with a number of steps: it decides how lost mass comes back."""
     unseen: str = "auto"
     pool_increments: bool | float = False
     """Ordered states (queue lengths): shrink each state's law of x' - x towards the one of all states. True:
-    as far as the data's likelihood says; a number: as if each state had so many more observations."""
+    as far as the data's likelihood says; a number: as if each state had so many more observations. The law then
+    has mass also on states in between where no row is: `probabilities()` shows it, weights cannot."""
 
     def __post_init__(self) -> None:
         if self.unseen not in UNSEEN:
@@ -56,6 +57,8 @@ class Tabular:
             raise ValueError(f"steps must be at least 1, or None for the fixed point: got {self.steps}")
         if not self.lam > 0:
             raise ValueError(f"lam must be positive: got {self.lam}")
+        if not isinstance(self.pool_increments, bool) and not 0 < self.pool_increments < np.inf:
+            raise ValueError(f"pool_increments must be True, False or a positive number: got {self.pool_increments}")
         schedule(self.damping)
         divergence(self.divergence)
 
@@ -86,9 +89,8 @@ class Tabular:
         if self.unseen != "auto":
             return count(transitions, self.unseen), self.unseen
         chain = count(transitions, "restart")
-        times = np.bincount(chain.index(transitions.x), minlength=len(chain.p))
-        unseen = choose_unseen(chain, times)
-        return (replace(chain, restart=least_seen(times)) if unseen == "good-turing" else chain), unseen
+        unseen = choose_unseen(chain)
+        return (replace(chain, restart=least_seen(chain.times)) if unseen == "good-turing" else chain), unseen
 
     def _power_steps(
         self, chain: CountedChain, gamma: float, unseen: str, callback: Callback | None
@@ -166,12 +168,10 @@ def fixed_point(chain: CountedChain, gamma: float, classes: list[linear.Indices]
             kernel.data[kernel.indices == size] /= gamma if gamma > 0 else 1.0
         return linear.resolvent(kernel, (1 - gamma) * np.append(chain.initial, [0.0] * relay), gamma, True)[:size]
     start = np.append(chain.p, [0.0] * relay)
-    law = linear.limit_law(kernel, start, classes)[:size]
-    scaled: Floats = law / law.sum()
-    return scaled
+    return linear.limit_law(kernel, start, classes, relay=size)[:size]
 
 
-def choose_unseen(chain: CountedChain, times: Integers) -> str:
+def choose_unseen(chain: CountedChain) -> str:
     """The rule behind unseen="auto".
 
     States seen once can stand for unseen ones if the rows' x' are drawn much as their x are. Then the share of
@@ -180,7 +180,7 @@ def choose_unseen(chain: CountedChain, times: Integers) -> str:
     where to. No rule that sees transitions only wins everywhere: docs/solvers.md has what was measured.
     """
     lost = float(chain.p @ chain.unseen)
-    once = float((times == 1).sum() / times.sum())
+    once = float((chain.times == 1).sum() / chain.times.sum())
     return "good-turing" if 0 < lost <= 3 * once else "restart"
 
 
@@ -204,9 +204,11 @@ def _value(chain: CountedChain, reward: Floats, gamma: float) -> Floats:
             kernel = kernel.copy()
             kernel.data[kernel.indices == size] /= gamma if gamma > 0 else 1.0
         return linear.resolvent(kernel, padded, gamma, False)[:size]
-    law = linear.limit_law(kernel, np.append(chain.p, [0.0] * relay), linear.closed_classes(kernel))
-    if relay:
-        padded[-1] = law[:size] @ reward / law[:size].sum()
+    classes = linear.closed_classes(kernel)
+    law = linear.limit_law(kernel, np.append(chain.p, [0.0] * relay), classes)
+    for members in classes if relay else ():
+        if members[-1] == size:  # the relay takes no time: with its class's own average it adds nothing
+            padded[-1] = law[members[:-1]] @ reward[members[:-1]] / law[members[:-1]].sum()
     return linear.poisson(kernel, law, padded)[:size]
 
 
@@ -216,7 +218,9 @@ def _class_warnings(chain: CountedChain, classes: list[linear.Indices], oscillat
         return []
     kernel, size = chain.with_relay(), len(chain.p)
     share = [float(chain.p[members[members < size]].sum()) for members in classes]
-    names = "; ".join(_describe(chain, members[members < size]) for members in classes[:5])
+    names = "; ".join(_describe(chain, members[members < size]) for members in classes[:5]) + (
+        "; …" if len(classes) > 5 else ""
+    )
     notes = []
     if len(classes) > 1:
         notes.append(
@@ -227,11 +231,16 @@ def _class_warnings(chain: CountedChain, classes: list[linear.Indices], oscillat
         notes.append(
             f"the counted chain is reducible: all mass ends in a closed class with {share[0]:.0%} of the rows, {names}"
         )
-    periods = [linear.period(kernel[members][:, members]) for members in classes]
+    periods = [_period(kernel, members, relay=size) for members in classes]
     if max(periods) > 1:
         settles = "power steps may not settle: use damping=0.5" if oscillates else "its law is the average over time"
         notes.append(f"the counted chain is periodic (period {max(periods)}), {names}: {settles}")
     return notes
+
+
+def _period(kernel: Any, members: linear.Indices, relay: int) -> int:
+    inside = np.flatnonzero(members == relay)
+    return linear.period(kernel[members][:, members], int(inside[0]) if inside.size else None)
 
 
 def _describe(chain: CountedChain, members: Any) -> str:

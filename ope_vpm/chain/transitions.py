@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from mmap import MADV_DONTNEED, mmap
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -68,9 +69,9 @@ class Transitions:
                 no pair. Their first states become `x_initial`.
             lag: how many steps apart the two states of a pair are.
         """
-        if lag < 1:
+        if index(lag) < 1:
             raise ValueError(f"lag must be at least 1: got {lag}")
-        arrays = [np.asarray(path) for path in paths]
+        arrays = [array for array in map(np.asarray, paths) if array.size]
         if not any(array.ndim > 0 and len(array) > lag for array in arrays):
             raise ValueError(f"no path is longer than lag={lag}: there is no pair (is the time axis first?)")
         return cls(
@@ -112,6 +113,10 @@ class Transitions:
     def initial_weights(self) -> Floats:
         """`initial_weight` scaled to mean 1."""
         return _mean_one(self.initial_weight, 0 if self.x_initial is None else len(self.x_initial))
+
+    def with_weight(self) -> Transitions:
+        """Without the rows that count for nothing."""
+        return self if self.weight is None or self.weight.all() else self.select(np.flatnonzero(self.weight))
 
     def sample(self, most: int, rng: np.random.Generator) -> Transitions:
         """All rows, or `most` of them drawn without replacement, in their order."""
@@ -165,9 +170,10 @@ def as_states(name: str, values: npt.ArrayLike, finite: bool, dimension: int) ->
     """Check states that come from outside against the kind and dimension of known ones."""
     array = _states(name, values)
     if (array.dtype.kind == "i") != finite:
-        raise TypeError(f"{name} and x must be of one kind: {_kind(array)} != {'integers' if finite else 'floats'}")
+        expected = "integers (finite states)" if finite else "floats (points)"
+        raise TypeError(f"{name} must be of the kind of the data's states: {_kind(array)} != {expected}")
     if not finite and array.shape[1] != dimension:
-        raise ValueError(f"{name} and x must have the same dimension: {array.shape[1]} != {dimension}")
+        raise ValueError(f"{name} must have the dimension of the data's states: {array.shape[1]} != {dimension}")
     return array
 
 
@@ -194,9 +200,10 @@ def _successors(x: Array, values: npt.ArrayLike, next_weight: object) -> Array:
     array = _numbers("x_next", values)
     if array.dtype.kind != x.dtype.kind:
         raise TypeError(f"x_next and x must be of one kind: {_kind(array)} != {_kind(x)}")
-    if array.ndim == 0 or len(array) != len(x):
-        rows = array.shape[0] if array.ndim else 0
-        raise ValueError(f"x and x_next must have the same length: {len(x)} != {rows} (is the last step missing?)")
+    if len(array) != len(x):
+        raise ValueError(
+            f"x and x_next must have the same length: {len(x)} != {len(array)} (is the last step missing?)"
+        )
     if x.ndim == 2 and x.shape[1] == 1 and array.ndim == (1 if next_weight is None else 2):
         array = array[..., None]
     expected = x.ndim + (next_weight is not None)
@@ -248,7 +255,13 @@ def _next_weights(values: npt.ArrayLike | None, shape: tuple[int, ...]) -> Float
 
 def _numbers(name: str, values: object) -> Array:
     """An array of integers (as int64) or floats, the caller's own memory where the type allows."""
-    array: Array = np.asanyarray(values)
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{name} must not be a masked array: drop or fill the masked values")
+    array: Array = values if isinstance(values, np.memmap) else np.asarray(values)
+    if array.ndim == 0:
+        raise ValueError(f"{name} must be an array: got the single value {array!r}")
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
     if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
         raise ValueError(f"{name} must fit in 64-bit integers: got {array.max()}")
     if array.dtype.kind in "iu":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import fields
 from difflib import get_close_matches
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from ope_vpm.chain.estimate import StationaryEstimate
 from ope_vpm.chain.kernel import Kernel
 from ope_vpm.chain.linear import StationaryWarning
 from ope_vpm.chain.monitor import Callback
-from ope_vpm.chain.neural import Neural
+from ope_vpm.chain.neural import Neural, with_preset
 from ope_vpm.chain.solution import Solution, Solver
 from ope_vpm.chain.tabular import Tabular
 from ope_vpm.chain.transitions import Floats, Transitions
@@ -53,8 +54,7 @@ class VPM:
         callback: Callback | None = None,
         **options: Any,
     ) -> None:
-        if not 0 <= gamma <= 1:
-            raise ValueError(f"gamma must be in [0, 1]: got {gamma}")
+        _check_numbers(gamma, seed)
         if solver not in ("auto", *SOLVERS):
             raise ValueError(f"unknown solver {solver!r}: known are auto, {', '.join(SOLVERS)}")
         if solver != "auto":
@@ -73,14 +73,18 @@ class VPM:
 
     def fit(self, transitions: Transitions) -> StationaryEstimate:
         """Find the ratio τ = μ/p. Ctrl-C ends the iteration and gives the best so far."""
+        if not isinstance(transitions, Transitions):
+            raise TypeError(f"fit takes Transitions(x, x_next): got {type(transitions).__name__}")
         solver = self._solver(transitions)
         if self.gamma < 1 and transitions.x_initial is None:
             raise ValueError(f"gamma={self.gamma} needs initial states: Transitions(..., x_initial=...)")
-        solution = solver.fit(transitions, self.gamma, self.seed, self.callback)
+        counted = transitions.with_weight()
+        solution = solver.fit(counted, self.gamma, self.seed, self.callback)
         for text in solution.warnings:
             warnings.warn(text, StationaryWarning, stacklevel=2)
         weights = _weights(transitions, solution)
-        diagnostics = self._diagnostics(solver.name, transitions, solution, weights)
+        used = weights if counted is transitions else _weights(counted, solution)
+        diagnostics = self._diagnostics(solver.name, counted, solution, used)
         weights.flags.writeable = False
         return StationaryEstimate(transitions, self.gamma, weights, diagnostics, solution.ratio)
 
@@ -113,6 +117,13 @@ class VPM:
         )
 
 
+def _check_numbers(gamma: object, seed: object) -> None:
+    if not isinstance(gamma, Real) or not 0 <= float(gamma) <= 1:
+        raise ValueError(f"gamma must be a number in [0, 1]: got {gamma!r}")
+    if not isinstance(seed, Integral) or int(seed) < 0:
+        raise ValueError(f"seed must be a whole number, 0 or more: got {seed!r}")
+
+
 def _settings(name: str, options: dict[str, Any]) -> Solver:
     """The solver's settings object; an unknown option is named, with the nearest known one."""
     kind = SOLVERS[name]
@@ -122,7 +133,7 @@ def _settings(name: str, options: dict[str, Any]) -> Solver:
             near = get_close_matches(option, known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
             raise TypeError(f"the {name} solver has no option {option!r}: {hint}")
-    return kind(**options)
+    return with_preset(**options) if name == "neural" else kind(**options)
 
 
 def _weights(transitions: Transitions, solution: Solution) -> Floats:

@@ -8,6 +8,7 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.chain.features import FEATURES, Standardiser, median_bandwidth
 from ope_vpm.chain.network import NeuralRatio
+from ope_vpm.chain.neural import with_preset
 from ope_vpm.chain.nonnegative import Equation, FeatureRows, linear_system
 from ope_vpm.chain.statistics import collect, initial_features
 from ope_vpm.envs.linear_gaussian import TARGET, LinearGaussian
@@ -177,13 +178,11 @@ def test_median_bandwidth_of_a_known_sample():
 
 
 def test_the_papers_preset_is_algorithm_1():
-    from ope_vpm.chain.neural import Neural
-
-    paper = Neural(preset="paper")
+    paper = with_preset("paper")
     assert (paper.steps, paper.inner_steps, paper.batch_size, paper.learning_rate) == (200, 10, 1000, 3e-4)
     assert (paper.lam, paper.damping, paper.hidden, paper.exact_dual) == (1.0, "sqrt", (64, 64), False)
     assert (paper.average, paper.patience) == (0.0, None)
-    assert Neural(preset="paper", steps=50).steps == 50
+    assert with_preset("paper", steps=50, batch_size=2000).batch_size == 2000  # given, though it is our default
 
 
 @pytest.mark.parametrize("name", ["quadratic", "kl", "power"])
@@ -213,6 +212,7 @@ def test_the_network_starts_at_one_and_is_never_negative():
         (dict(solver="kernel", steps="many"), "steps must be"),
         (dict(solver="kernel", ridge=-1.0), "ridge must be positive"),
         (dict(solver="kernel", n_features=1), "n_features must be at least 2"),
+        (dict(solver="kernel", damping=0.5), "damping needs nonnegative=False"),
         (dict(solver="neural", preset="best"), "known are default, paper"),
         (dict(solver="neural", batch_size=0), "batch_size must be positive"),
         (dict(solver="neural", dtype="int8"), "dtype must be"),

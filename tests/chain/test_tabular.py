@@ -156,7 +156,7 @@ def test_discounting_does_not_charge_for_the_way_back(unseen):
 
 
 def rule(pairs: ov.Transitions) -> str:
-    return choose_unseen(count(pairs, "restart"), np.unique(pairs.x, return_counts=True)[1])
+    return choose_unseen(count(pairs, "restart"))
 
 
 def test_the_auto_rule():
@@ -207,6 +207,46 @@ def test_a_periodic_chain_gets_its_time_average_and_a_warning():
     with pytest.warns(ov.StationaryWarning, match=r"periodic \(period 3\), 3 states \{0, 1, 2\}"):
         estimate = ov.VPM().fit(ov.Transitions([0, 0, 1, 2], [1, 1, 2, 0]))
     np.testing.assert_allclose(estimate.probabilities(), [1 / 3, 1 / 3, 1 / 3])
+
+
+@pytest.mark.parametrize("slowness", [1e-4, 1e-8, 1e-12, 1e-15])
+def test_chains_that_hardly_mix_are_solved_to_the_last_digit(slowness):
+    pairs = ov.Transitions([0, 0, 1, 1], [0, 1, 1, 0], weight=[1 - slowness, slowness, 1 - 3 * slowness, 3 * slowness])
+    np.testing.assert_allclose(
+        ov.VPM().fit(pairs).probabilities(), [0.75, 0.25], rtol=1e-3 if slowness < 1e-12 else 1e-6
+    )
+
+
+def test_a_class_keeps_its_share_when_lost_mass_comes_back_within_it():
+    with pytest.warns(ov.StationaryWarning, match="2 closed classes"):
+        estimate = ov.VPM(unseen="good-turing").fit(ov.Transitions([0] + [1] * 10, [99] + [1] * 10))
+    np.testing.assert_allclose(estimate.probabilities([0, 1]), [1 / 11, 10 / 11])
+
+
+def test_the_way_back_takes_no_time():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ov.VPM().fit(ov.Transitions([0, 1, 2], [7, 8, 9]))  # restarts at every step: independent draws, not periodic
+    with pytest.warns(ov.StationaryWarning, match="period 2"):
+        ov.VPM(unseen="good-turing").fit(ov.Transitions([0, 1, 1, 1, 1], [1, 0, 0, 0, 9]))
+
+
+def test_successors_of_probability_zero_connect_nothing():
+    with pytest.warns(ov.StationaryWarning, match="period 2"):
+        ov.VPM().fit(ov.Transitions([0, 1], [[0, 1]] * 2, next_weight=[[0, 1], [1, 0]]))
+    with pytest.warns(ov.StationaryWarning, match="2 closed classes"):
+        ov.VPM().fit(ov.Transitions([0, 0, 0, 1], [[0, 1]] * 4, next_weight=[[1, 0]] * 3 + [[0, 1]]))
+
+
+@pytest.mark.parametrize("options", [{}, {"pool_increments": True}])
+def test_rows_of_weight_zero_are_not_there(options):
+    rng = np.random.default_rng(1)
+    x, x_next = rng.integers(6, size=40), rng.integers(8, size=40)
+    without = ov.VPM(**options).fit(ov.Transitions(x, x_next))
+    weight = np.append(np.ones(40), [0.0, 0.0])
+    with_them = ov.VPM(**options).fit(ov.Transitions(np.append(x, [2, 5]), np.append(x_next, [30, 0]), weight=weight))
+    np.testing.assert_allclose(with_them.probabilities(np.arange(8)), without.probabilities(np.arange(8)))
+    assert with_them.weights[-2:].tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("cycle", [1, 2, 5, 12])
@@ -271,6 +311,7 @@ def test_pooling_limits_are_the_counts_and_the_pooled_law():
         (dict(steps=0), "steps must be at least 1"),
         (dict(lam=0), "lam must be positive"),
         (dict(damping=2.0), "damping must be"),
+        (dict(pool_increments=-1.0), "pool_increments must be"),
     ],
 )
 def test_bad_settings(options, message):

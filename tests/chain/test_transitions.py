@@ -28,7 +28,7 @@ X, X_NEXT = np.array([0, 1, 2]), np.array([1, 2, 0])
         (dict(x=X, x_next=X_NEXT, weight=[1, np.nan, 1]), ValueError, "weight must be finite"),
         (dict(x=X, x_next=X_NEXT, weight=[0, 0, 0]), ValueError, "zero in every row"),
         (dict(x=X, x_next=X_NEXT, weight=[1.0]), ValueError, r"one number a row: shape \(1,\) != \(3,\)"),
-        (dict(x=X, x_next=X_NEXT, x_initial=[0.5]), TypeError, "x_initial and x must be of one kind"),
+        (dict(x=X, x_next=X_NEXT, x_initial=[0.5]), TypeError, "x_initial must be of the kind"),
         (dict(x=np.zeros((3, 2)), x_next=np.zeros((3, 2)), x_initial=np.zeros((1, 3))), ValueError, "3 != 2"),
         (dict(x=np.array([0, None]), x_next=X[:2]), TypeError, "integers or floats: got dtype object"),
         (dict(x=["a", "b"], x_next=["b", "a"]), TypeError, "integers or floats"),
@@ -38,6 +38,8 @@ X, X_NEXT = np.array([0, 1, 2]), np.array([1, 2, 0])
         (dict(x=X, x_next=np.zeros((3, 2), int), next_weight=np.ones((3, 2))), ValueError, "sum to 1: row 0"),
         (dict(x=X, x_next=np.zeros((3, 2), int), next_weight=np.ones((3, 1))), ValueError, "first two axes"),
         (dict(x=[2**63], x_next=[0]), ValueError, "64-bit"),
+        (dict(x=1.0, x_next=2.0), ValueError, "x must be an array"),
+        (dict(x=np.ma.masked_array([1, 2], [0, 1]), x_next=[0, 1]), TypeError, "masked"),
     ],
 )
 def test_bad_input_is_refused_with_the_rule_and_what_came(arguments, error, message):
@@ -75,7 +77,7 @@ def test_lagged_pairs_of_one_path():
 
 
 def test_paths_are_not_joined_and_short_ones_give_no_pair():
-    pairs = ov.Transitions.from_paths([[0, 1, 2], [5], [7, 8]])
+    pairs = ov.Transitions.from_paths([[0, 1, 2], [5], [], [7, 8]])
     assert pairs.x.tolist() == [0, 1, 7]
     assert pairs.x_next.tolist() == [1, 2, 8]
     assert pairs.x_initial.tolist() == [0, 5, 7]

@@ -79,7 +79,7 @@ def test_auto_chooses_by_kind_and_dimension():
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: ov.VPM(gamma=1.2), ValueError, r"gamma must be in \[0, 1\]: got 1.2"),
+        (lambda: ov.VPM(gamma=1.2), ValueError, r"gamma must be a number in \[0, 1\]: got 1.2"),
         (lambda: ov.VPM(gamma=float("nan")), ValueError, "gamma must be"),
         (lambda: ov.VPM(solver="magic"), ValueError, "known are auto, tabular, kernel, neural"),
         (lambda: ov.VPM(solver="kernel", ridges=1.0), TypeError, r"no option 'ridges': did you mean ridge\?"),
@@ -87,8 +87,15 @@ def test_auto_chooses_by_kind_and_dimension():
         (lambda: ov.VPM(solver="tabular").fit(POINTS), ValueError, "use kernel or neural"),
         (lambda: ov.VPM(gamma=0.9).fit(ov.Transitions([0, 1], [1, 0])), ValueError, "gamma=0.9 needs initial states"),
         (lambda: ov.VPM().fit(FINITE).ratio([0.5]), TypeError, "floats != integers"),
+        (lambda: ov.VPM().fit(FINITE).ratio(1), ValueError, "must be an array"),
+        (lambda: ov.VPM().fit((FINITE.x, FINITE.x_next)), TypeError, "takes Transitions"),
+        (lambda: ov.VPM(seed=None), ValueError, "seed must be"),
+        (lambda: ov.VPM(gamma="1"), ValueError, "gamma must be a number"),
+        (lambda: ov.VPM().fit(ov.Transitions(np.zeros((2, 1)), np.ones((2, 1)))), ValueError, "at least 20 rows"),
+        (lambda: ov.VPM().fit(ov.Transitions(np.zeros((50, 1)), np.ones((50, 1)))), ValueError, "not all one point"),
+        (lambda: ov.VPM().fit(FINITE).expectation(np.full(300, np.nan)), ValueError, "f must be finite: row 0"),
         (lambda: ov.VPM().fit(FINITE).expectation([1.0]), ValueError, "one number a row"),
-        (lambda: ov.VPM(n_features=20).fit(POINTS).ratio(np.zeros((1, 3))), ValueError, "same dimension: 3 != 2"),
+        (lambda: ov.VPM(n_features=20).fit(POINTS).ratio(np.zeros((1, 3))), ValueError, "3 != 2"),
         (lambda: ov.VPM(n_features=20).fit(POINTS).probabilities(), TypeError, "needs finite states"),
     ],
 )
@@ -105,6 +112,10 @@ def test_what_is_not_an_estimate_is_not_loaded(tmp_path):
     np.savez(path, header=np.array(object(), dtype=object))  # a pickle inside
     with pytest.raises(ValueError, match="is not a saved estimate"):
         ov.StationaryEstimate.load(path)
+    for damaged in (b"", path.read_bytes()[:100]):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match="is not a saved estimate"):
+            ov.StationaryEstimate.load(path)
     path.write_text("hello")
     with pytest.raises(ValueError, match="is not a saved estimate"):
         ov.StationaryEstimate.load(path)

@@ -1,0 +1,109 @@
+"""Weighted importance sampling (Precup, Sutton, Dasgupta 2001), in log space, for episodes of any lengths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ope_vpm.baselines.behaviour_cloning import Behaviour, behaviour_log_prob, check_behaviour
+from ope_vpm.baselines.onestep import ratio_or_nan
+from ope_vpm.baselines.time_weights import time_weights, weighted_sums
+from ope_vpm.chain.diagnostics import effective_sample_size
+from ope_vpm.logged.columns import Floats
+from ope_vpm.ope.conclude import Found, episode_effective_size
+from ope_vpm.ope.estimator import ProblemEstimator
+from ope_vpm.ope.intervals import EpisodeSums
+from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.verdict import Evidence
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ImportanceSampling(ProblemEstimator):
+    behaviour: Behaviour = "cloned"
+    """"cloned", "logged" (needs `behaviour_log_prob` in the data), or a known policy."""
+
+    def check(self, problem: Problem) -> None:
+        """The target needs densities, and logged ones must be there if asked for."""
+        check_behaviour(self.name, problem, self.behaviour)
+
+    def _log_ratio(self, problem: Problem) -> tuple[Floats, dict[str, Any]]:
+        clone = behaviour_log_prob(problem, self.behaviour)
+        fit = {"behaviour_held_out_log_likelihood": clone.held_out_log_likelihood}
+        return problem.target_log_prob - clone.log_prob, fit
+
+    def _found(self, problem: Problem, sums: EpisodeSums, weights: Floats, fit: dict[str, Any]) -> Found:
+        evidence = Evidence(
+            effective_rows=effective_sample_size(weights),
+            rows=len(problem.data),
+            effective_episodes=episode_effective_size(problem, weights),
+        )
+        value = ratio_or_nan(sums.ratios.sum(), weights)
+        return Found(value=value, sums=sums, weights=weights, evidence=evidence, diagnostics=fit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrajectoryWise(_ImportanceSampling):
+    """Each episode weighted by the product of all its ratios."""
+
+    name: ClassVar[str] = "wist"
+
+    def find(self, problem: Problem) -> Found:
+        """One ratio of sums."""
+        log_ratio, fit = self._log_ratio(problem)
+        data = problem.data
+        whole = np.add.reduceat(log_ratio, data.starts)
+        weight = np.exp(whole - _largest(whole))
+        by_time, tail = time_weights(problem)
+        weights = by_time * weight[data.episode]
+        return self._found(problem, weighted_sums(problem, weights, tail * weight), weights, fit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepWise(_ImportanceSampling):
+    """Each step weighted by the product of the ratios up to it, scaled at each time over the episodes.
+
+    An episode that ended keeps its last weight, with reward 0 (γ < 1) or as one no longer there (restarts);
+    one whose log was cut is left out from there on.
+    """
+
+    name: ClassVar[str] = "wiss"
+
+    def find(self, problem: Problem) -> Found:
+        """One ratio of sums for each time."""
+        log_ratio, fit = self._log_ratio(problem)
+        sums, weights = step_wise(problem, log_ratio)
+        return self._found(problem, sums, weights, fit)
+
+
+def step_wise(problem: Problem, log_ratio: Floats) -> tuple[EpisodeSums, Floats]:
+    """Per-episode sums, one column a time step, and each row's share in the value."""
+    data, gamma = problem.data, problem.gamma
+    used = data.from_reset if gamma < 1 else np.ones(data.n_episodes, dtype=np.bool_)
+    horizon = int(data.lengths.max())
+    alive = (np.arange(horizon) < data.lengths[:, None]) & used[:, None]
+    known = alive | (problem.ends & used)[:, None]
+    ratios, rewards = np.zeros(alive.shape), np.zeros(alive.shape)
+    ratios[data.episode, data.time], rewards[data.episode, data.time] = log_ratio, data.rewards
+    with np.errstate(invalid="ignore"):
+        product = np.cumsum(ratios, axis=1)
+    largest = np.array([_largest(product[known[:, t], t]) for t in range(horizon)])
+    with np.errstate(invalid="ignore"):
+        weight = np.where(known, np.exp(product - largest), 0.0)
+    total = np.maximum(weight.sum(axis=0), 1e-300)
+    share = np.where(alive, weight, 0.0).sum(axis=0) / total
+    discount = gamma ** np.arange(horizon)
+    norm = float(discount @ share)
+    if problem.on_end == "absorb":
+        ended = float(weight[problem.ends, -1].sum() / total[-1])
+        norm = float(discount @ (weight.sum(axis=0) > 0) + gamma**horizon / (1 - gamma) * ended)
+    scaled = np.where(alive, weight, 0.0) * discount / max(norm, 1e-300)
+    weights = (scaled / total)[data.episode, data.time]
+    return EpisodeSums(scaled * rewards, weight), weights
+
+
+def _largest(logs: Floats) -> float:
+    """The largest logarithm; 0 where all are minus infinity or there are none."""
+    top = float(logs.max(initial=-np.inf))
+    return top if np.isfinite(top) else 0.0

@@ -1,0 +1,64 @@
+"""The action ratio π/b̂ alone: right where states are visited alike, the second control in every table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ope_vpm.baselines.behaviour_cloning import Behaviour, behaviour_log_prob, check_behaviour
+from ope_vpm.baselines.time_weights import time_weights, weighted_sums
+from ope_vpm.chain.diagnostics import effective_sample_size
+from ope_vpm.ope.action_ratio import CAP, ActionRatio, action_ratio
+from ope_vpm.ope.conclude import Found, episode_effective_size
+from ope_vpm.ope.estimator import ProblemEstimator
+from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.verdict import Evidence
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneStep(ProblemEstimator):
+    """Σ ρ r / Σ ρ with ρ = π/b̂, capped; below γ = 1 also weighted by γ^t."""
+
+    name: ClassVar[str] = "onestep"
+
+    behaviour: Behaviour = "cloned"
+    """"cloned" (finite states: counts; points: around the target, as in vpm), "logged", or a known policy."""
+    cap: float = CAP
+    """Of the ratio once it is scaled to mean 1."""
+
+    def check(self, problem: Problem) -> None:
+        """The target needs densities, and logged ones must be there if asked for."""
+        check_behaviour(self.name, problem, self.behaviour)
+
+    def find(self, problem: Problem) -> Found:
+        """One ratio of sums."""
+        action = self._ratio(problem)
+        by_time, tail = time_weights(problem)
+        weights = by_time * np.minimum(action.ratio, self.cap)
+        sums = weighted_sums(problem, weights, tail)
+        evidence = Evidence(
+            effective_rows=effective_sample_size(weights),
+            rows=len(problem.data),
+            effective_episodes=episode_effective_size(problem, weights),
+            overlap=min(action.overlap, 1.0),
+            remarks=("the action ratio alone ignores that the target visits other states",),
+        )
+        fit = {"behaviour_held_out_log_likelihood": action.held_out_log_likelihood}
+        return Found(
+            value=ratio_or_nan(sums.ratios[0], weights), sums=sums, weights=weights, evidence=evidence, diagnostics=fit
+        )
+
+    def _ratio(self, problem: Problem) -> ActionRatio:
+        if self.behaviour == "cloned" and not (problem.data.finite and problem.data.discrete_actions):
+            return action_ratio(problem)
+        behaviour = behaviour_log_prob(problem, self.behaviour)
+        return ActionRatio.of_logs(
+            problem.target_log_prob - behaviour.log_prob, behaviour.held_out_log_likelihood, self.cap
+        )
+
+
+def ratio_or_nan(ratio: float, weights: np.ndarray) -> float:
+    """A ratio of sums, where there is anything to sum."""
+    return float(ratio) if weights.sum() > 0 else float("nan")

@@ -1,0 +1,91 @@
+"""How often 95 % intervals hold the truth, and how often verdicts are what they should be; 200 datasets each."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import ope_vpm as ov
+from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, GaussianController, LinearGaussian
+from ope_vpm.envs.random_mdp import RandomMDP
+from ope_vpm.logged import LoggedDataset
+
+DATASETS, FIRST_SEED = 200, 40_000
+MDP = RandomMDP.draw(15, 3, seed=0)
+LOGGED, WANTED = MDP.policy(1), MDP.policy(2)
+FAR = GaussianController(gain=(0.1, -0.1), shift=-4.0, deviation=0.2)
+"""A controller whose actions the target never takes."""
+Maker = Callable[[int], LoggedDataset]
+
+
+def main() -> None:
+    parts = sys.argv[1:] or ["tabular", "vpm", "verdicts", "model"]
+    if "tabular" in parts:
+        for gamma in (1.0, 0.95):
+            for name in ("vpm", "model"):
+                coverage("tabular", name, tabular, WANTED, MDP.value(WANTED, gamma), gamma)
+    points = LinearGaussian()
+    for name in ("vpm", "model"):
+        for gamma in (1.0, 0.95) if name in parts else ():
+            coverage("linear-Gaussian", name, linear_gaussian, TARGET.policy(), points.value(TARGET, gamma), gamma)
+    if "verdicts" in parts:
+        verdicts()
+
+
+def tabular(seed: int) -> LoggedDataset:
+    return MDP.dataset(50, 60, LOGGED, seed)
+
+
+def linear_gaussian(seed: int) -> LoggedDataset:
+    return LinearGaussian().dataset(100, 100, BEHAVIOUR, seed)
+
+
+def coverage(case: str, name: str, make: Maker, policy: Any, truth: float, gamma: float) -> None:
+    found = [ov.evaluate(make(seed), policy, name, gamma=gamma) for seed in range(FIRST_SEED, FIRST_SEED + DATASETS)]
+    errors = np.array([each.value - truth for each in found])
+    spread = np.array([each.standard_error for each in found])
+    held = np.mean([each.interval is not None and each.interval[0] <= truth <= each.interval[1] for each in found])
+    print(
+        f"coverage {case} {name} gamma={gamma}: {held:.1%}; RMSE {np.sqrt(np.mean(errors**2)):.4f}, bias "
+        f"{errors.mean():+.4f}, mean standard error {spread.mean():.4f}",
+        flush=True,
+    )
+
+
+def verdicts() -> None:
+    unseen = np.zeros_like(LOGGED)
+    unseen[:, 0] = 1  # the log below never takes action 0
+    without = LOGGED * (np.arange(LOGGED.shape[1]) > 0)
+    without = without / without.sum(axis=1, keepdims=True)
+    points = LinearGaussian()
+    cases: list[tuple[str, str, Maker, Any, str]] = [
+        ("no overlap, tabular", "unreliable", lambda seed: MDP.dataset(50, 60, without, seed), unseen, "vpm model"),
+        (
+            "no overlap, linear-Gaussian",
+            "unreliable",
+            lambda seed: points.dataset(50, 50, FAR, seed),
+            TARGET.policy(),
+            "vpm",
+        ),
+        ("on-policy, tabular", "reliable", tabular, LOGGED, "vpm model"),
+        (
+            "on-policy, linear-Gaussian",
+            "reliable",
+            lambda seed: points.dataset(50, 50, TARGET, seed),
+            TARGET.policy(),
+            "vpm",
+        ),
+    ]
+    for case, wanted, make, policy, names in cases:
+        for name in names.split():
+            found = [ov.evaluate(make(seed), policy, name) for seed in range(FIRST_SEED, FIRST_SEED + DATASETS)]
+            share = np.mean([each.verdict == wanted for each in found])
+            other = {reason for each in found if each.verdict != wanted for reason in each.reasons}
+            print(f"verdict {case}, {name}: {wanted} in {share:.1%} {sorted(other)[:3]}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""Every estimator on the linear-Gaussian MDP, 100 trajectories by another controller, against the closed form."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import numpy as np
+
+import ope_vpm as ov
+from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
+from ope_vpm.logged import LoggedDataset
+
+EPISODES, LENGTH, SEEDS = 100, 100, 20
+FIRST_SEED = 20_000
+NAMES = ("vpm", "naive", "onestep", "wist", "wiss", "model", "liu")
+
+
+def main() -> None:
+    print(f"{EPISODES} trajectories of {LENGTH} steps, {SEEDS} seeds\n")
+    print("| estimator | γ | RMSE | × on-policy mean | bias | seconds |\n|---|---|---|---|---|---|")
+    for gamma in (1.0, 0.95):
+        table(gamma)
+
+
+def table(gamma: float) -> None:
+    env = LinearGaussian()
+    truth = env.value(TARGET, gamma)
+    errors: dict[str, list[float]] = {name: [] for name in ("on-policy mean", *NAMES)}
+    seconds = dict.fromkeys(errors, 0.0)
+    for seed in range(FIRST_SEED, FIRST_SEED + SEEDS):
+        data = env.dataset(EPISODES, LENGTH, BEHAVIOUR, seed)
+        errors["on-policy mean"].append(on_policy_mean(env.dataset(EPISODES, LENGTH, TARGET, seed), gamma) - truth)
+        for name in NAMES:
+            start = time.perf_counter()
+            errors[name].append(ov.evaluate(data, TARGET.policy(), name, gamma=gamma, seed=seed).value - truth)
+            seconds[name] += (time.perf_counter() - start) / SEEDS
+    floor = float(np.sqrt(np.mean(np.square(errors["on-policy mean"]))))
+    for name, found in errors.items():
+        rmse = float(np.sqrt(np.mean(np.square(found))))
+        print(f"| {name} | {gamma} | {rmse:.4f} | {rmse / floor:.2f} | {np.mean(found):+.4f} | {seconds[name]:.1f} |")
+        sys.stdout.flush()
+
+
+def on_policy_mean(data: LoggedDataset, gamma: float) -> float:
+    """The mean reward of the target's own trajectories, weighted by γ^t."""
+    weight = gamma**data.time
+    return float(weight @ data.rewards / weight.sum())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""π/b̂ at the logged actions: the behaviour is cloned around the target, so that equal policies give exactly 1.
+
+Gaussian targets: z = (a - m_π(s))/σ_π(s) is regressed on the state; the ratio is N(z; 0, 1)/N(z; ẑ(s), σ̂).
+Discrete actions: b̂(a|s) ∝ exp(θ_a(s) + β log π(a|s)). Other densities: a Gaussian in the actions themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.linalg import solve
+
+from ope_vpm.logged.columns import Bools, Floats
+from ope_vpm.ope.encoding import Standardisation
+from ope_vpm.ope.features import StateFeatures
+from ope_vpm.ope.problem import Problem
+from ope_vpm.policy import GaussianPolicy
+
+RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
+"""On the non-linear features' coefficients, per row; held-out episodes choose, or a plain linear regression."""
+WAVES = 100
+"""Random features that the clone may use."""
+HELD_OUT = 5
+"""Every fifth episode."""
+CAP = 50.0
+"""Of the ratio once it is scaled to mean 1."""
+
+
+@dataclass(frozen=True)
+class ActionRatio:
+    """ρ̂ = π/b̂ at each logged row."""
+
+    ratio: Floats
+    """Scaled to mean 1, then capped."""
+    overlap: float
+    """The mean before scaling: 1 where the log holds what the target does, near 0 where it does not."""
+    held_out_log_likelihood: float
+    """Of the clone, per action, in units of z (Gaussian targets) or of the actions."""
+
+    @classmethod
+    def of_logs(cls, log_ratio: Floats, likelihood: float, cap: float = CAP) -> ActionRatio:
+        """Scale and cap."""
+        raw = np.exp(np.minimum(log_ratio, 50.0))
+        mean = float(raw.mean())
+        scaled = raw / mean if mean > 0 else raw
+        return cls(np.minimum(scaled, cap), mean, likelihood)
+
+
+def action_ratio(problem: Problem) -> ActionRatio:
+    """Clone the behaviour around the target; shared by the estimators that use it."""
+    return problem.once("action ratio", lambda: _action_ratio(problem))
+
+
+def _action_ratio(problem: Problem) -> ActionRatio:
+    state_features = StateFeatures.draw(problem, WAVES)
+    features = problem.once(f"features {WAVES}", lambda: state_features(problem.data.observations), of_data=True)
+    held_out = _held_out(problem)
+    if problem.data.discrete_actions:
+        log_behaviour, likelihood = categorical_clone(
+            problem.policy.probabilities(problem.data.observations), problem.data.actions, features, held_out
+        )
+        return ActionRatio.of_logs(problem.target_log_prob - log_behaviour, likelihood)
+    z = target_score(problem)
+    log_target = log_normal(z) if z is not None else problem.target_log_prob
+    if z is None:
+        scale = Standardisation.fit(problem.data.actions)
+        z = scale(problem.data.actions)
+        log_target = log_target + np.log(scale.std).sum()
+    log_behaviour, likelihood = gaussian_clone(z, features, state_features.linear, held_out)
+    return ActionRatio.of_logs(log_target - log_behaviour, likelihood)
+
+
+def target_score(problem: Problem) -> Floats | None:
+    """(a - m_π)/σ_π, before squashing; None where the target is not Gaussian."""
+    policy, actions = problem.policy, np.asarray(problem.data.actions, dtype=np.float64)
+    if not isinstance(policy, GaussianPolicy):
+        return None
+    if policy.squash:
+        low, high = policy.bounds or (np.array(-1.0), np.array(1.0))
+        unit = (2 * actions - low - high) / (high - low)
+        actions = np.arctanh(np.clip(unit, -1 + 1e-6, 1 - 1e-6))
+    mean, std = policy.moments(problem.data.observations)
+    score: Floats = (actions - mean) / std
+    return score
+
+
+def gaussian_clone(z: Floats, features: Floats, linear: int, held_out: Bools) -> tuple[Floats, float]:
+    """The log-density of each z under a Gaussian with a fitted mean; and per row on held-out episodes.
+
+    Args:
+        z: (n, m).
+        features: (n, D), a constant first, then `linear` linear ones, which are not penalised.
+        linear: how many.
+        held_out: rows to choose the ridge by.
+    """
+    scores = {ridge: _held_out_score(z, features, linear, ridge, held_out) for ridge in (None, *RIDGES)}
+    best = max(scores, key=lambda ridge: scores[ridge])
+    mean = _regress(z, features, linear, best, np.ones(len(z), dtype=np.bool_))
+    deviation = np.sqrt(np.mean((z - mean) ** 2, axis=0) + 1e-12)
+    return log_normal((z - mean) / deviation) - np.log(deviation).sum(), scores[best]
+
+
+def categorical_clone(chance: Floats, actions: Floats, features: Floats, held_out: Bools) -> tuple[Floats, float]:
+    """The log-probability of each action under exp(θ_a(s) + β log π(a|s)), θ linear in the features, β free.
+
+    Args:
+        chance: the target's probabilities, (n, actions).
+        actions: the logged ones.
+        features: (n, D), a constant first.
+        held_out: rows that only report the fit.
+    """
+    log_target = torch.from_numpy(np.log(np.maximum(chance, 1e-6)))
+    chosen, x = torch.from_numpy(np.array(actions)), torch.from_numpy(features)
+    theta = torch.zeros((features.shape[1], chance.shape[1]), dtype=torch.float64, requires_grad=True)
+    beta = torch.ones((), dtype=torch.float64, requires_grad=True)
+    train = torch.from_numpy(~held_out if (~held_out).any() else held_out)
+    optimiser = torch.optim.LBFGS([theta, beta], max_iter=100, line_search_fn="strong_wolfe")
+
+    def log_behaviour() -> torch.Tensor:
+        return torch.log_softmax(x @ theta + beta * log_target, dim=1).gather(1, chosen[:, None])[:, 0]
+
+    def loss() -> torch.Tensor:
+        optimiser.zero_grad()
+        total = -log_behaviour()[train].mean() + 1e-3 * theta[1:].square().sum()
+        total.backward()  # type: ignore[no-untyped-call]
+        return total
+
+    optimiser.step(loss)  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        fitted = log_behaviour().numpy()
+    return fitted, float(fitted[held_out].mean()) if held_out.any() else float("nan")
+
+
+def log_normal(z: Floats) -> Floats:
+    """The log-density of N(0, I), (n, m) to (n,)."""
+    total: Floats = -0.5 * np.sum(z**2 + np.log(2 * np.pi), axis=1)
+    return total
+
+
+def _regress(z: Floats, features: Floats, linear: int, ridge: float | None, rows: Bools) -> Floats:
+    """Fitted means; without a ridge on the linear features only."""
+    used = features if ridge is not None else features[:, : 1 + linear]
+    gram = used[rows].T @ used[rows]
+    penalty = np.full(used.shape[1], 1e-8 * rows.sum())
+    penalty[1 + linear :] = (ridge or 0.0) * rows.sum()
+    fitted: Floats = used @ solve(gram + np.diag(penalty), used[rows].T @ z[rows], assume_a="pos")
+    return fitted
+
+
+def _held_out_score(z: Floats, features: Floats, linear: int, ridge: float | None, held_out: Bools) -> float:
+    train = ~held_out
+    if not train.any() or not held_out.any():
+        return 0.0 if ridge is None else -np.inf
+    residual = z - _regress(z, features, linear, ridge, train)
+    deviation = np.sqrt(np.mean(residual[train] ** 2, axis=0) + 1e-12)
+    return float(np.mean(log_normal(residual[held_out] / deviation)) - np.log(deviation).sum())
+
+
+def _held_out(problem: Problem) -> Bools:
+    held: Bools = problem.data.episode % HELD_OUT == HELD_OUT - 1
+    return held

@@ -1,0 +1,103 @@
+"""One call: data and policies and estimators in, values out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, overload
+
+import numpy as np
+
+from ope_vpm.logged import LoggedDataset
+from ope_vpm.ope.estimator import Estimator, ProblemEstimator, make
+from ope_vpm.ope.problem import Problem, as_target
+from ope_vpm.ope.steps import OnEnd, TimeLimit
+from ope_vpm.ope.value import PolicyValue
+from ope_vpm.policy import TargetPolicy
+
+OneEstimator = str | Estimator
+Values = dict[str, PolicyValue]
+
+
+@overload
+def evaluate(data: LoggedDataset, policy: Any, estimator: OneEstimator = "vpm", **choices: Any) -> PolicyValue: ...
+@overload
+def evaluate(data: LoggedDataset, policy: Any, estimator: Sequence[OneEstimator], **choices: Any) -> Values: ...
+def evaluate(
+    data: LoggedDataset,
+    policy: Any,
+    estimator: OneEstimator | Sequence[OneEstimator] = "vpm",
+    gamma: float = 1.0,
+    seed: int = 0,
+    on_end: OnEnd | None = None,
+    time_limit: TimeLimit = "continue",
+    ignore: Collection[str] = (),
+    **options: Any,
+) -> Any:
+    """What is the policy worth, from data that somebody else logged?
+
+    Args:
+        data: the log.
+        policy: the target, or a list of targets, or a mapping from names to targets.
+        estimator: a name out of `estimators()`, an `Estimator`, or a list of these.
+        gamma: 1 for the average reward per step; below, (1 - gamma) · E[Σ gamma^t r_t].
+        seed: makes everything random repeatable.
+        on_end: what follows a termination, "restart" or "absorb"; by default as gamma says.
+        time_limit: whether a truncated episode would have gone on ("continue") or not ("restart").
+        ignore: codes of the doctor's findings to pass over; see `inspect`.
+        options: the estimator's own settings; with several estimators, give instances instead.
+
+    Returns:
+        One `PolicyValue`; for a list of estimators a dict by name; for several policies a list, or a
+        dict by the names of the mapping, of these. Everything that can be shared is made once.
+    """
+    chosen = _estimators(estimator, options)
+    choices: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit}
+    first: Problem | None = None
+
+    def one(target: Any) -> PolicyValue | Values:
+        nonlocal first
+        if first is None:
+            first = Problem.pose(data, target, gamma=gamma, seed=seed, ignore=ignore, **choices)
+        problem = first if first.policy is target else first.with_policy(target)
+        for each in chosen.values():
+            if isinstance(each, ProblemEstimator):
+                each.check(problem)
+        values = {name: _answer(each, data, problem, choices) for name, each in chosen.items()}
+        return next(iter(values.values())) if isinstance(estimator, str | Estimator) else values
+
+    if isinstance(policy, Mapping):
+        return {name: one(as_target(target)) for name, target in policy.items()}
+    if isinstance(policy, list | tuple) and policy and not _is_table(policy):
+        return [one(as_target(target)) for target in policy]
+    return one(as_target(policy))
+
+
+def _answer(estimator: Estimator, data: LoggedDataset, problem: Problem, choices: dict[str, Any]) -> PolicyValue:
+    if isinstance(estimator, ProblemEstimator):
+        return estimator.answer(problem)
+    return estimator.estimate(data, problem.policy, gamma=problem.gamma, seed=problem.seed, **choices)
+
+
+def _estimators(given: OneEstimator | Sequence[OneEstimator], options: dict[str, Any]) -> dict[str, Estimator]:
+    """The estimators by name; a name twice is numbered."""
+    several = [given] if isinstance(given, str | Estimator) else list(given)
+    if not several:
+        raise ValueError("estimator must name at least one estimator: got an empty list")
+    if options and (len(several) > 1 or not isinstance(several[0], str)):
+        raise TypeError(
+            f"options ({', '.join(options)}) go with one estimator by name: for several, give instances, "
+            "as in estimators()['vpm'](solver='kernel')"
+        )
+    chosen: dict[str, Estimator] = {}
+    for each in several:
+        made = make(each, options) if isinstance(each, str) else each
+        name, number = made.name, 2
+        while name in chosen:
+            name, number = f"{made.name} {number}", number + 1
+        chosen[name] = made
+    return chosen
+
+
+def _is_table(policy: Sequence[Any]) -> bool:
+    """Whether a list is one table of probabilities rather than several policies."""
+    return not any(isinstance(entry, TargetPolicy) or callable(entry) or np.ndim(entry) == 2 for entry in policy)

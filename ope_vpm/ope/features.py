@@ -1,0 +1,55 @@
+"""Features of states: a constant, the standardised state, and random Fourier features of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ope_vpm.logged.columns import Floats
+from ope_vpm.ope.encoding import Encoder
+from ope_vpm.ope.problem import Problem
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class StateFeatures:
+    """[1, z, cos ωᵀz, sin ωᵀz] with z the standardised (or one-hot) state and ω ~ N(0, I/d)."""
+
+    encoder: Encoder
+    frequencies: Floats
+    """One column per ω, (d, number/2)."""
+
+    @classmethod
+    def draw(cls, problem: Problem, number: int) -> StateFeatures:
+        """Draw the frequencies; the bandwidth is √d, d the number of coordinates."""
+        encoder = Encoder.fit(problem.data, None if not problem.data.discrete_actions else 1, absorbs=False)
+        size = encoder.observation_scale.mean.size if encoder.shape is None else prod(encoder.shape)
+        rng = np.random.default_rng(problem.seed)
+        return cls(encoder, rng.standard_normal((size, number // 2)) / np.sqrt(size))
+
+    @property
+    def size(self) -> int:
+        """How many features there are."""
+        return int(1 + self.frequencies.shape[0] + 2 * self.frequencies.shape[1])
+
+    @property
+    def linear(self) -> int:
+        """How many of them, after the constant, are the state itself."""
+        return len(self.frequencies)
+
+    def points(self, observations: Array) -> Floats:
+        """The z of each state: standardised or one-hot."""
+        states = self.encoder.states(observations)
+        return states if self.encoder.shape is None else np.eye(prod(self.encoder.shape))[states]
+
+    def __call__(self, observations: Array) -> Floats:
+        """One row a state, (n, size)."""
+        z = self.points(observations)
+        angle = torch.from_numpy(z @ self.frequencies)  # torch takes cosines several times faster than numpy
+        return np.hstack([np.ones((len(z), 1)), z, torch.cos(angle).numpy(), torch.sin(angle).numpy()])

@@ -1,0 +1,186 @@
+"""The baselines on a few steps, against numbers worked out by hand."""
+
+import numpy as np
+import pytest
+import torch
+
+import ope_vpm as ov
+from ope_vpm.baselines.behaviour_cloning import counted_clone, network_clone
+from ope_vpm.baselines.liu_network import imbalance
+from ope_vpm.baselines.liu_tabular import balance
+from ope_vpm.baselines.model_neural import fit, rolled_out
+from ope_vpm.baselines.model_tabular import counted_model, solve
+from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
+from ope_vpm.ope import Problem
+from ope_vpm.policy import CategoricalPolicy
+
+UNIFORM = [[0.5, 0.5]]
+BANDIT_TARGET = [[0.25, 0.75]]
+QUIET = ("constant-columns", "flags-confused", "duplicated-episodes")
+
+
+def bandit(actions, rewards, lengths, **flags):
+    """One state; episodes of the given lengths, cut by the log unless flags say otherwise."""
+    last = np.zeros(len(actions), dtype=bool)
+    last[np.cumsum(lengths) - 1] = True
+    zeros = np.zeros(len(actions), dtype=int)
+    ends = {"terminated": last} if flags.get("ended") else {"truncated": last}
+    return ov.LoggedDataset.from_arrays(zeros, actions, rewards, zeros, **ends)
+
+
+def evaluate(data, name, **choices):
+    return ov.evaluate(data, BANDIT_TARGET, name, behaviour=ov.as_policy(UNIFORM), ignore=QUIET, **choices)
+
+
+# Ratios π/b: 0.5 for action 0, 1.5 for action 1.
+TWO = bandit([0, 1, 1], [1.0, 2.0, 4.0], [2, 1])
+
+
+def test_naive_is_the_mean_and_discounts_by_time():
+    assert ov.evaluate(TWO, BANDIT_TARGET, "naive", ignore=QUIET).value == pytest.approx(7 / 3)
+    discounted = ov.evaluate(TWO, BANDIT_TARGET, "naive", gamma=0.5, ignore=QUIET)
+    assert discounted.value == pytest.approx((1 + 0.5 * 2 + 4) / (1 + 0.5 + 1))
+
+
+def test_naive_counts_the_time_after_an_end():
+    """Lengths 2 and 1 with γ = ½: Σγ^t r = 2 and 4; all of time weighs 2 each."""
+    ended = bandit([0, 1, 1], [1.0, 2.0, 4.0], [2, 1], ended=True)
+    assert ov.evaluate(ended, BANDIT_TARGET, "naive", gamma=0.5, ignore=QUIET).value == pytest.approx(6 / 4)
+
+
+def test_onestep_weighs_by_the_action_ratio():
+    assert evaluate(TWO, "onestep").value == pytest.approx((0.5 * 1 + 1.5 * 2 + 1.5 * 4) / 3.5)
+
+
+def test_wist_weighs_episodes_by_the_whole_product():
+    """Products 0.75 and 1.5; sums of rewards 3 and 4 over 2 and 1 steps."""
+    assert evaluate(TWO, "wist").value == pytest.approx((0.75 * 3 + 1.5 * 4) / (0.75 * 2 + 1.5))
+
+
+def test_wiss_weighs_each_time_by_the_product_so_far():
+    """t = 0: (0.5·1 + 1.5·4)/2 = 3.25; t = 1: only the first episode is left, 2."""
+    assert evaluate(TWO, "wiss").value == pytest.approx((3.25 + 2) / 2)
+
+
+def test_wiss_keeps_ended_episodes_in_the_denominator():
+    """t = 1: the second episode has ended with weight 1.5, the first is alive with 0.75: 0.75·2/2.25 = 2/3.
+
+    With restarts a share 1/3 is alive at t = 1: (3.25 + 2/3)/(1 + 1/3). Absorbed at γ = ½: (3.25 + ⅓)/2.
+    """
+    ended = bandit([0, 1, 1], [1.0, 2.0, 4.0], [2, 1], ended=True)
+    assert evaluate(ended, "wiss").value == pytest.approx((3.25 + 2 / 3) / (4 / 3))
+    assert evaluate(ended, "wiss", gamma=0.5).value == pytest.approx((3.25 + 1 / 3) / 2)
+
+
+def test_products_of_a_thousand_ratios_do_not_overflow():
+    rng = np.random.default_rng(0)
+    data = bandit(rng.integers(2, size=3000), rng.standard_normal(3000), [1500, 1500])
+    for name in ("wist", "wiss"):
+        assert np.isfinite(evaluate(data, name).value)
+
+
+def test_no_common_action_has_no_value_and_says_so():
+    data = bandit([0, 0, 0, 0], [1.0, 2.0, 3.0, 4.0], [2, 2])
+    for name in ("onestep", "wist", "wiss"):
+        found = ov.evaluate(data, [[0.0, 1.0]], name, behaviour=ov.as_policy(UNIFORM), ignore=QUIET)
+        assert np.isnan(found.value)
+        assert found.verdict == "unreliable"
+        assert found.reasons[0].startswith("no value: every weight is zero")
+
+
+def test_counted_clone_is_smoothed():
+    """State 0: actions 0, 0, 1 of 2 with one observation added: (2 + ½)/4 and (1 + ½)/4."""
+    clone = counted_clone(np.zeros(3, dtype=int), np.array([0, 0, 1]), 2)
+    np.testing.assert_allclose(np.exp(clone.log_prob), [2.5 / 4, 2.5 / 4, 1.5 / 4])
+    left_out = np.log([1.5 / 3, 1.5 / 3, 0.5 / 3])
+    assert clone.held_out_log_likelihood == pytest.approx(left_out.mean())
+
+
+def test_gaussian_network_clone_comes_near_the_behaviour():
+    data = LinearGaussian().dataset(40, 50, BEHAVIOUR, seed=0)
+    problem = Problem.pose(data, TARGET.policy())
+    exact = BEHAVIOUR.policy().log_prob(problem.data.observations, problem.data.actions)
+    clone = network_clone(problem)
+    assert np.abs(clone.log_prob - exact).mean() < 0.1
+    assert clone.held_out_log_likelihood == pytest.approx(exact.mean(), abs=0.1)
+
+
+def test_categorical_network_clone_comes_near_the_behaviour():
+    rng = np.random.default_rng(0)
+    states = rng.standard_normal((3001, 1))
+    chance = 1 / (1 + np.exp(-2 * states[:-1, 0]))
+    actions = (rng.random(3000) < chance).astype(int)
+    data = ov.LoggedDataset.from_arrays(
+        states[:-1], actions, np.zeros(3000), states[1:], truncated=np.arange(3000) % 30 == 29
+    )
+    policy = CategoricalPolicy(lambda s: np.full((len(s), 2), 0.5), 2)
+    problem = Problem.pose(data, policy, ignore=("one-row-off",))  # the states are independent draws
+    exact = np.log(1 / (1 + np.exp(-2 * np.where(problem.data.actions, 1, -1) * problem.data.observations[:, 0])))
+    assert np.abs(network_clone(problem).log_prob - exact).mean() < 0.1
+
+
+def two_state_log():
+    """Action 0 stays, action 1 switches, both seen in both states; reward is the state."""
+    states, actions = np.array([0, 0, 1, 1, 0, 1, 0]), np.array([0, 1, 0, 1, 1, 1, 0])
+    following = np.where(actions == 1, 1 - states, states)
+    return ov.LoggedDataset.from_arrays(
+        states, actions, states.astype(float), following, truncated=np.array([0, 0, 0, 0, 0, 0, 1], dtype=bool)
+    )
+
+
+@pytest.mark.parametrize("name", ["vpm", "model", "liu"])
+def test_two_state_chain(name):
+    """P(0→1) = 0.2, P(1→0) = 0.6: the long-run share of state 1 is 0.25; γ = ½ from state 0: V = 1/14."""
+    policy = [[0.8, 0.2], [0.4, 0.6]]
+    options = {"behaviour": ov.as_policy([[0.5, 0.5]] * 2)} if name == "liu" else {}
+    data = two_state_log()
+    if name == "liu":  # its ratios need equal counts of both actions
+        data = data.select([0])
+        data = ov.LoggedDataset.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], [0.0, 0.0, 1.0, 1.0], [0, 1, 1, 0])
+    assert ov.evaluate(data, policy, name, **options).value == pytest.approx(0.25, abs=1e-7)
+    # h₁ = 1 + ½(0.4h₁ + 0.6h₀), h₀ = ½(0.8h₀ + 0.2h₁): h₀ = h₁/6, h₁ = 4/3, value = ½·h₀ = 1/9.
+    assert ov.evaluate(data, policy, name, gamma=0.5, **options).value == pytest.approx(1 / 9, abs=1e-7)
+
+
+def test_counted_model_scales_the_target_over_seen_actions():
+    data = ov.LoggedDataset.from_arrays([0, 1, 0], [0, 0, 0], [1.0, 2.0, 1.0], [1, 0, 1])
+    problem = Problem.pose(data, [[0.5, 0.5], [0.5, 0.5]], ignore=QUIET)
+    model = counted_model(problem)
+    assert model.chance.tolist() == [1.0, 1.0]
+    assert model.unseen.tolist() == [0.5, 0.5]
+    value, law, _ = solve(model, 1.0)
+    assert value == pytest.approx(1.5)
+    assert law.tolist() == pytest.approx([0.5, 0.5])
+
+
+def test_simulated_model_comes_near_the_exact_one():
+    policy = [[0.8, 0.2], [0.4, 0.6]]
+    found = ov.evaluate(two_state_log(), policy, "model", method="simulate", horizon=20_000)
+    assert found.value == pytest.approx(0.25, abs=0.02)
+    assert found.diagnostics["exact_value"] == pytest.approx(0.25)
+
+
+def test_balance_of_two_states():
+    """All flow from 0 to 1 and back: w·p must be equal in both, whatever p is."""
+    w = balance(np.array([0, 0, 1]), np.array([1, 1, 0]), np.ones(3), np.ones(3), np.array([1.0, 0.0]), 1.0)
+    np.testing.assert_allclose(w, [0.75, 1.5], rtol=1e-6)
+
+
+def test_imbalance_is_zero_in_balance_and_positive_out_of_it():
+    """Two points swapped by each step: equal weights balance; w = (1.5, 0.5) leaves ‖½(k₁ - k₀)‖² = ½(1 - e^-½)."""
+    here = torch.tensor([[0.0], [1.0]]).repeat(50, 1)
+    there = 1 - here
+    even, uneven = torch.ones(100), torch.tensor([1.5, 0.5]).repeat(50)
+    settings = {"rho": torch.ones(100), "here": here, "there": there, "first": here, "gamma": 1.0, "bandwidth": 1.0}
+    assert float(imbalance(even, **settings)) == pytest.approx(0, abs=0.02)
+    assert float(imbalance(uneven, **settings)) == pytest.approx(0.5 * (1 - np.exp(-0.5)), abs=0.02)
+
+
+def test_rollouts_stay_within_what_was_logged():
+    data = LinearGaussian().dataset(10, 20, BEHAVIOUR, seed=0)
+    problem = Problem.pose(data, ov.as_policy(lambda states: 1e6 * np.ones((len(states), 1))))
+    model = fit(problem, members=2, steps=20)
+    values, outside = rolled_out(problem, model, 2, 10, 50)
+    assert (values >= data.rewards.min()).all()
+    assert (values <= data.rewards.max()).all()
+    assert outside > 0.5

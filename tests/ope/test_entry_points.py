@@ -1,0 +1,57 @@
+"""Estimators of other packages, found by their entry points."""
+
+import importlib
+import sys
+
+import numpy as np
+import pytest
+
+import ope_vpm as ov
+from ope_vpm.ope import estimator
+
+MODULE = '''
+import ope_vpm as ov
+
+
+class Constant:
+    """Always the same value."""
+
+    name = "constant"
+
+    def __init__(self, *, answer=7.0):
+        self.answer = answer
+
+    def estimate(self, data, policy, *, gamma=1.0, seed=0, **choices):
+        return ov.PolicyValue(
+            estimator=self.name, value=self.answer, gamma=gamma, standard_error=None, interval=None,
+            effective_sample_size=None, verdict="caution", reasons=("it is made up",),
+        )
+'''
+ENTRIES = "[ope_vpm.estimators]\nconstant = made_up_estimators:Constant\nvpm = made_up_estimators:Constant\n"
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """A package with entry points, laid out as an installer would."""
+    (tmp_path / "made_up_estimators.py").write_text(MODULE)
+    folder = tmp_path / "made_up-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: made-up\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text(ENTRIES)
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    estimator._locations.cache_clear()
+    yield
+    estimator._locations.cache_clear()
+    sys.modules.pop("made_up_estimators", None)
+
+
+def test_a_foreign_estimator_is_found_and_ours_are_not_replaced(installed):
+    data = ov.LoggedDataset.from_arrays(np.array([0, 1, 0, 1]), np.zeros(4, dtype=int), np.ones(4))
+    found = ov.estimators()
+    assert found["constant"].name == "constant"
+    assert found["vpm"].__module__ == "ope_vpm.ope.vpm"
+    values = ov.evaluate(data, [[1.0], [1.0]], ["naive", "constant"], ignore=("constant-columns",))
+    assert values["constant"].value == 7.0
+    assert values["naive"].value == 1.0
+    assert ov.evaluate(data, [[1.0], [1.0]], "constant", answer=3.0, ignore=("constant-columns",)).value == 3.0

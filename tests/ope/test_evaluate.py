@@ -1,0 +1,120 @@
+"""The one call: lists, mappings, sharing, and mistakes answered in one sentence."""
+
+import numpy as np
+import pytest
+
+import ope_vpm as ov
+from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
+from ope_vpm.envs.random_mdp import RandomMDP
+from ope_vpm.ope import Problem
+from ope_vpm.policy import DeterministicPolicy
+
+MDP = RandomMDP.draw(5, 2, seed=0)
+DATA = MDP.dataset(20, 30, MDP.policy(1), seed=2)
+TABLES = {"first": MDP.policy(3), "second": MDP.policy(4)}
+POINTS = LinearGaussian().dataset(10, 20, BEHAVIOUR, seed=0)
+NO_DENSITY = DeterministicPolicy(lambda states: np.zeros((len(states), 1)))
+
+
+def test_several_estimators_and_policies_agree_with_one_at_a_time():
+    both = ov.evaluate(DATA, TABLES, ["vpm", "wiss", "liu"], gamma=0.9)
+    for policy, table in TABLES.items():
+        for name in ("vpm", "wiss", "liu"):
+            alone = ov.evaluate(DATA, table, name, gamma=0.9)
+            assert both[policy][name].as_dict() == alone.as_dict()
+    listed = ov.evaluate(DATA, list(TABLES.values()), "vpm", gamma=0.9)
+    assert [found.value for found in listed] == [both[policy]["vpm"].value for policy in TABLES]
+
+
+def test_a_nested_list_is_one_table():
+    assert ov.evaluate(DATA, TABLES["first"].tolist()).value == ov.evaluate(DATA, TABLES["first"]).value
+
+
+def test_instances_and_names_mix_and_doubles_are_numbered():
+    paper = ov.estimators()["vpm"](preset="paper")
+    found = ov.evaluate(DATA, TABLES["first"], ["vpm", paper])
+    assert list(found) == ["vpm", "vpm 2"]
+    assert found["vpm 2"].value == pytest.approx(found["vpm"].value, abs=1e-6)
+
+
+def test_what_depends_on_data_alone_is_made_once():
+    first = Problem.pose(DATA, TABLES["first"])
+    second = first.with_policy(TABLES["second"])
+    assert first.steps is second.steps
+    assert first.pairs() is first.pairs()
+    assert first.pairs() is not second.pairs()
+
+
+def test_as_return_divides_by_one_minus_gamma():
+    found = ov.evaluate(DATA, TABLES["first"], gamma=0.75)
+    assert found.as_return() == pytest.approx(4 * found.value)
+    with pytest.raises(ValueError, match="at gamma = 1 the return is infinite"):
+        ov.evaluate(DATA, TABLES["first"]).as_return()
+
+
+def test_every_solver_and_preset_runs_on_points():
+    for options in (
+        {"solver": "factored", "ridge": 1e-3},
+        {"solver": "factored", "control_variates": False},
+        {"solver": "kernel", "draws": 3, "n_features": 32},
+        {"solver": "neural", "steps": 3},
+    ):
+        assert np.isfinite(ov.evaluate(POINTS, TARGET.policy(), **options).value)
+    assert ov.evaluate(POINTS, NO_DENSITY, n_features=32).diagnostics["solver"] == "kernel"
+
+
+def test_logged_and_known_behaviour():
+    log_prob = BEHAVIOUR.policy().log_prob(POINTS.observations, POINTS.actions)
+    data = ov.LoggedDataset.from_arrays(
+        POINTS.observations,
+        POINTS.actions,
+        POINTS.rewards,
+        POINTS.next_observations,
+        truncated=POINTS.truncated,
+        behaviour_log_prob=log_prob,
+    )
+    for name in ("onestep", "wist", "wiss"):
+        logged = ov.evaluate(data, TARGET.policy(), name, behaviour="logged")
+        known = ov.evaluate(data, TARGET.policy(), name, behaviour=BEHAVIOUR.policy())
+        assert logged.value == pytest.approx(known.value)
+
+
+MISTAKES = {
+    "misspelt estimator": (lambda: ov.evaluate(DATA, TABLES["first"], "vmp"), "did you mean 'vpm'"),
+    "unheard-of estimator": (lambda: ov.evaluate(DATA, TABLES["first"], "zzz"), "known are vpm, naive"),
+    "no estimator": (lambda: ov.evaluate(DATA, TABLES["first"], []), "at least one estimator"),
+    "misspelt option": (lambda: ov.evaluate(DATA, TABLES["first"], "wist", behavior="logged"), "'behaviour'"),
+    "misspelt solver option": (lambda: ov.evaluate(DATA, TABLES["first"], step=3), "did you mean steps"),
+    "unknown factored option": (lambda: ov.evaluate(POINTS, TARGET.policy(), steps=3), "has no option 'steps'"),
+    "unknown solver": (lambda: ov.evaluate(DATA, TABLES["first"], solver="magic"), "known are auto, tabular"),
+    "solver for other data": (lambda: ov.evaluate(DATA, TABLES["first"], solver="kernel"), "use tabular"),
+    "options for several": (lambda: ov.evaluate(DATA, TABLES["first"], ["vpm", "liu"], cap=3.0), "give instances"),
+    "no logged probabilities": (
+        lambda: ov.evaluate(DATA, TABLES["first"], "wist", behaviour="logged"),
+        "use behaviour='cloned'",
+    ),
+    "no densities": (lambda: ov.evaluate(POINTS, NO_DENSITY, "wist"), "use vpm or model"),
+    "factored without densities": (lambda: ov.evaluate(POINTS, NO_DENSITY, solver="factored"), "solver='kernel'"),
+    "simulation of points": (lambda: ov.evaluate(POINTS, TARGET.policy(), "model", method="simulate"), "method='auto'"),
+    "another action space": (lambda: ov.evaluate(DATA, np.full((5, 3), 1 / 3)), "they do not fit"),
+    "continuous policy, discrete data": (
+        lambda: ov.evaluate(DATA, TARGET.policy()),
+        "they do not fit|takes observations",
+    ),
+    "gamma out of range": (lambda: ov.evaluate(DATA, TABLES["first"], gamma=1.5), "gamma must be between 0 and 1"),
+    "no initial states": (
+        lambda: ov.evaluate(DATA.with_resets(np.zeros(20, dtype=bool)), TABLES["first"], gamma=0.9),
+        "needs initial states",
+    ),
+    "absorbing at gamma 1": (lambda: ov.evaluate(DATA, TABLES["first"], on_end="absorb"), "use on_end='restart'"),
+    "not a dataset": (lambda: ov.evaluate("log.h5", TABLES["first"]), "must be a LoggedDataset"),
+    "paper with other settings": (lambda: ov.evaluate(DATA, TABLES["first"], preset="paper", steps=3), "fixes every"),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_mistakes_end_in_one_sentence(case):
+    call, expected = MISTAKES[case]
+    with pytest.raises((ValueError, TypeError), match=expected) as caught:
+        call()
+    assert "\n" not in str(caught.value)
