@@ -120,20 +120,21 @@ def stationary(
 
 @app.command()
 def leaderboard(
-    runs: Annotated[int, typer.Option(min=1, help="Data sets per task.")] = 5,
+    runs: Annotated[int, typer.Option(min=1, help="Data sets per task.")] = 3,
 ) -> None:
-    """Compare the solvers on chains whose answer is known in closed form."""
+    """Compare every estimator, and every solver, where the answer is known in closed form."""
     import warnings
 
     from rich.console import Console
 
     from ope_vpm.chain import StationaryWarning
-    from ope_vpm.leaderboard.chains import run
+    from ope_vpm.leaderboard import chains, policies
 
-    console = Console()
+    console, progress = Console(), Console(stderr=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StationaryWarning)  # small samples of a queue are often reducible
-        console.print(run(runs, Console(stderr=True)))
+        console.print(policies.run(runs, progress))
+        console.print(chains.run(runs, progress))
 
 
 def main() -> None:
