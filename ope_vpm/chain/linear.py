@@ -27,7 +27,7 @@ FEW_STATES = 1000
 """Up to here a factorisation is always cheap."""
 MANY_STATES = 20_000
 """Beyond this a filled-in factorisation would not fit in memory: GMRES has the last word."""
-NEAR = 1e-8
+NEAR = 1e-12
 """How far from singular a factorised I - 𝒯 is kept."""
 BAND_ENTRIES = 50_000_000
 """How many entries a banded factorisation may fill."""
@@ -145,13 +145,13 @@ def _poisson_product(kernel: SparseMatrix, law: Floats) -> Callable[[Floats], Fl
 
 
 def _nearly_singular(kernel: SparseMatrix) -> Any:
-    """The factors of I - (1 - 10⁻⁸)𝒯: as good as I - 𝒯 for all but its null space, which the callers take out."""
+    """The factors of I - (1 - 10⁻¹²)𝒯: as good as I - 𝒯 for all but its null space, which the callers take out."""
     system = sparse.identity(kernel.shape[0], format="csc") - (1 - NEAR) * kernel.tocsc()
     return splinalg.splu(system.tocsc())
 
 
 def _by_inverse_iteration(kernel: SparseMatrix, start: Floats) -> Floats:
-    """Each solve shrinks what is not the law by 10⁻⁸ times the chain's mixing time, wherever its mass may be."""
+    """Each solve shrinks what is not the law by 10⁻¹² times the chain's mixing time, wherever its mass may be."""
     factor, law = _nearly_singular(kernel), start.copy()
     for _ in range(100):
         last, law = law, np.maximum(factor.solve(law, trans="T"), 0)

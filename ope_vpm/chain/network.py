@@ -27,7 +27,7 @@ class RatioNetwork(nn.Module):
         sizes = [dimension, *hidden]
         layers: list[nn.Module] = []
         for width, next_width in pairwise(sizes):
-            layers += [nn.Linear(width, next_width), nn.ReLU()]
+            layers += [nn.Linear(width, next_width), nn.ReLU(inplace=True)]
         self.body = nn.Sequential(*layers)
         self.head = nn.Linear(sizes[-1], 1)
         if start_at_one:
