@@ -44,7 +44,7 @@ def select(
         rng: draws the rows.
     """
     part = transitions.sample(ROWS, rng)
-    fold = np.arange(len(part)) * BLOCKS // len(part) % FOLDS
+    fold = np.arange(len(part)) * min(BLOCKS, len(part)) // len(part) % FOLDS
     ridges = RIDGES if ridge is None else np.array([ridge])
     reference: Floats | None = None
     scores = []

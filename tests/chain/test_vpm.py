@@ -69,6 +69,13 @@ def test_standard_errors_halve_with_four_times_the_data(name):
     assert errors[1] / errors[0] == pytest.approx(0.5, abs=0.1)
 
 
+@pytest.mark.parametrize("rows", [20, 33, 50, 100, 150, 199, 201])
+def test_few_rows_are_enough_to_choose_settings(rows):
+    rng = np.random.default_rng(rows)
+    estimate = ov.VPM().fit(ov.Transitions(rng.normal(size=(rows, 2)), rng.normal(size=(rows, 2))))
+    assert np.isfinite(estimate.weights).all()
+
+
 def test_auto_chooses_by_kind_and_dimension():
     assert ov.VPM().fit(FINITE).diagnostics.solver == "tabular"
     assert ov.VPM(n_features=20).fit(POINTS).diagnostics.solver == "kernel"
