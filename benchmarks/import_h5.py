@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import h5py
 import numpy as np
 
+from benchmarks._timing import fastest
 from ope_vpm import load_dataset
 
 ROWS, LENGTH = 1_000_000, 1000
@@ -44,15 +43,6 @@ def read_plainly(path: Path) -> None:
     with h5py.File(path, "r") as file:
         for name in file:
             file[name][()]
-
-
-def fastest(function: Callable[[], object], times: int = 3) -> float:
-    durations = []
-    for _ in range(times):
-        start = time.perf_counter()
-        function()
-        durations.append(time.perf_counter() - start)
-    return min(durations)
 
 
 if __name__ == "__main__":

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from scipy import sparse
 from scipy.sparse import linalg
 
 import ope_vpm as ov
+from benchmarks._timing import fastest
 from ope_vpm.chain.features import FourierFeatures, Standardiser
 from ope_vpm.chain.network import RatioNetwork
 from ope_vpm.chain.neural import Batches, Neural, Trainer
 from ope_vpm.chain.statistics import CHUNK_ROWS, collect
-
-
-def fastest(function: Callable[[], object], times: int = 5) -> float:
-    """The least of some durations: the others were disturbed."""
-    durations = []
-    for _ in range(times):
-        start = time.perf_counter()
-        function()
-        durations.append(time.perf_counter() - start)
-    return min(durations)
 
 
 def tabular() -> None:
