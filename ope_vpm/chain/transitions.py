@@ -129,14 +129,14 @@ class Transitions:
 
     def select(self, rows: slice | npt.NDArray[np.intp]) -> Transitions:
         """Some of the rows, with all initial states."""
-        return Transitions(
-            self.x[rows],
-            self.x_next[rows],
-            None if self.weight is None else self.weight[rows],
-            self.x_initial,
-            None if self.next_weight is None else self.next_weight[rows],
-            self.initial_weight,
-        )
+
+        def taken(column: Any) -> Any:
+            part = None if column is None else column[rows]
+            _let_go(column)  # scattered rows touch every page of a memory map
+            return part
+
+        x, x_next, weight, next_weight = map(taken, (self.x, self.x_next, self.weight, self.next_weight))
+        return Transitions(x, x_next, weight, self.x_initial, next_weight, self.initial_weight)
 
 
 def chunks(length: int, size: int = CHUNK, of: Iterable[Array] = ()) -> Iterator[slice]:
@@ -155,7 +155,7 @@ def chunks(length: int, size: int = CHUNK, of: Iterable[Array] = ()) -> Iterator
                 _let_go(array)
 
 
-def _let_go(array: Array) -> None:
+def _let_go(array: Array | None) -> None:
     """Drop a read-only memory map's pages; they are read again when they are needed."""
     if not isinstance(array, np.memmap) or array.mode != "r":
         return
