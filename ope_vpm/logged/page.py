@@ -12,7 +12,7 @@ import numpy as np
 from ope_vpm.logged.columns import Array
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.doctor import Report
-from ope_vpm.outside import write_whole
+from ope_vpm.outside import write_text
 
 MOST = 12
 """Columns of observations and of actions that are drawn."""
@@ -43,11 +43,7 @@ def write_page(data: LoggedDataset, report: Report, path: str | Path, title: str
         description=escape(str(report.description)),
         picture=_picture(data),
     )
-    write_whole(path, lambda temporary: _write_text(temporary, text))
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
+    write_text(path, text)
 
 
 def _picture(data: LoggedDataset) -> str:

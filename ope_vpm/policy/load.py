@@ -11,6 +11,7 @@ import torch
 
 from ope_vpm.optional import is_from
 from ope_vpm.outside import reading
+from ope_vpm.policy.arrays import load_arrays
 from ope_vpm.policy.d3rlpy import from_d3rlpy, load_d3rlpy
 from ope_vpm.policy.function import Output, from_function, from_module
 from ope_vpm.policy.onnx import load_onnx
@@ -18,7 +19,9 @@ from ope_vpm.policy.sb3 import from_sb3, load_sb3
 from ope_vpm.policy.target import TablePolicy, TargetPolicy
 from ope_vpm.policy.torchscript import load_torch
 
-KINDS = ".zip of stable-baselines3, .d3 of d3rlpy, TorchScript .pt, .onnx, or a table in .npy or .csv"
+KINDS = (
+    ".zip of stable-baselines3, .d3 of d3rlpy, TorchScript .pt, .onnx, a network in .npz, or a table in .npy or .csv"
+)
 
 
 def as_policy(
@@ -71,8 +74,8 @@ def load_policy(
     """A target policy from a file, its kind found by content.
 
     Args:
-        path: a .zip of stable-baselines3, a .d3 of d3rlpy, TorchScript .pt, .onnx, or a table of
-            probabilities in .npy or .csv.
+        path: a .zip of stable-baselines3, a .d3 of d3rlpy, TorchScript .pt, .onnx, a network as arrays
+            in .npz, or a table of probabilities in .npy or .csv.
         trust: allow loading that runs code from the file.
         deterministic: for stable-baselines3 and d3rlpy, the greedy action instead of a draw.
         normalize: for stable-baselines3, a `VecNormalize` or its pickled file, which needs `trust=True`.
@@ -97,6 +100,8 @@ def _load(file: Path, trust: bool, deterministic: bool, normalize: Any, **option
         return load_torch(file, trust=trust, **options)
     if kind == "onnx":
         return load_onnx(file, **options)
+    if kind == "arrays":
+        return load_arrays(file)
     return TablePolicy(_table(file))
 
 
@@ -122,6 +127,8 @@ def _archive_kind(path: Path) -> str:
         return "sb3"
     if any(name.endswith("data.pkl") for name in names):
         return "torch"
+    if "weight_0.npy" in names:
+        return "arrays"
     raise ValueError(f"{path} is an archive without a policy: it must be a {KINDS}")
 
 

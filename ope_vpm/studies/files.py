@@ -3,38 +3,14 @@
 from __future__ import annotations
 
 import csv
-import os
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
+from ope_vpm.outside import write_text, write_whole
 from ope_vpm.studies.study import Arrays, Row
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A temporary file beside `path` that takes its name once everything is written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        try:
-            yield file
-        except BaseException:
-            os.unlink(file.name)
-            raise
-    umask = os.umask(0)
-    os.umask(umask)
-    os.chmod(file.name, 0o666 & ~umask)  # temporary files are private; results are like any other file
-    os.replace(file.name, path)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file in one piece."""
-    with replacing(path) as file:
-        file.write(text.encode())
 
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
@@ -58,8 +34,8 @@ def read_rows(path: Path) -> list[Row]:
 
 def write_arrays(path: Path, arrays: Arrays) -> None:
     """Write named arrays as NPZ."""
-    with replacing(path) as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, lambda file: np.savez_compressed(file, allow_pickle=False, **arrays))
 
 
 def read_arrays(path: Path) -> Arrays:

@@ -19,7 +19,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from ope_vpm.chain import StationaryWarning
-from ope_vpm.studies.files import read_arrays, read_rows, replacing, write_arrays, write_rows, write_text
+from ope_vpm.outside import write_text, write_whole
+from ope_vpm.studies.files import read_arrays, read_rows, write_arrays, write_rows
 from ope_vpm.studies.study import TUNING_SEEDS, Cell, Outcome, Results, Row, Study, label, mean_and_error, select
 
 LIBRARIES = ("ope-vpm", "numpy", "scipy", "torch", "matplotlib")
@@ -34,6 +35,7 @@ def reproduce(study: Study, runs: int, folder: Path, processes: int | None = Non
     """
     if runs < 0:
         raise ValueError(f"runs must not be negative: got {runs}")
+    folder.mkdir(parents=True, exist_ok=True)
     _same_settings(study, folder)
     jobs = [(cell, seed) for cell in study.cells for seed in range(runs)]
     finished = _finished(study, folder)
@@ -140,6 +142,9 @@ def _arrays_file(study: Study, folder: Path, cell: Cell) -> Path:
 
 def _write_figure(study: Study, results: Results, folder: Path) -> None:
     figure = study.draw(results)
+
+    def save(temporary: Path) -> None:
+        figure.savefig(temporary, dpi=120, bbox_inches="tight")
+
     for ending in ("png", "svg"):
-        with replacing(folder / f"{study.name}.{ending}") as file:
-            figure.savefig(file, format=ending, dpi=120, bbox_inches="tight")
+        write_whole(folder / f"{study.name}.{ending}", save)

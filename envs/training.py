@@ -1,0 +1,171 @@
+"""Target policies for the PyBullet tasks, trained with stable-baselines3 and kept as arrays.
+
+Settings that worked are named per task in `TASKS`; checkpoints on the way give policies of increasing skill.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ope_vpm.optional import library
+from ope_vpm.outside import write_text
+from ope_vpm.policy.arrays import Layers, NetworkPolicy, save_arrays
+
+PARALLEL = 16
+OBSERVATION_CLIP = 10.0
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one task's policies are trained.
+
+    Args:
+        environment: the gymnasium id.
+        algorithm: "PPO" or "A2C".
+        steps: environment steps in all.
+        checkpoints: steps after which a policy is kept; the last one is the target.
+        settings: given to the algorithm; a learning rate falls linearly to 0.
+        log_std: of the actions, at the start.
+    """
+
+    environment: str
+    algorithm: str
+    steps: int
+    checkpoints: tuple[int, ...]
+    log_std: float
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+_A2C = {
+    "n_steps": 8,
+    "gae_lambda": 0.9,
+    "gamma": 0.99,
+    "vf_coef": 0.4,
+    "max_grad_norm": 0.5,
+    "learning_rate": 1e-3,
+}
+
+TASKS = {
+    "reacher": Recipe(
+        "ReacherBulletEnv-v0",
+        "PPO",
+        800_000,
+        (40_000, 80_000, 160_000, 320_000, 560_000, 800_000),
+        -0.5,
+        {"n_steps": 256, "batch_size": 256, "n_epochs": 10, "learning_rate": 6e-4, "gamma": 0.98, "gae_lambda": 0.95},
+    ),
+    "halfcheetah": Recipe(
+        "HalfCheetahBulletEnv-v0",
+        "A2C",
+        2_000_000,
+        (200_000, 400_000, 700_000, 1_000_000, 1_500_000, 2_000_000),
+        -1.0,
+        _A2C,
+    ),
+    "ant": Recipe(
+        "AntBulletEnv-v0",
+        "A2C",
+        2_000_000,
+        (200_000, 400_000, 700_000, 1_000_000, 1_500_000, 2_000_000),
+        -1.0,
+        _A2C,
+    ),
+}
+
+
+def train(
+    recipe: Recipe,
+    output: Path,
+    *,
+    seed: int = 0,
+    progress: Callable[[int, float], None] | None = None,
+) -> list[Path]:
+    """Train, and write every checkpoint as `step-NNNNNNN.npz` with a JSON of its settings beside it.
+
+    Args:
+        recipe: one of `TASKS`, or your own.
+        output: the folder for the checkpoints.
+        seed: of environments, networks and draws.
+        progress: called now and then with the steps done and the mean return of recent episodes.
+    """
+    sb3 = library("stable_baselines3", "sb3")
+    library("pybullet_envs_gymnasium", "sb3")
+    import torch
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.vec_env import VecNormalize
+
+    output.mkdir(parents=True, exist_ok=True)
+    envs = VecNormalize(make_vec_env(recipe.environment, PARALLEL, seed=seed), clip_obs=OBSERVATION_CLIP)
+    settings = dict(recipe.settings)
+    rate = float(settings.pop("learning_rate"))
+    model = getattr(sb3, recipe.algorithm)(
+        "MlpPolicy",
+        envs,
+        learning_rate=lambda left: rate * left,
+        policy_kwargs={
+            "net_arch": [64, 64],
+            "activation_fn": torch.nn.Tanh,
+            "log_std_init": recipe.log_std,
+            "ortho_init": False,
+        },
+        seed=seed,
+        device="cpu",
+        **settings,
+    )
+    started = time.perf_counter()
+    written: list[Path] = []
+
+    def after_step(scope: dict[str, Any], _: dict[str, Any]) -> bool:
+        done = int(model.num_timesteps)
+        if len(written) < len(recipe.checkpoints) and done >= recipe.checkpoints[len(written)]:
+            recent = [episode["r"] for episode in model.ep_info_buffer]
+            mean = float(np.mean(recent)) if recent else float("nan")
+            written.append(
+                _write(output, recipe, seed, done, _policy(model, envs), mean, time.perf_counter() - started)
+            )
+            if progress is not None:
+                progress(done, mean)
+        return True
+
+    # The last checkpoint may fall just short of a whole round of the parallel environments.
+    model.learn(recipe.steps, callback=after_step)
+    envs.close()
+    return written
+
+
+def _policy(model: Any, envs: Any) -> NetworkPolicy:
+    """The trained network with the observation statistics baked in."""
+    network = model.policy
+    layers = [network.mlp_extractor.policy_net[0], network.mlp_extractor.policy_net[2], network.action_net]
+    space = network.action_space
+    return NetworkPolicy(
+        Layers(
+            [_numpy(layer.weight) for layer in layers],
+            [_numpy(layer.bias) for layer in layers],
+            observation_mean=envs.obs_rms.mean.copy(),
+            observation_std=np.sqrt(envs.obs_rms.var + envs.epsilon),
+            observation_clip=np.array(envs.clip_obs),
+            log_std=_numpy(network.log_std),
+            low=space.low.astype(np.float64),
+            high=space.high.astype(np.float64),
+        )
+    )
+
+
+def _write(output: Path, recipe: Recipe, seed: int, done: int, policy: NetworkPolicy, mean: float, took: float) -> Path:
+    path = output / f"step-{done:07d}.npz"
+    save_arrays(path, policy)
+    about = {**asdict(recipe), "seed": seed, "steps_done": done, "training_return": mean, "seconds": round(took, 1)}
+    write_text(path.with_suffix(".json"), json.dumps(about, indent=2) + "\n")
+    return path
+
+
+def _numpy(values: Any) -> Any:
+    return values.detach().cpu().numpy().astype(np.float64)
