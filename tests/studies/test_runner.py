@@ -7,8 +7,9 @@ import json
 import pytest
 from matplotlib.figure import Figure
 
+from ope_vpm.outside import write_whole
 from ope_vpm.studies.catalogue import MODULES, find_study
-from ope_vpm.studies.files import read_rows, replacing
+from ope_vpm.studies.files import read_rows
 from ope_vpm.studies.runner import reproduce
 from ope_vpm.studies.study import Outcome, Study, Table, mean_and_error
 
@@ -77,8 +78,13 @@ def test_it_refuses_to_continue_runs_made_with_other_settings(tmp_path):
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
     path = tmp_path / "file.txt"
     path.write_text("before")
-    with pytest.raises(TypeError), replacing(path) as file:
-        file.writelines([b"half", "not bytes"])  # type: ignore[list-item]
+
+    def half(temporary):
+        with temporary.open("wb") as file:
+            file.writelines([b"half", "not bytes"])
+
+    with pytest.raises(TypeError):
+        write_whole(path, half)
     assert path.read_text() == "before"
     assert list(tmp_path.iterdir()) == [path]
 
