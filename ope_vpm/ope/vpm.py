@@ -34,7 +34,7 @@ class VPMEstimator(ProblemEstimator):
         options: everything that `ope_vpm.VPM` takes for the solver; "factored" takes `n_features` (400),
             `ridge` (None: chosen from the data) and `control_variates` (True). On finite states `unseen` has one more
             choice, "regression" (see `good_turing`), and "auto" takes it, at the exact fixed point, where
-            something is unseen and enough pairs were seen rarely.
+            something is unseen and rarely seen pairs are well predicted by the others.
     """
 
     name: ClassVar[str] = "vpm"
