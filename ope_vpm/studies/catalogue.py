@@ -15,6 +15,7 @@ MODULES = {
     "mcmc": "mcmc",
     "mcmc-evolution": "mcmc_evolution",
     "convergence": "convergence",
+    "taxi": "taxi",
 }
 
 
