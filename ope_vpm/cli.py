@@ -120,21 +120,36 @@ def stationary(
 
 @app.command()
 def leaderboard(
-    runs: Annotated[int, typer.Option(min=1, help="Data sets per task.")] = 3,
+    suite: Annotated[str, typer.Option(help="quick, taxi, continuous, paper, or your own FILE.toml.")] = "quick",
+    backend: Annotated[str, typer.Option(help="loky: processes of this machine; ray: a cluster.")] = "loky",
+    ray_address: Annotated[str | None, typer.Option(help="Of the Ray cluster; auto for the one at hand.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Cells at once; all cores if not given.")] = None,
+    output: Annotated[Path, typer.Option(help="The folder for the page, the tables and the store.")] = Path(
+        "leaderboard"
+    ),
+    resume: Annotated[bool, typer.Option("--resume", help="Run only the cells that the folder does not hold.")] = False,
 ) -> None:
-    """Compare every estimator, and every solver, where the answer is known in closed form."""
-    import warnings
-
+    """Every estimator against every policy of a suite: a table, and a page with the figures."""
     from rich.console import Console
 
-    from ope_vpm.chain import StationaryWarning
-    from ope_vpm.leaderboard import chains, policies
+    from ope_vpm.leaderboard.checks import checked_suite
+    from ope_vpm.leaderboard.output import PAGE, write_board
+    from ope_vpm.leaderboard.runner import run_suite
+    from ope_vpm.leaderboard.tables import terminal
+    from ope_vpm.leaderboard.words import SuiteError
 
-    console, progress = Console(), Console(stderr=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StationaryWarning)  # small samples of a queue are often reducible
-        console.print(policies.run(runs, progress))
-        console.print(chains.run(runs, progress))
+    try:
+        checked = checked_suite(suite)
+    except SuiteError as error:
+        typer.echo(f"ope-vpm: {error}", err=True)
+        raise typer.Exit(2) from error
+    done = run_suite(checked, output, backend=backend, workers=jobs, address=ray_address, resume=resume)
+    made = write_board(done.board, output, f"ope-vpm leaderboard --suite {Path(suite).name}")
+    Console().print(terminal(made))
+    typer.echo(f"{done.computed} cells run; {output / PAGE}")
+    if done.interrupted:
+        typer.echo("interrupted: --resume goes on from here", err=True)
+        raise typer.Exit(130)
 
 
 def main() -> None:

@@ -1,0 +1,252 @@
+"""The leaderboard as text: a table for the terminal, Markdown, CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import platform
+import time
+from collections.abc import Iterable, Sequence
+from importlib.metadata import version
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+
+from ope_vpm.leaderboard.metrics import METRICS, Line, Number, agreement
+from ope_vpm.leaderboard.records import Board
+
+LIBRARIES = ("ope-vpm", "numpy", "scipy", "torch")
+SHORT = {
+    "ratio": "RMSE÷floor",
+    "log_mse": "logMSE",
+    "bias": "bias",
+    "rank_correlation": "rank",
+    "regret_1": "regret",
+    "coverage": "cover",
+    "seconds": "sec",
+}
+"""What a terminal has room for."""
+RISKY = ("=", "+", "-", "@", "\t", "\r")
+"""What makes a spreadsheet take text for a formula."""
+
+
+def document(board: Board, found: Sequence[Line], total: Sequence[Line], command: str) -> dict[str, Any]:
+    """Everything there is, as JSON holds it; the page is made of this."""
+    suite = board.suite
+    return {
+        "suite": suite.name,
+        "title": suite.title,
+        "description": suite.description,
+        "command": command,
+        "made": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        "versions": {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES},
+        "runs": suite.runs,
+        "first_seed": suite.first_seed,
+        "metrics": METRICS,
+        "estimators": [
+            {"label": entry.label, "name": entry.name, "settings": entry.settings} for entry in suite.entries
+        ],
+        "settings": [_setting(board, number) for number in range(len(suite.settings))],
+        "overall": [_as_dict(line) for line in total],
+        "lines": [_as_dict(line) for line in found],
+        "cells": list(cells(board)),
+    }
+
+
+def _setting(board: Board, number: int) -> dict[str, Any]:
+    setting = board.suite.settings[number]
+    names = setting.task.names()
+    known = [board.reference(setting, name) for name in names]
+    likeness = agreement(board, number) if len(names) > 1 else ([], None)
+    return {
+        "label": setting.label,
+        "task": setting.name,
+        "kind": setting.task.kind,
+        **setting.task.axes(),
+        "gamma": setting.gamma,
+        "runs": len(board.suite.seeds(setting)),
+        "policies": [
+            {
+                "name": name,
+                "truth": None if one is None else one.truth,
+                "truth_error": None if one is None else one.truth_error,
+                "floor": None if one is None else one.floor,
+            }
+            for name, one in zip(names, known, strict=True)
+        ],
+        "agreement": {"estimators": likeness[0], "matrix": None if likeness[1] is None else likeness[1].tolist()},
+    }
+
+
+def _as_dict(line: Line) -> dict[str, Any]:
+    return {
+        "estimator": line.estimator,
+        "setting": line.setting,
+        "settings": line.settings,
+        "runs": line.runs,
+        "failed": line.failed,
+        "missing": line.missing,
+        "chance": line.chance,
+        "best": line.best,
+        "level": line.level,
+        **{name: list(number) for name, number in line.numbers.items()},
+    }
+
+
+def cells(board: Board) -> Iterable[dict[str, Any]]:
+    """Every finished cell with what made it."""
+    for (number, label, policy), jobs in board.cells.items():
+        for job in jobs:
+            result = board.results.get(job.key)
+            if result is not None:
+                outcome = result.outcome
+                low, high = outcome.get("interval") or (None, None)
+                yield {
+                    "setting": number,
+                    "policy": policy,
+                    "estimator": label,
+                    "run": job.run,
+                    "seed": job.seed,
+                    "value": outcome.get("value"),
+                    "low": low,
+                    "high": high,
+                    "standard_error": outcome.get("standard_error"),
+                    "effective_sample_size": outcome.get("effective_sample_size"),
+                    "verdict": outcome.get("verdict"),
+                    "reasons": outcome.get("reasons", []),
+                    "seconds": round(result.seconds, 4),
+                    "error": result.error,
+                    "warnings": outcome.get("warnings", []),
+                    "diagnostics": outcome.get("diagnostics", {}),
+                    "key": job.key,
+                }
+
+
+def as_json(made: dict[str, Any]) -> str:
+    """Everything as JSON."""
+    return json.dumps(made, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+
+
+def lines_csv(made: dict[str, Any]) -> str:
+    """One row for each estimator and setting: every metric and its standard error."""
+    names = [column for name in METRICS for column in (name, f"{name}_se")]
+    columns = ["task", "trajectories", "length", "alpha", "gamma", "estimator", "runs", "failed", "p_value", *names]
+    rows = []
+    for line in made["lines"]:
+        setting = made["settings"][line["setting"]]
+        numbers = {f"{name}{end}": line[name][place] for name in METRICS for place, end in ((0, ""), (1, "_se"))}
+        rows.append({**setting, **line, "p_value": line["chance"], **numbers})
+    return _csv(columns, rows)
+
+
+def cells_csv(made: dict[str, Any]) -> str:
+    """One row for each cell."""
+    columns = [
+        "task",
+        "trajectories",
+        "length",
+        "alpha",
+        "gamma",
+        "policy",
+        "truth",
+        "floor",
+        "estimator",
+        "run",
+        "seed",
+    ]
+    columns += ["value", "low", "high", "standard_error", "verdict", "seconds", "error", "key"]
+    rows = []
+    for cell in made["cells"]:
+        setting = made["settings"][cell["setting"]]
+        (policy,) = [one for one in setting["policies"] if one["name"] == cell["policy"]]
+        rows.append({**setting, "truth": policy["truth"], "floor": policy["floor"], **cell})
+    return _csv(columns, rows)
+
+
+def _csv(columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> str:
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([_safe(row.get(column)) for column in columns])
+    return stream.getvalue()
+
+
+def _safe(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.startswith(RISKY) else value
+
+
+def markdown(made: dict[str, Any]) -> str:
+    """The tables, for a README or a report."""
+    parts = [
+        f"# {_md(made['title'])}",
+        _md(made["description"]),
+        f"`{made['command'].replace('`', '')}`, {made['made']}",
+    ]
+    parts += [SENTENCE, _md_table(*_text(made["overall"]))]
+    for number, setting in enumerate(made["settings"]):
+        own = [line for line in made["lines"] if line["setting"] == number]
+        parts += [f"## {_md(setting['label'])}", _md_table(*_text(own))]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+SENTENCE = "Best first; ★ the best, ☆ not worse than the best beyond chance (paired bootstrap over runs, 5 %)."
+
+
+def terminal(made: dict[str, Any]) -> Table:
+    """The table over all settings, for a terminal of 80 columns."""
+    shown = [name for name in SHORT if any(line[name][0] is not None for line in made["overall"])]
+    table = Table("", title=escape(made["title"]), caption=SENTENCE, box=SIMPLE_HEAD)
+    table.add_column("estimator", no_wrap=True)
+    for name in shown:
+        table.add_column(SHORT[name], justify="right", no_wrap=True)
+    for line in made["overall"]:
+        failed = f" ({line['failed']} failed)" if line["failed"] else ""
+        numbers = [with_error(line[name] if name == "ratio" else (line[name][0], None)) for name in shown]
+        table.add_row(mark(line), escape(line["estimator"] + failed), *numbers)
+    return table
+
+
+def _text(found: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows, without the metrics that nobody has."""
+    shown = [name for name in METRICS if any(line[name][0] is not None for line in found)]
+    heads = ["", "estimator", *(METRICS[name] for name in shown), "failed"]
+    return heads, [
+        [mark(line), line["estimator"], *(with_error(line[name]) for name in shown), str(line["failed"] or "")]
+        for line in found
+    ]
+
+
+def mark(line: dict[str, Any]) -> str:
+    """A full star for the best, an empty one for who is level with it."""
+    return "★" if line["best"] else "☆" if line["level"] else ""
+
+
+def with_error(number: Number | Sequence[float | None]) -> str:
+    """A number ± its standard error, with as many digits as that leaves."""
+    value, error = number
+    if value is None:
+        return ""
+    if not error:
+        return f"{value:.2g}" if abs(value) < 1 else f"{value:.3g}"
+    digits = min(6, max(0, 1 - _magnitude(error)))
+    return f"{value:.{digits}f} ± {error:.{digits}f}"
+
+
+def _magnitude(value: float) -> int:
+    """The place of the first digit: 0 for one to nine, -1 for tenths."""
+    return int(f"{value:e}".partition("e")[2])
+
+
+def _md(text: str) -> str:
+    for character in "\\`*_[]<>|":
+        text = text.replace(character, f"\\{character}")
+    return " ".join(text.split())
+
+
+def _md_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *([_md(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
