@@ -115,7 +115,7 @@ def collect(
 
 @app.command()
 def reproduce(
-    figure: Annotated[str, typer.Argument(help="queue, sde, phylogeny, mcmc, mcmc-evolution or convergence.")],
+    figure: Annotated[str, typer.Argument(help="queue, sde, phylogeny, mcmc, mcmc-evolution, convergence, reacher, …")],
     quick: Annotated[bool, typer.Option("--quick", help="A few settings and runs, within a minute.")] = False,
     output: Annotated[Path, typer.Option(help="The folder for CSV, JSON, PNG and SVG.")] = Path("results"),
     runs: Annotated[
