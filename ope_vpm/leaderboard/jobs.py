@@ -122,7 +122,7 @@ def _estimate(job: Job, folder: str | None) -> tuple[dict[str, Any], float]:
     task, estimator = job.setting.task, job.entry.make()
     data, target = dataset(task, job.seed, folder), task.targets()[job.policy]
     start = time.perf_counter()
-    value = estimator.estimate(data, target, gamma=job.setting.gamma, seed=job.seed, **task.choices())
+    value = estimator.estimate(data, target, gamma=job.setting.gamma, seed=job.seed, **task.choices(job.setting.gamma))
     seconds = time.perf_counter() - start
     outcome = json.loads(json.dumps(value.as_dict(), default=str), parse_constant=lambda _: None)
     return outcome, seconds

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from ope_vpm.leaderboard.backends import check, run
 from ope_vpm.leaderboard.jobs import Job, plan
 from ope_vpm.leaderboard.records import Board
 from ope_vpm.leaderboard.store import Store
 from ope_vpm.leaderboard.suites import Suite
+from ope_vpm.progress import counting
 
 STORE = "cells.sqlite"
 DATA = "data"
@@ -53,12 +50,12 @@ def run_suite(
     done = len(store.load(job.key for job in unique)) if resume else 0
     try:
         results = run(todo, backend=backend, workers=workers, address=address, folder=str((output / DATA).resolve()))
-        with _bar() as bar:
-            task = bar.add_task(suite.title, total=len(unique), completed=done)
+        with counting(suite.title, len(unique)) as tell:
+            tell(done)
             for job, result in results:
                 store.save(job, result)
                 computed += 1
-                bar.update(task, completed=min(len(unique), done + computed))
+                tell(done + computed)
     except KeyboardInterrupt:
         interrupted = True
     board = Board(suite, jobs, store.load(job.key for job in jobs))
@@ -69,15 +66,3 @@ def run_suite(
 def _missing(store: Store, jobs: Sequence[Job]) -> Iterator[Job]:
     """The jobs that nobody has finished by the time that it is their turn, other processes included."""
     return (job for job in jobs if not store.has(job.key))
-
-
-def _bar() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        disable=not sys.stderr.isatty(),
-    )

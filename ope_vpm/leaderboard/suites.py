@@ -28,6 +28,8 @@ class Entry:
     settings: dict[str, Any] = field(default_factory=dict)
     tasks: tuple[str, ...] = ()
     """Where it runs; everywhere, if not given."""
+    optional: bool = False
+    """Left out where it cannot do what is asked, instead of being a mistake; "all" enters everybody so."""
 
     def make(self) -> Estimator:
         """The estimator itself."""
@@ -67,6 +69,8 @@ class Suite:
     first_seed: int
     settings: tuple[Setting, ...]
     entries: tuple[Entry, ...]
+    left_out: dict[tuple[str, str, float], str] = field(default_factory=dict)
+    """Why an optional estimator does not run, by its label, the task and γ."""
 
     def seeds(self, setting: Setting) -> range:
         """One seed a run; a log that is taken whole is one run."""
@@ -75,7 +79,11 @@ class Suite:
 
     def competitors(self, setting: Setting) -> list[Entry]:
         """Who runs on it."""
-        return [entry for entry in self.entries if entry.enters(setting.name)]
+        return [
+            entry
+            for entry in self.entries
+            if entry.enters(setting.name) and (entry.label, setting.name, setting.gamma) not in self.left_out
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,17 +246,15 @@ def _entries(given: Any, tasks: list[str], problems: list[str]) -> tuple[Entry, 
         if wrong:
             problems += [f"{where}: {problem}" for problem in wrong]
             continue
-        names = list(estimators()) if table["name"] == "all" else [table["name"]]
-        entries += [
-            Entry(
-                name=name,
-                label=table.get("label") or name,
-                settings=table.get("settings", {}),
-                tasks=tuple(table.get("tasks", ())),
-            )
-            for name in names
-        ]
+        made = Entry(**{**table, "label": table.get("label") or table["name"], "tasks": tuple(table.get("tasks", ()))})
+        entries += _everybody(given) if made.name == "all" else [made]
     return _made(entries, problems)
+
+
+def _everybody(given: list[Any]) -> list[Entry]:
+    """All estimators that the list does not name itself."""
+    named = {item if isinstance(item, str) else item.get("label", item.get("name")) for item in given}
+    return [Entry(name=name, label=name, optional=True) for name in estimators() if name not in named]
 
 
 def _made(entries: list[Entry], problems: list[str]) -> tuple[Entry, ...]:

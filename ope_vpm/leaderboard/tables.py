@@ -49,6 +49,10 @@ def document(board: Board, found: Sequence[Line], total: Sequence[Line], command
         "estimators": [
             {"label": entry.label, "name": entry.name, "settings": entry.settings} for entry in suite.entries
         ],
+        "left_out": [
+            {"estimator": label, "task": task, "gamma": gamma, "reason": reason}
+            for (label, task, gamma), reason in suite.left_out.items()
+        ],
         "settings": [_setting(board, number) for number in range(len(suite.settings))],
         "overall": [_as_dict(line) for line in total],
         "lines": [_as_dict(line) for line in found],

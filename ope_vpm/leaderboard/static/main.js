@@ -44,4 +44,5 @@ function render() {
 
 choose(0);
 render();
+byId("left-out").textContent = DATA.left_out.map((one) => `${one.estimator} is left out on ${one.task}, γ=${one.gamma}: ${one.reason}.`).join(" ");
 byId("versions").textContent = `${DATA.runs} runs from seed ${DATA.first_seed}. ` + Object.entries(DATA.versions).map(([key, value]) => `${key} ${value}`).join(", ");

@@ -13,6 +13,8 @@ __all__ = ["AXES", "KINDS", "Reference", "Task", "task_class"]
 KINDS = {
     "random_mdp": "ope_vpm.leaderboard.tasks.random_mdp:RandomMDPTask",
     "linear_gaussian": "ope_vpm.leaderboard.tasks.linear_gaussian:LinearGaussianTask",
+    "taxi": "ope_vpm.leaderboard.tasks.taxi:TaxiTask",
+    "bullet": "ope_vpm.leaderboard.tasks.bullet:BulletTask",
     "files": "ope_vpm.leaderboard.tasks.files:FilesTask",
 }
 

@@ -16,7 +16,6 @@ AXES = ("trajectories", "length", "alpha")
 """The settings that a suite may vary, as the paper's figure does."""
 FLOOR_SEED = 1_000_000
 """Added to the seeds of on-policy data, which so share nothing with the logs."""
-REPLICATES = 200
 
 
 @dataclass(frozen=True)
@@ -59,9 +58,13 @@ class Task(ABC):
         """The targets' names."""
         return list(self.targets())
 
-    def choices(self) -> dict[str, Any]:
+    def choices(self, gamma: float) -> dict[str, Any]:
         """What an estimator is told beside the data: on_end, time_limit, ignore."""
         return {}
+
+    def refusals(self, gamma: float) -> list[str]:
+        """Why there is no such γ here, one sentence each."""
+        return []
 
     def small(self) -> Self:
         """The same task with a log just large enough to see what fits it."""
@@ -84,6 +87,9 @@ class Simulated(Task):
     Its truth is exact.
     """
 
+    replicates: ClassVar[int] = 200
+    """On-policy means behind the floor."""
+
     trajectories: int = 50
     """Logged episodes of one run."""
     length: int = 50
@@ -100,7 +106,7 @@ class Simulated(Task):
     def reference(self, policy: str, gamma: float) -> Reference:
         """The exact value, and the error of an on-policy mean over replicates."""
         truth = self.truth(policy, gamma)
-        seeds = range(FLOOR_SEED, FLOOR_SEED + REPLICATES)
+        seeds = range(FLOOR_SEED, FLOOR_SEED + self.replicates)
         squared = np.array([(on_policy_mean(self.on_policy(policy, seed), gamma) - truth) ** 2 for seed in seeds])
         floor = sqrt(squared.mean())
         return Reference(truth, 0.0, floor, float(squared.std(ddof=1) / sqrt(len(squared)) / (2 * floor)))

@@ -79,7 +79,7 @@ class FilesTask(Task):
         spread = float(means.std(ddof=1)) if len(means) > 1 else 0.0
         return Reference(self.truth[policy], floor=spread / np.sqrt(episodes) or None)
 
-    def choices(self) -> dict[str, Any]:
+    def choices(self, gamma: float) -> dict[str, Any]:
         """As the suite gives them."""
         return {"on_end": self.on_end, "time_limit": self.time_limit, "ignore": self.ignore}
 
@@ -89,14 +89,13 @@ class FilesTask(Task):
 
     def identity(self, policy: str) -> dict[str, Any]:
         """By content, not by path."""
-        choices = {**self.choices(), "ignore": list(self.ignore)}
         return {
             "kind": self.kind,
             "dataset": digest(self.dataset_file),
             "policy": digest(self.policies[policy]),
             "truth": self.truth.get(policy),
             "trajectories": self.trajectories,
-            **choices,
+            "choices": [self.on_end, self.time_limit, list(self.ignore)],
         }
 
     def _whole(self) -> LoggedDataset:
