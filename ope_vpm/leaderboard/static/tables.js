@@ -66,7 +66,7 @@ const MEANING = {
   coverage: "Share of 95 % intervals that hold the truth",
   width: "Mean width of the intervals",
   verdicts_right: "Share of 'reliable' within three on-policy errors of the truth and of 'unreliable' beyond them",
-  seconds: "Seconds an estimate",
+  seconds: "Seconds of one core for an estimate",
 };
 
 function drawRanking() {

@@ -122,6 +122,11 @@ def on_policy_mean(data: LoggedDataset, gamma: float) -> float:
     return float(weight @ data.rewards / weight.sum())
 
 
+def without(identity: dict[str, Any], name: str) -> dict[str, Any]:
+    """An identity in which one field plays no part."""
+    return {key: value for key, value in identity.items() if key != name}
+
+
 def at_least(task: Task, **least: float) -> list[str]:
     """A sentence for each setting below its least value."""
     values = {name: getattr(task, name) for name in least}

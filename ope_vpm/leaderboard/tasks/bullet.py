@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ope_vpm.envs import bullet
 from ope_vpm.envs.training import TASKS
 from ope_vpm.envs.truth import GAMMA, LENGTHS, stored_truth
-from ope_vpm.leaderboard.tasks.base import Reference, Task, at_least
+from ope_vpm.leaderboard.tasks.base import Reference, Task, at_least, without
 from ope_vpm.leaderboard.words import unknown
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.policy import TargetPolicy
@@ -63,7 +63,7 @@ class BulletTask(Task):
 
     def identity(self, policy: str) -> dict[str, Any]:
         """Which other targets there are plays no part."""
-        return {name: value for name, value in super().identity(policy).items() if name != "policies"}
+        return without(super().identity(policy), "policies")
 
     def targets(self) -> dict[str, TargetPolicy]:
         """Network policies."""

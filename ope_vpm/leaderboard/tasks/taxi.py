@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ope_vpm.envs import taxi
-from ope_vpm.leaderboard.tasks.base import Simulated
+from ope_vpm.leaderboard.tasks.base import Simulated, without
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.policy import TargetPolicy
 from ope_vpm.policy.target import TablePolicy
@@ -46,7 +46,7 @@ class TaxiTask(Simulated):
 
     def identity(self, policy: str) -> dict[str, Any]:
         """Which other targets there are plays no part."""
-        return {name: value for name, value in super().identity(policy).items() if name != "policies"}
+        return without(super().identity(policy), "policies")
 
     def targets(self) -> dict[str, TargetPolicy]:
         """Tables."""
