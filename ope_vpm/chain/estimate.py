@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from ope_vpm.chain.diagnostics import Diagnostics
-from ope_vpm.chain.features import FourierFeatures, NystromFeatures, Standardiser
+from ope_vpm.chain.features import Features, FourierFeatures, NystromFeatures, Standardiser
 from ope_vpm.chain.kernel import KernelRatio
-from ope_vpm.chain.network import NeuralRatio, RatioNetwork
+from ope_vpm.chain.network import HiddenFeatures, NeuralRatio
 from ope_vpm.chain.solution import Ratio
 from ope_vpm.chain.tabular import TabularRatio
 from ope_vpm.chain.transitions import Array, Floats, Transitions, as_states, chunks
@@ -164,26 +163,32 @@ def _tabular(arrays: dict[str, Any], settings: dict[str, Any]) -> Ratio:
 
 
 def _kernel(arrays: dict[str, Any], settings: dict[str, Any]) -> Ratio:
-    own = {name: arrays.pop(name) for name in ("beta", "penalty")}
-    standardise = _standardiser(arrays)
-    if settings["features"] == "fourier":
-        return KernelRatio(FourierFeatures(standardise, **arrays), **own, nonnegative=settings["nonnegative"])
-    arrays["bandwidth"] = float(arrays["bandwidth"])
-    return KernelRatio(NystromFeatures(standardise, **arrays), **own, nonnegative=settings["nonnegative"])
+    features = _FEATURES[settings["features"]](arrays)
+    return KernelRatio(features, arrays["beta"], arrays["penalty"], settings["nonnegative"])
 
 
-def _neural(arrays: dict[str, Any], settings: dict[str, Any]) -> Ratio:
-    standardise = _standardiser(arrays)
-    network = RatioNetwork(len(standardise.centre), tuple(settings["hidden"]), start_at_one=False)
-    network = network.to(getattr(torch, settings["dtype"]))
-    network.load_state_dict({name: torch.from_numpy(value) for name, value in _part(arrays, "network.").items()})
-    return NeuralRatio(network, standardise, float(arrays["factor"]))
+def _fourier(arrays: dict[str, Any]) -> Features:
+    return FourierFeatures(Standardiser.from_arrays(arrays), arrays["frequencies"])
 
 
-def _standardiser(arrays: dict[str, Any]) -> Standardiser:
-    return Standardiser(**{name: arrays.pop(name) for name in ("centre", "scale", "low", "high")})
+def _nystrom(arrays: dict[str, Any]) -> Features:
+    bandwidth = float(arrays["bandwidth"])
+    return NystromFeatures(Standardiser.from_arrays(arrays), arrays["landmarks"], arrays["whitening"], bandwidth)
 
 
+def _hidden(arrays: dict[str, Any]) -> Features:
+    return HiddenFeatures(NeuralRatio.from_arrays(arrays), arrays["mean"], arrays["whitening"])
+
+
+def _neural(arrays: dict[str, Any], _: dict[str, Any]) -> Ratio:
+    return NeuralRatio.from_arrays(arrays)
+
+
+_FEATURES: dict[str, Callable[[dict[str, Any]], Features]] = {
+    "fourier": _fourier,
+    "nystrom": _nystrom,
+    "hidden": _hidden,
+}
 _RATIOS: dict[str, Callable[[dict[str, Any], dict[str, Any]], Ratio]] = {
     "tabular": _tabular,
     "kernel": _kernel,

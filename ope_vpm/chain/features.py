@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -41,6 +41,11 @@ class Standardiser:
         """Shape (n, d), float64."""
         z: Floats = (x - self.centre) / self.scale
         return np.clip(z, self.low, self.high, out=z)
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, Any]) -> Standardiser:
+        """What `arrays` gave, found among others."""
+        return cls(**{name: arrays[name] for name in ("centre", "scale", "low", "high")})
 
     def arrays(self) -> dict[str, Any]:
         """Everything, for saving."""
@@ -111,7 +116,18 @@ class NystromFeatures:
         return self.standardise.arrays() | {name: np.asarray(getattr(self, name)) for name in names}
 
 
-Features = FourierFeatures | NystromFeatures
+class Features(Protocol):
+    """A map from points to a constant and some functions of them."""
+
+    kind: str
+
+    def __call__(self, x: Array) -> Floats:
+        """Shape (n, 1 + D), the first column 1."""
+
+    def arrays(self) -> dict[str, Any]:
+        """Everything, for saving."""
+
+
 FEATURES: dict[str, type[FourierFeatures] | type[NystromFeatures]] = {
     "fourier": FourierFeatures,
     "nystrom": NystromFeatures,

@@ -73,6 +73,19 @@ class Kernel:
         """Find the ratio."""
         rng = np.random.default_rng(seed)
         features, ridge, settings = self._choose(transitions, gamma, rng)
+        return self.fit_in_span(transitions, gamma, features, ridge, rng, callback, settings)
+
+    def fit_in_span(
+        self,
+        transitions: Transitions,
+        gamma: float,
+        features: Features,
+        ridge: float,
+        rng: np.random.Generator,
+        callback: Callback | None,
+        settings: dict[str, Any],
+    ) -> Solution:
+        """Find the ratio in the span of given features; `settings` are for the record."""
         means = collect(transitions, features)
         penalty = ridge * np.diag(means.gram)
         penalty[0] = 0
@@ -151,7 +164,9 @@ class Kernel:
             decay = slowest_decay(active, equation)
             if decay > 1 - 3 / AUTO_STEPS:
                 return beta, [f"the chain forgets slowly (|λ₂| = {decay:.3f}): stopped after {AUTO_STEPS} power steps"]
-        exact = newton(transitions, features, equation, beta)
+        exact = newton(part, features, equation, beta)
+        if exact is not None and part is not transitions:
+            exact = newton(transitions, features, equation, exact)  # all rows, from where some of them lead
         if exact is None:
             return beta, ["Newton's method did not reach the fixed point: these are power steps"]
         return exact, []

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.linalg import solve
+from scipy.linalg import eigh, solve
 from torch import Tensor, nn
 
 from ope_vpm.chain.features import Standardiser
@@ -17,6 +17,8 @@ from ope_vpm.chain.solution import ValueFunction
 from ope_vpm.chain.transitions import Array, Floats, Transitions, chunks
 
 CHUNK_ROWS = 1 << 14
+SMALLEST = 1e-5
+"""The least variance, against the largest, of a hidden direction that is solved for."""
 
 
 class RatioNetwork(nn.Module):
@@ -96,7 +98,49 @@ class NeuralRatio:
         parameters = {f"network.{name}": value.cpu().numpy() for name, value in self.network.state_dict().items()}
         return {**self.standardise.arrays(), "factor": np.asarray(self.factor), **parameters}
 
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, Any]) -> NeuralRatio:
+        """What `arrays` gave; the layers' sizes are those of their weights."""
+        standardise = Standardiser.from_arrays(arrays)
+        stored = {
+            name.removeprefix("network."): torch.from_numpy(value)
+            for name, value in arrays.items()
+            if name.startswith("network.")
+        }
+        hidden = tuple(len(value) for name, value in stored.items() if name.startswith("body.") and value.ndim == 1)
+        network = RatioNetwork(len(standardise.centre), hidden, start_at_one=False).to(stored["head.weight"].dtype)
+        network.load_state_dict(stored)
+        return cls(network, standardise, float(arrays["factor"]))
+
     def settings(self) -> dict[str, Any]:
-        """Everything that is not an array, for saving."""
-        hidden = [layer.out_features for layer in self.network.body if isinstance(layer, nn.Linear)]
-        return {"hidden": hidden, "dtype": str(self.network.head.weight.dtype).removeprefix("torch.")}
+        """Nothing but arrays is to be saved."""
+        return {}
+
+
+@dataclass(frozen=True)
+class HiddenFeatures:
+    """[1, a trained network's last hidden layer, its directions uncorrelated and of unit size]."""
+
+    kind = "hidden"
+
+    trained: NeuralRatio
+    mean: Floats
+    whitening: Floats
+    """Shape (width of the layer, directions in which it varies)."""
+
+    @classmethod
+    def of(cls, trained: NeuralRatio, sample: Floats) -> HiddenFeatures:
+        """Directions that hardly vary over `sample` are left out: solved for, they would carry noise."""
+        hidden = trained.hidden(sample)[:, 1:]
+        value, vector = eigh(np.cov(hidden.T))
+        kept = value > SMALLEST * max(value[-1], 1e-300)
+        return cls(trained, hidden.mean(axis=0), vector[:, kept] / np.sqrt(value[kept]))
+
+    def __call__(self, x: Array) -> Floats:
+        """Shape (n, 1 + directions)."""
+        hidden = self.trained.hidden(x)[:, 1:]
+        return np.hstack([np.ones((len(x), 1)), (hidden - self.mean) @ self.whitening])
+
+    def arrays(self) -> dict[str, Any]:
+        """Everything, for saving."""
+        return {**self.trained.arrays(), "mean": self.mean, "whitening": self.whitening}

@@ -6,6 +6,7 @@ eq:variational_ratio_power on held-out rows then says which is nearest to 𝒯_p
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +30,7 @@ REFERENCE_STEPS = 50
 
 def select(
     transitions: Transitions,
-    maps: list[Features],
+    maps: Sequence[Features],
     ridge: float | None,
     gamma: float,
     rng: np.random.Generator,

@@ -7,6 +7,7 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.chain.features import FEATURES, Standardiser, median_bandwidth
+from ope_vpm.chain.kernel import KernelRatio
 from ope_vpm.chain.network import NeuralRatio
 from ope_vpm.chain.neural import with_preset
 from ope_vpm.chain.nonnegative import Equation, FeatureRows, linear_system
@@ -181,13 +182,26 @@ def test_the_papers_preset_is_algorithm_1():
     paper = with_preset("paper")
     assert (paper.steps, paper.inner_steps, paper.batch_size, paper.learning_rate) == (200, 10, 1000, 3e-4)
     assert (paper.lam, paper.damping, paper.hidden, paper.exact_dual) == (1.0, "sqrt", (64, 64), False)
-    assert (paper.average, paper.patience) == (0.0, None)
+    assert (paper.average, paper.patience, paper.refit) == (0.0, None, False)
     assert with_preset("paper", steps=50, batch_size=2000).batch_size == 2000  # given, though it is our default
+
+
+def test_the_last_layer_is_solved_exactly():
+    data = gaussian_walk(4000, 0)
+    ratio = ov.VPM(**FAST["neural"]).fit(data)._ratio
+    assert isinstance(ratio, KernelRatio)
+    here, there = ratio.features(data.x), ratio.features(data.x_next)
+    tau = ratio(data.x)
+    # Stationary on every direction of the layer, but for the ridge: E[φ(x)τ] + penalty·β = E[φ(x')τ].
+    left = (here * tau[:, None]).mean(axis=0) + ratio.penalty * ratio.beta
+    assert left == pytest.approx((there * tau[:, None]).mean(axis=0), abs=1e-4)
+    assert here.mean(axis=0)[1:] == pytest.approx(0, abs=0.1)
+    assert np.cov(here[:, 1:].T) == pytest.approx(np.eye(here.shape[1] - 1), abs=0.2)
 
 
 @pytest.mark.parametrize("name", ["quadratic", "kl", "power"])
 def test_every_divergence_trains_a_network(name):
-    estimate = ov.VPM(divergence=name, **FAST["neural"]).fit(gaussian_walk(4000, 0))
+    estimate = ov.VPM(divergence=name, refit=False, **FAST["neural"]).fit(gaussian_walk(4000, 0))
     assert estimate.expectation(lambda x: x[:, 0] ** 2) == pytest.approx(1, abs=0.5)  # Unif[-4, 4] has 5.3
 
 
@@ -200,7 +214,8 @@ def test_double_precision_and_repeatability():
 
 
 def test_the_network_starts_at_one_and_is_never_negative():
-    estimate = ov.VPM(solver="neural", steps=1, inner_steps=1, learning_rate=1e-9).fit(gaussian_walk(200, 0))
+    options = dict(steps=1, inner_steps=1, learning_rate=1e-9, refit=False)
+    estimate = ov.VPM(solver="neural", **options).fit(gaussian_walk(200, 0))
     np.testing.assert_allclose(estimate.ratio(np.linspace(-50, 50, 101)), 1, atol=1e-5)
     assert isinstance(estimate._ratio, NeuralRatio)
 
