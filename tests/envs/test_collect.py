@@ -6,6 +6,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
+from scipy.stats import norm
 
 import ope_vpm as ov
 from ope_vpm.envs import bullet
@@ -74,6 +75,16 @@ def test_actions_have_the_policy_s_law():
     score = (data.actions - 0.1 * data.observations)[:, 0] / 0.5
     assert abs(score.mean()) < 4 / np.sqrt(len(score))
     assert abs(score.var() - 1) < 4 * np.sqrt(2 / len(score))
+
+
+def test_log_probabilities_are_those_of_who_acted():
+    other = GaussianPolicy(lambda seen: (seen, 0.1), action_dimension=1, observation_size=1)
+    data = collect(Counter, [NOISY, other], 4, 3, seed=0)
+    for number, policy in enumerate([NOISY, other, NOISY, other]):
+        part = data.select([number])
+        expected = norm.logpdf(part.actions[:, 0], *(side[:, 0] for side in policy.moments(part.observations)))
+        np.testing.assert_allclose(part.behaviour_log_prob, expected, rtol=1e-4)
+    assert collect(Counter, [NOISY, move(1.0)], 4, 3).behaviour_log_prob is None
 
 
 def test_finite_states_and_actions():
