@@ -170,6 +170,8 @@ def leaderboard(
     resume: Annotated[bool, typer.Option("--resume", help="Run only the cells that the folder does not hold.")] = False,
 ) -> None:
     """Every estimator against every policy of a suite: a table, and a page with the figures."""
+    import signal
+
     from rich.console import Console
 
     from ope_vpm.leaderboard.checks import checked_suite
@@ -183,6 +185,7 @@ def leaderboard(
     except SuiteError as error:
         typer.echo(f"ope-vpm: {error}", err=True)
         raise typer.Exit(2) from error
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what is finished is kept and shown
     done = run_suite(checked, output, backend=backend, workers=jobs, address=ray_address, resume=resume)
     made = write_board(done.board, output, f"ope-vpm leaderboard --suite {Path(suite).name}")
     Console().print(terminal(made))

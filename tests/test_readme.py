@@ -25,7 +25,7 @@ def test_the_example_prints_what_it_says(capsys):
 def test_every_estimator_stands_in_the_table():
     table = TEXT.partition("## Estimators")[2].partition("\n## ")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
-    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == set(ov.estimators())
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} >= set(ov.estimators())
 
 
 def test_links_lead_somewhere():

@@ -117,7 +117,7 @@ def _reference(job: Job) -> tuple[dict[str, Any], float]:
 
 
 def _estimate(job: Job, folder: str | None) -> tuple[dict[str, Any], float]:
-    """The seconds are the estimator's own, without making the data, and a core's: a busy machine changes them little."""
+    """The seconds are the estimator's own, without making the data, and a core's, whatever else the machine does."""
     assert job.entry is not None
     task, estimator = job.setting.task, job.entry.make()
     data, target = dataset(task, job.seed, folder), task.targets()[job.policy]

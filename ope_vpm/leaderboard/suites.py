@@ -14,7 +14,7 @@ from ope_vpm.leaderboard.tasks import AXES, Task, task_class
 from ope_vpm.leaderboard.words import SuiteError, unknown
 from ope_vpm.ope.estimator import Estimator, estimators, make
 
-READ_HERE = ("name", "kind", "gamma", "vary", "dataset")
+READ_HERE = ("name", "kind", "gamma", "vary", "runs", "dataset")
 """Fields of a task that are read here, not by its kind."""
 
 
@@ -47,6 +47,8 @@ class Setting:
     name: str
     task: Task
     gamma: float
+    runs: int | None = None
+    """Where it is not the suite's number."""
 
     @property
     def label(self) -> str:
@@ -74,8 +76,8 @@ class Suite:
 
     def seeds(self, setting: Setting) -> range:
         """One seed a run; a log that is taken whole is one run."""
-        runs = 1 if getattr(setting.task, "trajectories", None) is None else self.runs
-        return range(self.first_seed, self.first_seed + runs)
+        whole = getattr(setting.task, "trajectories", None) is None
+        return range(self.first_seed, self.first_seed + (1 if whole else setting.runs or self.runs))
 
     def competitors(self, setting: Setting) -> list[Entry]:
         """Who runs on it."""
@@ -184,7 +186,7 @@ def _task(table: dict[str, Any], folder: Path, problems: list[str], where: str) 
     if not found:
         gammas = table.get("gamma", 1.0)
         for gamma in gammas if isinstance(gammas, list) else [gammas]:
-            yield from (Setting(table["name"], task, float(gamma)) for task in made)
+            yield from (Setting(table["name"], task, float(gamma), table.get("runs")) for task in made)
 
 
 def _head_problems(table: dict[str, Any]) -> list[str]:
@@ -193,6 +195,8 @@ def _head_problems(table: dict[str, Any]) -> list[str]:
     for gamma in gammas if isinstance(gammas, list) else [gammas]:
         if not fits(gamma, float) or not 0 <= gamma <= 1:
             found.append(f"gamma must be a number between 0 and 1: got {gamma!r}")
+    if not fits(table.get("runs", 1), int) or table.get("runs", 1) < 1:
+        found.append(f"runs must be a whole number, at least 1: got {table['runs']!r}")
     if table.get("vary", "each") not in ("each", "all"):
         found.append(f"vary must be 'each' or 'all': got {table['vary']!r}")
     return found

@@ -57,6 +57,8 @@ def test_one_size_varies_at_a_time(suite):
     assert len(found.settings) == 8
     whole = suite(f'estimators = ["vpm"]\n{TASK}{sizes}vary = "all"\n')
     assert len(whole.settings) == 2 * 3 * 2
+    (few,) = suite(f'estimators = ["vpm"]\n{TASK}runs = 2\n').settings
+    assert list(found.seeds(few)) == [0, 1]
     assert found.settings[0].label == "mdp, n=20, T=30, α=0, γ=1"
 
 
@@ -176,6 +178,7 @@ def test_wrong_files_are_told_at_once(suite, files):
         (f"estimators = [3]\n{TASK}", "an estimator is a name or a table: got 3"),
         (f'estimators = ["vpm"]\n{TASK}{TASK}', "task 'mdp' is there twice"),
         (f'estimators = ["vpm"]\n{TASK}trajectories = []\n', "trajectories must not be an empty list"),
+        (f'estimators = ["vpm"]\n{TASK}runs = 0\n', "runs must be a whole number, at least 1: got 0"),
         (f'estimators = ["vpm"]\n{TASK}states = true\n', "states must be a whole number: got True"),
         ('estimators = ["vpm"]\n[[tasks]]\nname = "f"\nkind = "files"\n', "dataset is missing"),
         (f'estimators = [{{ name = "vpm", tasks = ["mpd"] }}]\n{TASK}', "did you mean 'mdp'?"),
