@@ -27,7 +27,7 @@ const byId = (id) => document.getElementById(id);
 const shown = (label) => !state.hidden.has(label);
 const colour = (label) => {
   const place = LABELS.indexOf(label);
-  return `hsl(${(place * 137.508 + 205) % 360} ${place % 3 === 1 ? 45 : 70}% ${place % 2 ? 52 : 45}%)`;
+  return `hsl(${(place * 137.508 + 205) % 360} ${place % 3 === 1 ? 45 : 70}% ${place % 2 ? 58 : 50}%)`;
 };
 const dash = (label) => ["", "6 3", "2 3"][Math.floor(LABELS.indexOf(label) / 6) % 3];
 const settingsShown = () =>
