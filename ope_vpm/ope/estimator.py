@@ -26,6 +26,7 @@ BUILT_IN = {
     "wiss": "ope_vpm.baselines.importance_sampling:StepWise",
     "model": "ope_vpm.baselines.model_based:ModelBased",
     "liu": "ope_vpm.baselines.liu2018:Liu2018",
+    "fqe": "ope_vpm.baselines.fqe:FQE",
 }
 """Our own, as module:class; imported when asked for, since the baselines are built upon this layer."""
 

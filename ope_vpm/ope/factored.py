@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.linalg import lu_factor, lu_solve
@@ -92,11 +93,21 @@ class Rows:
         """Which of them end an episode of the task."""
         return self.problem.ending[self.kept]
 
+    @property
+    def size(self) -> int:
+        """How many columns X and Δ have."""
+        return self.features.size
+
     @cached_property
-    def initial(self) -> Floats:
+    def first_states(self) -> Floats:
         """V at the logged initial states."""
         first = self.problem.data.initial_observations
         return self.features(first) if len(first) else np.zeros((1, self.features.size))
+
+    @property
+    def initial(self) -> Floats:
+        """The features of initial states, averaged over the target's actions."""
+        return self.first_states
 
     @property
     def restarts(self) -> bool:
@@ -106,7 +117,7 @@ class Rows:
     def parts(self) -> Iterator[tuple[slice, Floats, Floats]]:
         """Rows, V and Δ, some at a time."""
         data, gamma = self.problem.data, self.problem.gamma
-        after_end = self.initial.mean(axis=0) if self.restarts else np.zeros(self.features.size)
+        after_end = self.first_states.mean(axis=0) if self.restarts else np.zeros(self.features.size)
         for part in chunks(len(self.kept), ROWS):
             here, ended = self.features(data.observations[self.kept[part]]), self.ended[part]
             following = np.array(data.next_observations[self.kept[part]])
@@ -120,7 +131,7 @@ class Rows:
 
     def equations(self) -> Equations:
         """One pass over the rows."""
-        size, n, gamma = self.features.size, len(self.kept), self.problem.gamma
+        size, n, gamma = self.size, len(self.kept), self.problem.gamma
         matrix, reward, square = np.zeros((size, size)), np.zeros(size), np.zeros(size)
         for part, here, difference in self.parts():
             weighted = here * self.ratio[self.kept[part], None]
@@ -193,6 +204,15 @@ def find_factored(
     """Find w, with the ridge chosen from the data alone unless it is given; see `advantage` for the variates."""
     action = action_ratio(problem)
     rows = Rows(problem, StateFeatures.draw(problem, n_features), action.ratio)
+    fit = {"behaviour_held_out_log_likelihood": action.held_out_log_likelihood}
+    return find_linear("factored", rows, ridge, control_variates, min(action.overlap, 1.0), fit)
+
+
+def find_linear(
+    solver: str, rows: Rows, ridge: float | None, control_variates: bool, overlap: float | None, fit: dict[str, Any]
+) -> Found:
+    """Solve the rows' equations, the ridge chosen unless it is given; `fit` joins the diagnostics."""
+    problem = rows.problem
     equations = rows.equations()
     ridges, fixed = (RIDGES, None) if ridge is None else ((ridge, ridge * 10**0.5, ridge * 10), 0)
     grid = solve_grid(rows, equations, ridges, control_variates, fixed)
@@ -211,14 +231,14 @@ def find_factored(
             effective_rows=effective_sample_size(np.maximum(weights, 0)),
             rows=len(problem.data),
             effective_episodes=episode_effective_size(problem, weights),
-            overlap=min(action.overlap, 1.0),
+            overlap=overlap,
             negative_mass=float(-np.minimum(weights, 0).sum() / np.abs(weights).sum()),
             disagreement=bias / error if error > 0 else None,
         ),
         diagnostics={
-            "solver": "factored",
+            "solver": solver,
             "ridge": ridges[chosen],
-            "behaviour_held_out_log_likelihood": action.held_out_log_likelihood,
+            **fit,
             "dropped": problem.steps.dropped,
             "ended": problem.steps.ended,
         },
