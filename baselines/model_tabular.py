@@ -43,6 +43,8 @@ class CountedModel:
     """The number of each initial state."""
     reward: Floats
     """The mean reward of each seen pair."""
+    step_reward: Floats
+    """The reward of each step."""
 
     @property
     def initial(self) -> Floats:
@@ -100,6 +102,7 @@ def counted_model(problem: Problem) -> CountedModel:
         unseen=1 - covered,
         starts=number[2 * n :],
         reward=summed(pair, plan.weight * data.rewards[plan.rows]) / times,
+        step_reward=data.rewards[plan.rows],
     )
 
 

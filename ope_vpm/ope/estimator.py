@@ -27,6 +27,7 @@ BUILT_IN = {
     "model": "ope_vpm.baselines.model_based:ModelBased",
     "liu": "ope_vpm.baselines.liu2018:Liu2018",
     "fqe": "ope_vpm.baselines.fqe:FQE",
+    "dr": "ope_vpm.baselines.doubly_robust:DoublyRobust",
 }
 """Our own, as module:class; imported when asked for, since the baselines are built upon this layer."""
 

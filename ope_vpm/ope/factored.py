@@ -129,15 +129,17 @@ class Rows:
                 difference[:, 0] = 1
             yield part, here, difference
 
-    def equations(self) -> Equations:
-        """One pass over the rows."""
-        size, n, gamma = self.size, len(self.kept), self.problem.gamma
+    def equations(self, used: Bools | None = None) -> Equations:
+        """One pass over the rows, of which only those `used` count."""
+        size, gamma = self.size, self.problem.gamma
+        counts = np.ones(len(self.kept)) if used is None else used.astype(np.float64)
+        n = counts.sum()
         matrix, reward, square = np.zeros((size, size)), np.zeros(size), np.zeros(size)
         for part, here, difference in self.parts():
-            weighted = here * self.ratio[self.kept[part], None]
+            weighted = here * (counts[part] * self.ratio[self.kept[part]])[:, None]
             matrix += weighted.T @ difference
             reward += weighted.T @ self.problem.data.rewards[self.kept[part]]
-            square += np.sum(here**2, axis=0)
+            square += counts[part] @ here**2
         scale = square / n
         scale = np.where(scale > 1e-6, scale, 1.0)  # a column of zeros still needs a pivot
         scale[0] = 0

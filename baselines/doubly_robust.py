@@ -1,0 +1,139 @@
+"""Doubly robust evaluation with stationary ratios (double reinforcement learning, Kallus and Uehara 2020).
+
+v = ℓ + (1-γ)E₀[V] + E_p[τ(r - ℓ + γV(s') - Q(s, a))]: right if either Q or τ is, and its error is the product of
+theirs. Both are fitted on the other folds' episodes, so that no step is judged by what it taught; the terms of the
+mean are then the influence function, and their spread over episodes is the standard error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ope_vpm.baselines.dr_linear import cross_fitted
+from ope_vpm.baselines.dr_tabular import cross_fitted_counts
+from ope_vpm.baselines.fqe_linear import centred_rows
+from ope_vpm.baselines.fqe_neural import fit_networks
+from ope_vpm.baselines.q_values import QValues, influence, spread
+from ope_vpm.chain.diagnostics import effective_sample_size
+from ope_vpm.logged.columns import Floats, Integers
+from ope_vpm.ope.action_ratio import action_ratio
+from ope_vpm.ope.conclude import Found, episode_effective_size
+from ope_vpm.ope.estimator import ProblemEstimator
+from ope_vpm.ope.factored import Rows
+from ope_vpm.ope.features import StateFeatures
+from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.sums import summed
+from ope_vpm.ope.verdict import Evidence
+
+Q_SOLVERS = ("auto", "linear", "neural")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoublyRobust(ProblemEstimator):
+    """Bellman residuals of fqe, weighted by vpm's ratio, both cross-fitted by episode."""
+
+    name: ClassVar[str] = "dr"
+
+    folds: int = 2
+    """1: no cross-fitting."""
+    q: str = "auto"
+    """For points: "neural", "linear" (LSTD-Q), or "auto", which is neural. Finite pairs have the counted equation."""
+    members: int = 1
+    """Networks a fold."""
+    training_steps: int = 4000
+    """Of each network."""
+    n_features: int = 400
+    """Random features of the state, for the ratio and for a linear Q."""
+    ridge: float | None = None
+    """None: chosen from the data, as in vpm."""
+    draws: int = 8
+    """Target actions a state where the policy's mean action is not known otherwise."""
+
+    def __post_init__(self) -> None:
+        if self.q not in Q_SOLVERS:
+            raise ValueError(f"q must be one of {', '.join(Q_SOLVERS)}: got {self.q!r}")
+        for name in ("folds", "members", "training_steps", "n_features", "draws"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1: got {getattr(self, name)}")
+
+    def find(self, problem: Problem) -> Found:
+        """By the kind of data."""
+        folds = problem.folds(self.folds)
+        if problem.data.finite and problem.data.discrete_actions:
+            fit = cross_fitted_counts(problem, folds)
+            return corrected(problem, fit.q, fit.tau, {"solver": "counts"}, unseen=fit.unseen)
+        tau, ridge, overlap = self._ratio(problem, folds)
+        notes = {"solver": "neural", "ridge": ridge}
+        if self.q == "linear":
+            notes["solver"], q = "linear", self._linear(problem, folds)
+        else:
+            q = fit_networks(problem, folds, self.members, self.training_steps, self.draws)
+        return corrected(problem, q, tau, notes, overlap=overlap)
+
+    def _ratio(self, problem: Problem, folds: Integers) -> tuple[Floats, float, float | None]:
+        """τ of each step, its ridge, and the overlap where it is known."""
+        if problem.policy.has_log_prob:
+            action = action_ratio(problem)
+            rows = Rows(problem, StateFeatures.draw(problem, self.n_features), action.ratio)
+            overlap: float | None = min(action.overlap, 1.0)
+        else:
+            rows, overlap = centred_rows(problem, self.n_features, self.draws), None
+        held = cross_fitted(rows, folds, self.ridge)
+        by_row = np.zeros(len(problem.data))
+        by_row[rows.kept] = held.tau
+        return by_row[problem.steps.rows], held.ridge, overlap
+
+    def _linear(self, problem: Problem, folds: Integers) -> QValues:
+        """LSTD-Q, given by its residuals: Q less γV(s') stands for Q."""
+        rows = centred_rows(problem, self.n_features, self.draws)
+        held = cross_fitted(rows, folds, self.ridge)
+        by_row = np.zeros((len(problem.data), 2))
+        by_row[rows.kept] = np.stack([held.residual, held.level], axis=1)
+        residual, level = by_row[problem.steps.rows].T
+        q = problem.data.rewards[problem.steps.rows] - level - residual
+        value = float(level.mean()) + (1 - problem.gamma) * float(held.first.mean())
+        return QValues(q, np.zeros_like(q), held.first, level, value)
+
+
+def corrected(
+    problem: Problem,
+    q: QValues,
+    tau: Floats,
+    notes: dict[str, Any],
+    unseen: float | None = None,
+    overlap: float | None = None,
+) -> Found:
+    """The value of Q and what the weighted residuals add to it."""
+    plan, gamma = problem.steps, problem.gamma
+    residual = q.residual(problem)
+    share = plan.weight / plan.weight.sum()
+    plain = float(share @ q.level) + (1 - gamma) * float(q.first.mean() if len(q.first) else 0.0)
+    correction = float(share @ (tau * residual))
+    sums = influence(problem, tau, residual, q.first)
+    error = spread(sums)
+    weights = summed(plan.rows, plan.weight * tau, len(problem.data))
+    return Found(
+        value=plain + correction,
+        sums=sums,
+        weights=weights,
+        bias=(unseen or 0.0) * float(np.std(q.q)),
+        evidence=Evidence(
+            effective_rows=effective_sample_size(np.maximum(weights, 0)),
+            rows=len(problem.data),
+            effective_episodes=episode_effective_size(problem, weights),
+            overlap=overlap,
+            unseen_mass=unseen,
+            negative_mass=float(-np.minimum(weights, 0).sum() / max(np.abs(weights).sum(), 1e-300)),
+        ),
+        diagnostics={
+            **notes,
+            "fqe_value": plain,
+            "correction": correction,
+            "standard_errors_apart": correction / error if error > 0 else 0.0,
+            "dropped": plan.dropped,
+            "ended": plan.ended,
+        },
+    )
