@@ -22,13 +22,15 @@ from ope_vpm.logged.columns import Floats, Integers
 from ope_vpm.ope.action_ratio import action_ratio
 from ope_vpm.ope.conclude import Found, episode_effective_size
 from ope_vpm.ope.estimator import ProblemEstimator
-from ope_vpm.ope.factored import Rows
+from ope_vpm.ope.factored import Rows, choose_ridge
 from ope_vpm.ope.features import StateFeatures
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.sums import summed
 from ope_vpm.ope.verdict import Evidence
 
-Q_SOLVERS = ("auto", "linear", "neural")
+Q_SOLVERS = ("neural", "linear")
+TOLERANCE = 1.5
+"""The ridge of the ratio is the smallest whose standard error on held-out folds is at most so many times the least."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +41,8 @@ class DoublyRobust(ProblemEstimator):
 
     folds: int = 2
     """1: no cross-fitting."""
-    q: str = "auto"
-    """For points: "neural", "linear" (LSTD-Q), or "auto", which is neural. Finite pairs have the counted equation."""
+    q: str = "neural"
+    """For points: "neural" or "linear" (LSTD-Q). Finite pairs have the counted equation."""
     members: int = 1
     """Networks a fold."""
     training_steps: int = 4000
@@ -65,37 +67,49 @@ class DoublyRobust(ProblemEstimator):
         if problem.data.finite and problem.data.discrete_actions:
             fit = cross_fitted_counts(problem, folds)
             return corrected(problem, fit.q, fit.tau, {"solver": "counts"}, unseen=fit.unseen)
-        tau, ridge, overlap = self._ratio(problem, folds)
-        notes = {"solver": "neural", "ridge": ridge}
-        if self.q == "linear":
-            notes["solver"], q = "linear", self._linear(problem, folds)
-        else:
-            q = fit_networks(problem, folds, self.members, self.training_steps, self.draws)
-        return corrected(problem, q, tau, notes, overlap=overlap)
+        q = self._q(problem, folds)
+        tau, ridge, overlap = self._ratio(problem, folds, q)
+        return corrected(problem, q, tau, {"solver": self.q, "ridge": ridge}, overlap=overlap)
 
-    def _ratio(self, problem: Problem, folds: Integers) -> tuple[Floats, float, float | None]:
+    def _q(self, problem: Problem, folds: Integers) -> QValues:
+        if self.q == "neural":
+            return fit_networks(problem, folds, self.members, self.training_steps, self.draws)
+        return linear_q(centred_rows(problem, self.n_features, self.draws), folds, self.ridge)
+
+    def _ratio(self, problem: Problem, folds: Integers, q: QValues) -> tuple[Floats, float, float | None]:
         """τ of each step, its ridge, and the overlap where it is known."""
+        overlap = None
         if problem.policy.has_log_prob:
             action = action_ratio(problem)
             rows = Rows(problem, StateFeatures.draw(problem, self.n_features), action.ratio)
-            overlap: float | None = min(action.overlap, 1.0)
+            overlap = min(action.overlap, 1.0)
         else:
-            rows, overlap = centred_rows(problem, self.n_features, self.draws), None
+            rows = centred_rows(problem, self.n_features, self.draws)
         held = cross_fitted(rows, folds, self.ridge)
-        by_row = np.zeros(len(problem.data))
-        by_row[rows.kept] = held.tau
-        return by_row[problem.steps.rows], held.ridge, overlap
+        tau = at_steps(rows, held.tau)
+        residual = q.residual(problem)
+        errors = [spread(influence(problem, column, residual, q.first)) for column in tau.T]
+        place = choose_ridge(np.array(errors), TOLERANCE)
+        return tau[:, place], held.ridges[place], overlap
 
-    def _linear(self, problem: Problem, folds: Integers) -> QValues:
-        """LSTD-Q, given by its residuals: Q less γV(s') stands for Q."""
-        rows = centred_rows(problem, self.n_features, self.draws)
-        held = cross_fitted(rows, folds, self.ridge)
-        by_row = np.zeros((len(problem.data), 2))
-        by_row[rows.kept] = np.stack([held.residual, held.level], axis=1)
-        residual, level = by_row[problem.steps.rows].T
-        q = problem.data.rewards[problem.steps.rows] - level - residual
-        value = float(level.mean()) + (1 - problem.gamma) * float(held.first.mean())
-        return QValues(q, np.zeros_like(q), held.first, level, value)
+
+def linear_q(rows: Rows, folds: Integers, ridge: float | None) -> QValues:
+    """LSTD-Q, cross-fitted, given by its residuals: Q less γV(s') stands for Q."""
+    problem, held = rows.problem, cross_fitted(rows, folds, ridge)
+    tau, residual = at_steps(rows, held.tau), at_steps(rows, held.residual)
+    columns = range(len(held.ridges))
+    errors = [spread(influence(problem, tau[:, k], residual[:, k], held.first[:, k])) for k in columns]
+    place = choose_ridge(np.array(errors), TOLERANCE)
+    level = at_steps(rows, held.level)[:, place]
+    q = problem.data.rewards[problem.steps.rows] - level - residual[:, place]
+    return QValues(q, np.zeros_like(q), held.first[:, place], level)
+
+
+def at_steps(rows: Rows, kept: Floats) -> Floats:
+    """Numbers of the kept rows at each step of the plan."""
+    by_row = np.zeros((len(rows.problem.data), kept.shape[1]))
+    by_row[rows.kept] = kept
+    return by_row[rows.problem.steps.rows]
 
 
 def corrected(
@@ -107,10 +121,10 @@ def corrected(
     overlap: float | None = None,
 ) -> Found:
     """The value of Q and what the weighted residuals add to it."""
-    plan, gamma = problem.steps, problem.gamma
+    plan = problem.steps
     residual = q.residual(problem)
     share = plan.weight / plan.weight.sum()
-    plain = float(share @ q.level) + (1 - gamma) * float(q.first.mean() if len(q.first) else 0.0)
+    plain = q.value(problem)
     correction = float(share @ (tau * residual))
     sums = influence(problem, tau, residual, q.first)
     error = spread(sums)

@@ -28,7 +28,7 @@ def cross_fitted_counts(problem: Problem, folds: Integers) -> CrossFit:
     whole, plan, gamma = counted_model(problem), problem.steps, problem.gamma
     fold, first_fold = folds[problem.data.episode[plan.rows]], folds[problem.data.from_reset]
     q, after, tau, level = (np.zeros(len(fold)) for _ in range(4))
-    first, unseen, value, count = np.zeros(len(first_fold)), 0.0, 0.0, int(folds.max()) + 1
+    first, unseen, count = np.zeros(len(first_fold)), 0.0, int(folds.max()) + 1
     for k in range(count):
         held, held_first = fold == k, first_fold == k
         model, numbers = restricted(whole, ~held if count > 1 else held)
@@ -42,8 +42,7 @@ def cross_fitted_counts(problem: Problem, folds: Integers) -> CrossFit:
         after[held] = np.where(following >= 0, values[following], 0.0)
         first[held_first] = values[whole.starts[held_first]]
         unseen += float(law @ np.maximum(model.unseen, 0) / law.sum()) / count
-        value += own / count
-    return CrossFit(QValues(q, after, first, level, value), tau, unseen)
+    return CrossFit(QValues(q, after, first, level), tau, unseen)
 
 
 def restricted(model: CountedModel, rows: Bools) -> tuple[CountedModel, Integers]:

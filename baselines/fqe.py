@@ -81,7 +81,7 @@ class FQE(ProblemEstimator):
         correction = float(plan.weight @ (ratio[plan.rows] * residual) / plan.weight.sum())
         error = spread(sums)
         return Found(
-            value=q.value,
+            value=q.value(problem),
             sums=sums,
             bias=abs(correction),
             evidence=Evidence(disagreement=abs(correction) / error if error > 0 else None),

@@ -149,7 +149,7 @@ def ask(problem: Problem, network: Ensemble, seen: Inputs, fold: Integers, folds
     gamma, data = problem.gamma, problem.data
     first_fold = folds[data.from_reset] if data.from_reset.any() else folds[:1]
     q, after, level = (np.zeros(len(fold)) for _ in range(3))
-    first, values = np.zeros(len(seen.first)), []
+    first = np.zeros(len(seen.first))
     size = len(network.weights[0])
     for number in range(size):
         k = number // members
@@ -167,15 +167,9 @@ def ask(problem: Problem, network: Ensemble, seen: Inputs, fold: Integers, folds
         after[held] += next_value.numpy()[held] / members
         level[held] += offset / members
         first[held_first] += start[held_first] / members
-        values.append(offset + (1 - gamma) * float(start[held_first].mean() if held_first.any() else 0.0))
     # Back to rewards: Q may be given on any scale, ℓ takes the shift.
-    return QValues(
-        q * seen.scale,
-        after * seen.scale,
-        first * seen.scale,
-        level * seen.scale + seen.shift,
-        float(np.mean(values)) * seen.scale + seen.shift,
-    )
+    scale = seen.scale
+    return QValues(q * scale, after * scale, first * scale, level * scale + seen.shift)
 
 
 def _only(network: Ensemble, number: int) -> Ensemble:

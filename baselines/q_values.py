@@ -32,8 +32,11 @@ class QValues:
     """V of each initial state."""
     level: Floats
     """ℓ for each step: γ = 1, the average reward."""
-    value: float
-    """ℓ + (1-γ)E₀[V]."""
+
+    def value(self, problem: Problem) -> float:
+        """ℓ + (1-γ)E₀[V]."""
+        share = problem.steps.weight / problem.steps.weight.sum()
+        return float(share @ self.level) + (1 - problem.gamma) * float(self.first.mean() if len(self.first) else 0.0)
 
     def residual(self, problem: Problem) -> Floats:
         """The Bellman residual r - ℓ + γV(s') - Q(s, a) of each step."""

@@ -28,6 +28,12 @@ BUILT_IN = {
     "liu": "ope_vpm.baselines.liu2018:Liu2018",
     "fqe": "ope_vpm.baselines.fqe:FQE",
     "dr": "ope_vpm.baselines.doubly_robust:DoublyRobust",
+    "dualdice": "ope_vpm.baselines.dice:DualDice",
+    "gendice": "ope_vpm.baselines.dice:GenDice",
+    "gradientdice": "ope_vpm.baselines.dice:GradientDice",
+    "bestdice": "ope_vpm.baselines.dice:BestDice",
+    "mwl": "ope_vpm.baselines.minimax:MinimaxWeights",
+    "mql": "ope_vpm.baselines.minimax:MinimaxQ",
 }
 """Our own, as module:class; imported when asked for, since the baselines are built upon this layer."""
 

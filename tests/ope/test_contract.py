@@ -18,6 +18,7 @@ FAST = {
     "liu": {"behaviour": BEHAVIOUR.policy(), "training_steps": 30},
     "fqe": {"training_steps": 50, "n_features": 50},
     "dr": {"training_steps": 50, "n_features": 50},
+    **{name: {"n_features": 40} for name in ("dualdice", "gendice", "gradientdice", "bestdice", "mwl", "mql")},
 }
 MDP = RandomMDP.draw(6, 2, seed=0)
 FINITE = (MDP.dataset(30, 40, MDP.policy(1), seed=2), ov.as_policy(MDP.policy(3)))
