@@ -74,7 +74,7 @@ class DoublyRobust(ProblemEstimator):
     def _q(self, problem: Problem, folds: Integers) -> QValues:
         if self.q == "neural":
             return fit_networks(problem, folds, self.members, self.training_steps, self.draws)
-        return linear_q(centred_rows(problem, self.n_features, self.draws), folds, self.ridge)
+        return linear_q(centred_rows(problem, self.n_features, self.draws), folds, self.ridge)[0]
 
     def _ratio(self, problem: Problem, folds: Integers, q: QValues) -> tuple[Floats, float, float | None]:
         """τ of each step, its ridge, and the overlap where it is known."""
@@ -93,8 +93,8 @@ class DoublyRobust(ProblemEstimator):
         return tau[:, place], held.ridges[place], overlap
 
 
-def linear_q(rows: Rows, folds: Integers, ridge: float | None) -> QValues:
-    """LSTD-Q, cross-fitted, given by its residuals: Q less γV(s') stands for Q."""
+def linear_q(rows: Rows, folds: Integers, ridge: float | None) -> tuple[QValues, Floats]:
+    """LSTD-Q, cross-fitted, given by its residuals (Q less γV(s') stands for Q); and the ratio that goes with it."""
     problem, held = rows.problem, cross_fitted(rows, folds, ridge)
     tau, residual = at_steps(rows, held.tau), at_steps(rows, held.residual)
     columns = range(len(held.ridges))
@@ -102,7 +102,7 @@ def linear_q(rows: Rows, folds: Integers, ridge: float | None) -> QValues:
     place = choose_ridge(np.array(errors), TOLERANCE)
     level = at_steps(rows, held.level)[:, place]
     q = problem.data.rewards[problem.steps.rows] - level - residual[:, place]
-    return QValues(q, np.zeros_like(q), held.first[:, place], level)
+    return QValues(q, np.zeros_like(q), held.first[:, place], level), tau[:, place]
 
 
 def at_steps(rows: Rows, kept: Floats) -> Floats:

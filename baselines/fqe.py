@@ -9,7 +9,7 @@ import numpy as np
 
 from ope_vpm.baselines.fqe_linear import find_lstd
 from ope_vpm.baselines.fqe_neural import fit_networks
-from ope_vpm.baselines.fqe_tabular import find_counted
+from ope_vpm.baselines.model_tabular import find_tabular
 from ope_vpm.baselines.q_values import influence, spread
 from ope_vpm.logged.columns import Floats
 from ope_vpm.ope.conclude import Found
@@ -62,7 +62,7 @@ class FQE(ProblemEstimator):
         if solver == "auto":
             solver = "tabular" if finite(problem) else "neural"
         if solver == "tabular":
-            return find_counted(problem)
+            return find_tabular(problem, None)  # its value is that of the counted model
         weight = vpm_weights(problem, self.n_features) if self.weighted else None
         if solver == "linear":
             return find_lstd(problem, self.n_features, self.ridge, self.draws, weight)

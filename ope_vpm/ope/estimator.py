@@ -28,6 +28,8 @@ BUILT_IN = {
     "liu": "ope_vpm.baselines.liu2018:Liu2018",
     "fqe": "ope_vpm.baselines.fqe:FQE",
     "dr": "ope_vpm.baselines.doubly_robust:DoublyRobust",
+    "wdr": "ope_vpm.baselines.wdr:WeightedDoublyRobust",
+    "magic": "ope_vpm.baselines.wdr:Magic",
     "dualdice": "ope_vpm.baselines.dice:DualDice",
     "gendice": "ope_vpm.baselines.dice:GenDice",
     "gradientdice": "ope_vpm.baselines.dice:GradientDice",

@@ -5,7 +5,7 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.baselines.action_features import centred_features
-from ope_vpm.baselines.fqe_tabular import counted_q
+from ope_vpm.baselines.dr_tabular import cross_fitted_counts
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, GaussianController, LinearGaussian
 from ope_vpm.ope import Problem
 from ope_vpm.policy import DeterministicPolicy, GaussianPolicy, TargetPolicy
@@ -56,9 +56,9 @@ def test_counted_q_of_two_states():
     """
     data = ov.LoggedDataset.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], [0.0, 0.0, 1.0, 1.0], [0, 1, 1, 0])
     problem = Problem.pose(data, [[0.8, 0.2], [0.4, 0.6]], gamma=0.5)
-    q, after = counted_q(problem)
-    np.testing.assert_allclose(q, [1 / 9, 2 / 3, 5 / 3, 10 / 9])
-    np.testing.assert_allclose(after, [2 / 9, 4 / 3, 4 / 3, 2 / 9])
+    found = cross_fitted_counts(problem, np.zeros(1, dtype=int)).q
+    np.testing.assert_allclose(found.q, [1 / 9, 2 / 3, 5 / 3, 10 / 9])
+    np.testing.assert_allclose(found.after, [2 / 9, 4 / 3, 4 / 3, 2 / 9])
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.95])
