@@ -27,6 +27,7 @@ BUILT_IN = {
     "model": "ope_vpm.baselines.model_based:ModelBased",
     "liu": "ope_vpm.baselines.liu2018:Liu2018",
     "fqe": "ope_vpm.baselines.fqe:FQE",
+    "d3rlpy_fqe": "ope_vpm.baselines.d3rlpy_fqe:D3rlpyFQE",
     "dr": "ope_vpm.baselines.doubly_robust:DoublyRobust",
     "wdr": "ope_vpm.baselines.wdr:WeightedDoublyRobust",
     "magic": "ope_vpm.baselines.wdr:Magic",
