@@ -73,9 +73,49 @@ def evaluate(
         typer.echo("\n".join(str(value) for value in values.values()))
 
 
+@app.command("train-policy")
+def train_policy(
+    task: Annotated[str, typer.Argument(help="reacher, halfcheetah, ant or taxi.")],
+    seed: Annotated[int, typer.Option(help="Of environments, networks and draws.")] = 0,
+    steps: Annotated[int | None, typer.Option(min=1, help="Fewer or more than the recipe's environment steps.")] = None,
+    output: Annotated[Path | None, typer.Option(help="The folder for checkpoints; policies/TASK if not given.")] = None,
+) -> None:
+    """Train a task's target policy and checkpoints of lesser skill, each with a JSON about it beside it."""
+    from ope_vpm.envs.train_command import train_task
+
+    for path in train_task(task, output or Path("policies") / task, seed, steps):
+        typer.echo(str(path))
+
+
+@app.command()
+def collect(
+    environment: Annotated[str, typer.Argument(help="reacher, halfcheetah, ant, taxi, or a gymnasium id.")],
+    output: Annotated[str, typer.Option(help="A file .npz, .parquet or .h5 (d3rlpy), or a new Minari id.")],
+    policy: Annotated[
+        str | None, typer.Option(help="A file, or a shipped one: target (default), step-0320000, mix, …")
+    ] = None,
+    trajectories: Annotated[int, typer.Option(min=1, help="How many.")] = 100,
+    length: Annotated[int, typer.Option(min=1, help="Steps of each, at most.")] = 100,
+    alpha: Annotated[
+        float | None, typer.Option(help="Gaussian policies: 1 + α times the variance. Taxi: the target's share.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Makes everything random repeatable.")] = 0,
+) -> None:
+    """Log trajectories of a policy in an environment, to any format we write."""
+    from ope_vpm.envs.by_name import log
+    from ope_vpm.logged.formats import check_output, save_as
+    from ope_vpm.progress import counting
+
+    check_output(output)
+    with counting(f"collecting {environment}", trajectories) as progress:
+        data = log(environment, policy, trajectories, length, alpha=alpha, seed=seed, progress=progress)
+    save_as(data, output)
+    typer.echo(f"{data.describe()}\n{output}")
+
+
 @app.command()
 def reproduce(
-    figure: Annotated[str, typer.Argument(help="queue, sde, phylogeny, mcmc, mcmc-evolution or convergence.")],
+    figure: Annotated[str, typer.Argument(help="queue, sde, phylogeny, mcmc, mcmc-evolution, convergence, reacher, …")],
     quick: Annotated[bool, typer.Option("--quick", help="A few settings and runs, within a minute.")] = False,
     output: Annotated[Path, typer.Option(help="The folder for CSV, JSON, PNG and SVG.")] = Path("results"),
     runs: Annotated[
