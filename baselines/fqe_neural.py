@@ -48,8 +48,8 @@ def inputs(problem: Problem, draws: int) -> Inputs:
     """Standardised states, with the time as one more coordinate where the task has a clock."""
     data, plan = problem.data, problem.steps
     features = StateFeatures.draw(problem, 0)
-    here, there = features.points(data.observations[plan.rows]), features.points(problem.following)
-    first = features.points(data.initial_observations) if data.from_reset.any() else here[:1]
+    here, there = features.near_points(data.observations[plan.rows]), features.near_points(problem.following)
+    first = features.near_points(data.initial_observations) if data.from_reset.any() else here[:1]
     clock = clock_of(problem)
     if clock is not None:
         restarted = problem.ending[plan.rows]

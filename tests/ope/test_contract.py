@@ -9,7 +9,7 @@ import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.envs.random_mdp import RandomMDP
 
-NAMES = tuple(ov.estimators())
+NAMES = tuple(name for name in ov.estimators() if name != "d3rlpy_fqe")  # takes d3rlpy's policies only
 FAST = {
     "vpm": {"n_features": 100},
     "model": {"training_steps": 100, "rollouts": 20, "members": 2},
