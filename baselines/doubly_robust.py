@@ -33,7 +33,7 @@ from ope_vpm.ope.verdict import Evidence
 Q_SOLVERS = ("neural", "linear")
 TOLERANCE = 1.1
 """The ridge of the ratio is the smallest whose standard error is at most so many times the least. vpm has 1.5: here Q
-takes care of most of the bias that a larger ridge brings. Chosen on Reacher and HalfCheetah logs with seeds above 100."""
+takes care of most of the bias that a larger ridge brings. Chosen on Reacher and HalfCheetah logs, seeds from 100."""
 
 
 @dataclass(frozen=True, kw_only=True)

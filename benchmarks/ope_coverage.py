@@ -58,8 +58,8 @@ def coverage(case: str, name: str, make: Maker, policy: Any, truth: float, gamma
     spread = np.array([each.standard_error for each in found])
     held = np.mean([each.interval is not None and each.interval[0] <= truth <= each.interval[1] for each in found])
     print(
-        f"coverage {case} {name} {options or ''} gamma={gamma}: {held:.1%}; RMSE {np.sqrt(np.mean(errors**2)):.4f}, bias "
-        f"{errors.mean():+.4f}, mean standard error {spread.mean():.4f}",
+        f"coverage {case} {name} {options or ''} gamma={gamma}: {held:.1%}; RMSE {np.sqrt(np.mean(errors**2)):.4f}, "
+        f"bias {errors.mean():+.4f}, mean standard error {spread.mean():.4f}",
         flush=True,
     )
 
