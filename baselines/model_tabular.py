@@ -12,9 +12,7 @@ from ope_vpm.chain import linear
 from ope_vpm.chain.diagnostics import effective_sample_size
 from ope_vpm.logged.columns import Floats, Integers
 from ope_vpm.ope.conclude import Found, episode_effective_size
-from ope_vpm.ope.features import StateFeatures
-from ope_vpm.ope.influence import entry_rate, initial_sums
-from ope_vpm.ope.intervals import EpisodeSums
+from ope_vpm.ope.counted import count_pairs, influence
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.sums import summed
 from ope_vpm.ope.verdict import Evidence
@@ -78,31 +76,20 @@ class CountedModel:
 
 
 def counted_model(problem: Problem) -> CountedModel:
-    """Count the steps."""
-    data, plan = problem.data, problem.steps
-    encoder = StateFeatures.draw(problem, 0).encoder
-    seen = np.concatenate([data.observations[plan.rows], problem.following, data.initial_observations])
-    _, first, number = np.unique(encoder.states(seen), return_index=True, return_inverse=True)
-    n = len(plan.rows)
-    probabilities = problem.policy.probabilities(seen[first])
-    actions = probabilities.shape[1]
-    code, pair = np.unique(number[:n] * actions + data.actions[plan.rows], return_inverse=True)
-    state_of_pair = code // actions
-    chance = probabilities[state_of_pair, code % actions]
-    covered = summed(state_of_pair, chance, len(first))
-    times = summed(pair, plan.weight)
-    uniform = 1 / np.bincount(state_of_pair, minlength=len(first))[state_of_pair]
-    scaled = np.divide(chance, covered[state_of_pair], out=uniform, where=covered[state_of_pair] > 0)
+    """Count the steps, and scale the target over the seen actions."""
+    counted = count_pairs(problem)
+    covered = counted.covered[counted.state_of_pair]
+    uniform = 1 / np.bincount(counted.state_of_pair, minlength=counted.states)[counted.state_of_pair]
     return CountedModel(
-        pair=pair,
-        following=np.where(plan.absorbed, -1, number[n : 2 * n]),
-        weight=plan.weight,
-        state_of_pair=state_of_pair,
-        chance=scaled,
-        unseen=1 - covered,
-        starts=number[2 * n :],
-        reward=summed(pair, plan.weight * data.rewards[plan.rows]) / times,
-        step_reward=data.rewards[plan.rows],
+        pair=counted.pair,
+        following=counted.following,
+        weight=counted.weight,
+        state_of_pair=counted.state_of_pair,
+        chance=np.divide(counted.chance, covered, out=uniform, where=covered > 0),
+        unseen=1 - counted.covered,
+        starts=counted.starts,
+        reward=counted.reward,
+        step_reward=problem.data.rewards[problem.steps.rows],
     )
 
 
@@ -123,11 +110,12 @@ def find_tabular(problem: Problem, simulate: int | None) -> Found:
     """Solve the counted model; `simulate`: as many steps of one rollout instead, as in the paper."""
     model = counted_model(problem)
     value, law, values = solve(model, problem.gamma)
-    sums, tau = influence(problem, model, value, law, values)
+    mass = law[model.state_of_pair] * model.chance
+    sums = influence(problem, count_pairs(problem), value, mass, values)
+    tau = (mass / (model.times / model.weight.sum()))[model.pair]
     weights = summed(problem.steps.rows, tau * model.weight, len(problem.data))
     unseen = float(law @ np.maximum(model.unseen, 0) / law.sum())
     after = model.reward + problem.gamma * (model.transitions() @ values)
-    mass = law[model.state_of_pair] * model.chance
     spread = float(np.sqrt(np.cov(after, aweights=mass))) if len(after) > 1 and unseen > 0 else 0.0
     evidence = Evidence(
         effective_rows=effective_sample_size(weights),
@@ -145,32 +133,6 @@ def find_tabular(problem: Problem, simulate: int | None) -> Found:
         evidence=evidence,
         diagnostics=diagnostics,
     )
-
-
-def influence(
-    problem: Problem, model: CountedModel, value: float, law: Floats, values: Floats
-) -> tuple[EpisodeSums, Floats]:
-    """Per-episode sums that bootstrap the exact solution to first order, and each step's ratio.
-
-    A step contributes τ·(r + γV(s') - Q(s, a)), τ = d(s)π(a|s)/p̂(s, a); pairs seen n times have residuals
-    that are too small by √((n-1)/n).
-    """
-    data, plan, gamma = problem.data, problem.steps, problem.gamma
-    share = model.weight / model.weight.sum()
-    times = model.times
-    tau = (law[model.state_of_pair] * model.chance / (times / model.weight.sum()))[model.pair]
-    after = np.where(model.following >= 0, values[model.following], 0.0)
-    target = data.rewards[plan.rows] + gamma * after
-    mean = summed(model.pair, model.weight * target) / times
-    often = times > 1.5
-    factor = np.sqrt(np.divide(times, times - 1, out=np.ones_like(times), where=often))[model.pair]
-    residual = factor * (target - mean[model.pair])
-    offset = value if gamma == 1 else 0.0
-    denominator = share * tau if gamma == 1 else share
-    episode = data.episode[plan.rows]
-    sums = EpisodeSums.of_rows(episode, data.n_episodes, share * tau * (residual + offset), denominator)
-    rate = entry_rate(problem, plan.rows, share * tau)
-    return sums.beside(initial_sums(problem, rate, values[model.starts])), tau
 
 
 def rollout(model: CountedModel, gamma: float, horizon: int, seed: int) -> float:

@@ -1,1 +1,6 @@
-"""Processes and environments with known answers."""
+"""Processes and environments with known answers; importing this registers `ope_vpm/Taxi-v0` with gymnasium."""
+
+from gymnasium import register, registry
+
+if "ope_vpm/Taxi-v0" not in registry:
+    register(id="ope_vpm/Taxi-v0", entry_point="ope_vpm.envs.taxi:TaxiEnv")

@@ -8,6 +8,7 @@ from ope_vpm.chain import VPM
 from ope_vpm.ope.conclude import Found
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.factored import find_factored
+from ope_vpm.ope.on_counts import find_on_counts
 from ope_vpm.ope.on_pairs import find_on_pairs
 from ope_vpm.ope.problem import Problem
 
@@ -31,7 +32,9 @@ class VPMEstimator(ProblemEstimator):
         preset: "default", or "paper" for the paper's own settings.
         draws: target actions a row where pairs are points; 1 is the paper's.
         options: everything that `ope_vpm.VPM` takes for the solver; "factored" takes `n_features` (400),
-            `ridge` (None: chosen from the data) and `control_variates` (True).
+            `ridge` (None: chosen from the data) and `control_variates` (True). On finite states `unseen` has one more
+            choice, "regression" (see `good_turing`), and "auto" takes it, at the exact fixed point, where
+            something is unseen and enough pairs were seen rarely.
     """
 
     name: ClassVar[str] = "vpm"
@@ -47,7 +50,7 @@ class VPMEstimator(ProblemEstimator):
             raise ValueError(f"draws must be at least 1: got {draws}")
         self.solver, self.preset, self.draws, self.options = solver, preset, draws, options
         if solver not in ("auto", "factored"):
-            VPM(solver=solver, **options)  # refuses what the solver does not know
+            VPM(solver=solver, **self._chain_options())  # refuses what the solver does not know
 
     def __repr__(self) -> str:
         given = "".join(f", {name}={value!r}" for name, value in self.options.items())
@@ -67,15 +70,33 @@ class VPMEstimator(ProblemEstimator):
                 raise ValueError("solver 'factored' needs a policy with densities: use solver='kernel'")
             _refuse_unknown(self.options)
         elif self.preset == "default":
-            VPM(solver=solver, **self.options)
+            VPM(solver=solver, **self._chain_options())
 
     def find(self, problem: Problem) -> Found:
         """By the solver that fits."""
         solver = self._solver(problem)
         if solver == "factored":
             return find_factored(problem, **self.options)
-        options = PAPER[solver] if self.preset == "paper" else {"solver": solver, **self.options}
+        if solver == "tabular" and self._may_regress():
+            found = find_on_counts(problem, required=self.options.get("unseen") == "regression")
+            if found is not None:
+                return found
+        options = PAPER[solver] if self.preset == "paper" else {"solver": solver, **self._chain_options()}
         return find_on_pairs(problem, VPM(gamma=problem.gamma, seed=problem.seed, **options), self.draws)
+
+    def _may_regress(self) -> bool:
+        """Whether unseen pairs are to be predicted: at the fixed point, unless another treatment is asked for."""
+        others = [name for name in self.options if name != "unseen"]
+        return self.preset == "default" and not others and self.options.get("unseen", "auto") in ("auto", "regression")
+
+    def _chain_options(self) -> dict[str, Any]:
+        """The options for `ope_vpm.VPM`, which knows of no rewards to regress on."""
+        if self.options.get("unseen") != "regression":
+            return self.options
+        others = [name for name in self.options if name != "unseen"]
+        if others:
+            raise ValueError(f"unseen='regression' is solved exactly and takes no {others[0]!r}: leave it out")
+        return {}
 
     def _solver(self, problem: Problem) -> str:
         if self.solver != "auto":

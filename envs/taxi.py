@@ -1,0 +1,236 @@
+"""The Taxi of Liu et al. (2018): 2000 states, 6 actions, no end; every law and value of it is known exactly.
+
+A taxi on a 5×5 grid carries passengers between the corners (0,0), (0,4), (4,0), (4,4). The state's number is
+s = taxi + 5·(passengers + 16·(5x + y)): passengers is a mask of the corners where somebody waits, taxi is 4 when
+empty and else the corner to drive to. Actions 0…5: x+1, y+1, x-1, y-1 (walls stop), pick up, drop off. Each step
+gives -1, a drop-off at the right corner +20. It is not gymnasium's Taxi-v3, which has 500 states and ends.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import as_file, files
+from typing import Any, cast
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from scipy import sparse
+
+from ope_vpm.chain import linear
+from ope_vpm.chain.transitions import Floats
+from ope_vpm.logged import LoggedDataset
+from ope_vpm.policy.load import load_policy
+from ope_vpm.policy.target import TablePolicy
+
+Integers = npt.NDArray[np.int64]
+
+SIDE, CORNERS, MASKS, EMPTY = 5, 4, 16, 4
+STATES, ACTIONS = SIDE * SIDE * MASKS * (CORNERS + 1), 6
+CORNER_X, CORNER_Y = np.array([0, 0, 4, 4]), np.array([0, 4, 0, 4])
+LEAVING = np.array([0.05, 0.1, 0.1, 0.05])
+"""The chance that somebody who waits at a corner leaves in a step."""
+ARRIVING = np.array([0.3, 0.05, 0.1, 0.2])
+"""The chance that an empty corner fills."""
+PICK_UP, DROP_OFF = 4, 5
+STEP_REWARD, DELIVERY_REWARD = -1.0, 20.0
+BITS = 1 << np.arange(CORNERS)
+CHANGE = np.where(np.arange(MASKS)[:, None] & BITS, LEAVING, ARRIVING)
+"""(16, 4): the chance that each corner of a mask changes."""
+
+
+def encode(x: npt.ArrayLike, y: npt.ArrayLike, passengers: npt.ArrayLike, taxi: npt.ArrayLike) -> Integers:
+    """The number of a state."""
+    place = SIDE * np.asarray(x, dtype=np.int64) + np.asarray(y)
+    number: Integers = np.asarray(taxi) + (CORNERS + 1) * (np.asarray(passengers) + MASKS * place)
+    return number
+
+
+def decode(state: npt.ArrayLike) -> tuple[Integers, Integers, Integers, Integers]:
+    """The x, y, passengers and taxi of a state's number."""
+    rest, taxi = np.divmod(np.asarray(state, dtype=np.int64), CORNERS + 1)
+    place, passengers = np.divmod(rest, MASKS)
+    x, y = np.divmod(place, SIDE)
+    return x, y, passengers, taxi
+
+
+@cache
+def outcomes() -> Integers:
+    """(2000, 6, 3): the three equally likely states after an action, before passengers come and go.
+
+    All three are the same but for a successful pick-up, where they are the three destinations.
+    """
+    x, y, passengers, taxi = decode(np.arange(STATES))
+    after = np.empty((STATES, ACTIONS, 3), dtype=np.int64)
+    for action, (right, up) in enumerate([(1, 0), (0, 1), (-1, 0), (0, -1)]):
+        moved = encode((x + right).clip(0, SIDE - 1), (y + up).clip(0, SIDE - 1), passengers, taxi)
+        after[:, action] = moved[:, None]
+    after[:, DROP_OFF] = encode(x, y, passengers, EMPTY)[:, None]
+    after[:, PICK_UP] = np.arange(STATES)[:, None]
+    for corner in range(CORNERS):
+        met = (x == CORNER_X[corner]) & (y == CORNER_Y[corner]) & (passengers & BITS[corner] > 0)
+        others = np.delete(np.arange(CORNERS), corner)
+        left = (passengers - BITS[corner])[met, None]
+        after[met, PICK_UP] = encode(x[met, None], y[met, None], left, others)
+    after.flags.writeable = False
+    return after
+
+
+@cache
+def expected_rewards() -> Floats:
+    """(2000, 6): the reward of each state and action, which is certain."""
+    x, y, _, taxi = decode(np.arange(STATES))
+    reward = np.full((STATES, ACTIONS), STEP_REWARD)
+    loaded = taxi != EMPTY
+    there = np.where(loaded, taxi, 0)
+    reward[loaded & (x == CORNER_X[there]) & (y == CORNER_Y[there]), DROP_OFF] = DELIVERY_REWARD
+    reward.flags.writeable = False
+    return reward
+
+
+def passenger_law() -> Floats:
+    """(16, 16): how the mask of waiting passengers changes in a step, row to column."""
+    masks = np.arange(MASKS)
+    changed = ((masks[:, None] ^ masks)[..., None] & BITS) > 0
+    law: Floats = np.where(changed, CHANGE[:, None], 1 - CHANGE[:, None]).prod(axis=2)
+    return law
+
+
+@cache
+def transition_probabilities() -> Any:
+    """Exact 𝒯(s'|s, a), sparse: (12000, 2000), row 6s + a."""
+    before = outcomes().reshape(-1)
+    x, y, passengers, taxi = decode(before)
+    following = encode(x[:, None], y[:, None], np.arange(MASKS), taxi[:, None])
+    chance = passenger_law()[passengers] / 3
+    row = np.repeat(np.arange(STATES * ACTIONS), 3 * MASKS)
+    entries = (chance.ravel(), (row, following.ravel()))
+    kernel = sparse.coo_array(entries, shape=(STATES * ACTIONS, STATES)).tocsr()
+    kernel.sum_duplicates()
+    return kernel
+
+
+@cache
+def reset_law() -> Floats:
+    """Where episodes begin: any place and passengers, the taxi empty."""
+    law: Floats = (decode(np.arange(STATES))[3] == EMPTY) / (SIDE * SIDE * MASKS)
+    law.flags.writeable = False
+    return law
+
+
+def as_table(policy: npt.ArrayLike | TablePolicy) -> Floats:
+    """A policy's probabilities, checked: (2000, 6), rows summing to 1 within float32 rounding."""
+    table: Floats = (policy if isinstance(policy, TablePolicy) else TablePolicy(policy)).table
+    if table.shape != (STATES, ACTIONS):
+        raise ValueError(f"a policy for Taxi is a table of shape {(STATES, ACTIONS)}: got {table.shape}")
+    return table
+
+
+def target_kernel(policy_table: npt.ArrayLike | TablePolicy) -> Any:
+    """States to states under a policy, sparse (2000, 2000)."""
+    table = as_table(policy_table)
+    place = (np.repeat(np.arange(STATES), ACTIONS), np.arange(STATES * ACTIONS))
+    choose = sparse.csr_array((table.ravel(), place), shape=(STATES, STATES * ACTIONS))
+    kernel = (choose @ transition_probabilities()).tocsr()
+    kernel.eliminate_zeros()
+    return kernel
+
+
+def exact_law(policy_table: npt.ArrayLike | TablePolicy, gamma: float = 1.0) -> Floats:
+    """(2000,): where the policy spends its time in the long run; below γ = 1, the discounted law from resets."""
+    if not 0 <= gamma <= 1:
+        raise ValueError(f"gamma must be between 0 and 1: got {gamma}")
+    kernel = target_kernel(policy_table)
+    if gamma < 1:
+        return linear.resolvent(kernel, (1 - gamma) * reset_law(), gamma, transposed=True)
+    return linear.limit_law(kernel, reset_law(), linear.closed_classes(kernel))
+
+
+def exact_value(policy_table: npt.ArrayLike | TablePolicy, gamma: float = 1.0) -> float:
+    """What the policy is worth: the average reward, or (1-γ)·E[Σ γ^t r_t] from a reset."""
+    table = as_table(policy_table)
+    return float(exact_law(table, gamma) @ (table * expected_rewards()).sum(axis=1))
+
+
+def mixed(first: npt.ArrayLike | TablePolicy, second: npt.ArrayLike | TablePolicy, alpha: float) -> TablePolicy:
+    """α·first + (1-α)·second, action by action."""
+    if not 0 <= alpha <= 1:
+        raise ValueError(f"alpha must be between 0 and 1: got {alpha}")
+    return TablePolicy(alpha * as_table(first) + (1 - alpha) * as_table(second))
+
+
+def shipped(iteration: int = 1000) -> TablePolicy:
+    """A policy that comes with the package, by its Q-learning iteration; see `taxi_training`."""
+    folder = files("ope_vpm.envs") / "policies" / "taxi"
+    known = sorted(int(file.name[10:14]) for file in folder.iterdir() if file.name.endswith(".npy"))
+    if iteration not in known:
+        raise ValueError(f"no policy of iteration {iteration} is shipped: there are {', '.join(map(str, known))}")
+    with as_file(folder / f"iteration-{iteration:04d}.npy") as path:
+        return cast(TablePolicy, load_policy(path))
+
+
+def step(states: Integers, actions: Integers, rng: np.random.Generator) -> Integers:
+    """The states after an action each."""
+    draw = rng.random((CORNERS + 1, len(states)))
+    after = outcomes()[states, actions, (3 * draw[0]).astype(np.int64)]
+    passengers = after // (CORNERS + 1) % MASKS
+    changed = (CHANGE[passengers] > draw[1:].T) @ BITS
+    moved: Integers = after + (CORNERS + 1) * ((passengers ^ changed) - passengers)
+    return moved
+
+
+def simulate(policy_table: npt.ArrayLike | TablePolicy, trajectories: int, length: int, seed: int) -> LoggedDataset:
+    """Log trajectories from resets, cut after `length` steps: truncated, with the next state known.
+
+    The log-probabilities of the actions are logged too, for estimators that are told to use them.
+    """
+    if trajectories < 1 or length < 1:
+        raise ValueError(f"trajectories and length must be at least 1: got {trajectories} and {length}")
+    table, rng = as_table(policy_table), np.random.default_rng(seed)
+    cumulative = table.cumsum(axis=1)[:, :-1]
+    states = np.empty((trajectories, length + 1), dtype=np.int64)
+    actions = np.empty((trajectories, length), dtype=np.int64)
+    states[:, 0] = EMPTY + (CORNERS + 1) * rng.integers(SIDE * SIDE * MASKS, size=trajectories)
+    for time in range(length):
+        actions[:, time] = (rng.random((trajectories, 1)) >= cumulative[states[:, time]]).sum(axis=1)
+        states[:, time + 1] = step(states[:, time], actions[:, time], rng)
+    here, taken = states[:, :-1].ravel(), actions.ravel()
+    return LoggedDataset.from_arrays(
+        here,
+        taken,
+        expected_rewards()[here, taken],
+        states[:, 1:].ravel(),
+        truncated=np.tile(np.arange(length) == length - 1, trajectories),
+        behaviour_log_prob=np.log(table[here, taken]),
+        observation_space=spaces.Discrete(STATES),
+        action_space=spaces.Discrete(ACTIONS),
+    )
+
+
+class TaxiEnv(gymnasium.Env[Any, Any]):
+    """The same task for gymnasium: `gymnasium.make("ope_vpm/Taxi-v0")` after `import ope_vpm.envs`.
+
+    It never ends by itself: wrap it in a time limit, or stop.
+    """
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Discrete(STATES)
+        self.action_space = spaces.Discrete(ACTIONS)
+        self._state: int | None = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        """Any place and passengers, the taxi empty."""
+        super().reset(seed=seed)
+        self._state = EMPTY + (CORNERS + 1) * int(self.np_random.integers(SIDE * SIDE * MASKS))
+        return self._state, {}
+
+    def step(self, action: Any) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        """One action; neither terminated nor truncated."""
+        if self._state is None:
+            raise RuntimeError("call reset() before step()")
+        if not self.action_space.contains(action):
+            raise ValueError(f"action must be a whole number from 0 to {ACTIONS - 1}: got {action!r}")
+        reward = float(expected_rewards()[self._state, action])
+        self._state = int(step(np.array([self._state]), np.array([action]), self.np_random)[0])
+        return self._state, reward, False, False, {}

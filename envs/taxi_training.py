@@ -1,0 +1,122 @@
+"""Q-learning on Taxi in the manner of Liu et al. (2018): one endless trajectory, softmax exploration.
+
+Temperature 2 while learning and in the kept policies, 5000 steps an iteration, discount 0.99, values that start at
+0. The learning rate is 0.01: at the 0.005 that published code around this Taxi has, the policy after 1000 iterations
+still delivers next to nobody (average reward -0.95), while at 0.01 it is worth about -0.1 and still improving.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from math import exp
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ope_vpm.chain.transitions import Floats
+from ope_vpm.envs.taxi import (
+    ACTIONS,
+    CORNERS,
+    EMPTY,
+    MASKS,
+    SIDE,
+    STATES,
+    exact_value,
+    expected_rewards,
+    outcomes,
+    passenger_law,
+)
+from ope_vpm.outside import write_text, write_whole
+
+LEARNING_RATE, DISCOUNT, TEMPERATURE = 0.01, 0.99, 2.0
+STEPS_AN_ITERATION, ITERATIONS, BETWEEN_CHECKPOINTS = 5000, 1000, 50
+SETTINGS: dict[str, object] = {
+    "environment": "ope_vpm/Taxi-v0",
+    "algorithm": "Q-learning on one trajectory without resets, Q = 0 at the start",
+    "learning_rate": LEARNING_RATE,
+    "discount": DISCOUNT,
+    "temperature": TEMPERATURE,
+    "steps_an_iteration": STEPS_AN_ITERATION,
+}
+
+
+def train(
+    output: Path,
+    *,
+    seed: int = 0,
+    progress: Callable[[int, float], None] | None = None,
+    iterations: int = ITERATIONS,
+) -> list[Path]:
+    """Learn, and write the policy of every 50th iteration as `iteration-NNNN.npy`, a JSON about it beside it.
+
+    Args:
+        output: the folder for the tables; it is made if need be.
+        seed: of the trajectory.
+        progress: called after each checkpoint with the iterations done and the policy's exact average reward.
+        iterations: when to stop.
+    """
+    output.mkdir(parents=True, exist_ok=True)
+    written = []
+    for iteration, table in checkpoints(seed, iterations):
+        stored = table.astype(np.float32)
+        path = output / f"iteration-{iteration:04d}.npy"
+        write_whole(path, partial(_save, table=stored))
+        value = exact_value(stored)
+        about = {**SETTINGS, "seed": seed, "iteration": iteration, "average_reward": value}
+        about["discounted_reward_at_0.99"] = exact_value(stored, 0.99)
+        write_text(path.with_suffix(".json"), json.dumps(about, indent=2) + "\n")
+        written.append(path)
+        if progress is not None:
+            progress(iteration, value)
+    return written
+
+
+def checkpoints(seed: int, iterations: int) -> Iterator[tuple[int, Floats]]:
+    """The softmax policy after every 50th iteration."""
+    values = [[0.0] * ACTIONS for _ in range(STATES)]
+    likings = [[1.0] * ACTIONS for _ in range(STATES)]
+    rng = np.random.default_rng(seed)
+    state = EMPTY + (CORNERS + 1) * int(rng.integers(SIDE * SIDE * MASKS))
+    for iteration in range(1, iterations + 1):
+        state = _iterate(values, likings, state, rng)
+        if iteration % BETWEEN_CHECKPOINTS == 0:
+            table = np.array(likings)
+            yield iteration, table / table.sum(axis=1, keepdims=True)
+
+
+def _iterate(values: list[list[float]], likings: list[list[float]], state: int, rng: np.random.Generator) -> int:
+    """One iteration, in place; the state it ends in.
+
+    `likings` are e^{Q/temperature}. Plain lists, one exponential a step: that is what makes it fast.
+    """
+    rewards, after, masks = _as_lists()
+    for choice, fate, arrivals in rng.random((STEPS_AN_ITERATION, 3)).tolist():
+        own = likings[state]
+        left, action = choice * sum(own), 0
+        while action < ACTIONS - 1 and left >= own[action]:
+            left -= own[action]
+            action += 1
+        before, mask = after[state][action][int(3 * fate)]
+        following = before + (CORNERS + 1) * bisect_right(masks[mask], arrivals)
+        here = values[state]
+        here[action] += LEARNING_RATE * (rewards[state][action] + DISCOUNT * max(values[following]) - here[action])
+        own[action] = exp(here[action] / TEMPERATURE)
+        state = following
+    return state
+
+
+@cache
+def _as_lists() -> tuple[list[list[float]], list[list[list[list[int]]]], list[list[float]]]:
+    """Rewards; the states after an action without their passengers, and these; the laws of masks, cumulated."""
+    mask = outcomes() // (CORNERS + 1) % MASKS
+    bare = outcomes() - (CORNERS + 1) * mask
+    cumulative = passenger_law().cumsum(axis=1)[:, :-1]
+    return expected_rewards().tolist(), np.stack([bare, mask], axis=-1).tolist(), cumulative.tolist()
+
+
+def _save(path: Path, table: npt.NDArray[np.float32]) -> None:
+    np.save(path, table, allow_pickle=False)

@@ -1,0 +1,61 @@
+"""VPM on finite states where some pairs were never seen: Good–Turing regression, with an interval and a verdict."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ope_vpm.chain.diagnostics import effective_sample_size
+from ope_vpm.ope.conclude import Found, episode_effective_size
+from ope_vpm.ope.counted import count_pairs, influence
+from ope_vpm.ope.good_turing import regression, solve
+from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.sums import summed
+from ope_vpm.ope.verdict import Evidence
+
+
+def find_on_counts(problem: Problem, required: bool) -> Found | None:
+    """The value with unseen pairs predicted; None where nothing is unseen, or too little to learn from was seen.
+
+    Args:
+        problem: the question, on finite states and actions.
+        required: whether to say why rather than to return None.
+    """
+    counted, gamma = count_pairs(problem), problem.gamma
+    if not required and (counted.covered > 1 - 1e-12).all():
+        return None
+    model = regression(counted, gamma)
+    solution = None if model is None else solve(model, gamma)
+    if model is None or solution is None:
+        if required:
+            raise ValueError(
+                "unseen='regression' needs rarely seen pairs to learn from, and there are too few: use unseen='auto'"
+            )
+        return None
+    mass, total = solution.mass, counted.weight.sum()
+    tau = (mass / (counted.times / total))[counted.pair]
+    weights = summed(problem.steps.rows, tau * counted.weight, len(problem.data))
+    unseen = model.spread(solution.law) @ model.unseen[:, -1] + solution.law[model.never_left].sum()
+    evidence = Evidence(
+        effective_rows=effective_sample_size(np.maximum(weights, 0)),
+        rows=len(problem.data),
+        effective_episodes=episode_effective_size(problem, weights),
+        unseen_mass=float(unseen / solution.law.sum()),
+        negative_mass=float(-np.minimum(weights, 0).sum() / np.abs(weights).sum()),
+    )
+    return Found(
+        value=solution.value,
+        sums=influence(problem, counted, solution.value, mass, solution.values),
+        weights=weights,
+        bias=solution.misfit,
+        evidence=evidence,
+        diagnostics={
+            "solver": "tabular",
+            "unseen": "regression",
+            "states": int((~model.never_left).sum()),
+            "stand_ins": len(model.rare),
+            "effective_stand_ins": float(1 / (model.weight @ model.weight)),
+            "dropped": problem.steps.dropped,
+            "ended": problem.steps.ended,
+            "notes": (),
+        },
+    )
