@@ -41,6 +41,8 @@ class CountedModel:
     """The number of each initial state."""
     reward: Floats
     """The mean reward of each seen pair."""
+    step_reward: Floats
+    """The reward of each step."""
 
     @property
     def initial(self) -> Floats:
@@ -87,6 +89,7 @@ def counted_model(problem: Problem) -> CountedModel:
         unseen=1 - counted.covered,
         starts=counted.starts,
         reward=counted.reward,
+        step_reward=problem.data.rewards[problem.steps.rows],
     )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.linalg import lu_factor, lu_solve
@@ -94,11 +95,21 @@ class Rows:
         """Which of them end an episode of the task."""
         return self.problem.ending[self.kept]
 
+    @property
+    def size(self) -> int:
+        """How many columns X and Δ have."""
+        return self.features.size
+
     @cached_property
-    def initial(self) -> Floats:
+    def first_states(self) -> Floats:
         """V at the logged initial states."""
         first = self.problem.data.initial_observations
         return self.features(first) if len(first) else np.zeros((1, self.features.size))
+
+    @property
+    def initial(self) -> Floats:
+        """The features of initial states, averaged over the target's actions."""
+        return self.first_states
 
     @property
     def restarts(self) -> bool:
@@ -115,7 +126,7 @@ class Rows:
 
     def _parts(self) -> Iterator[tuple[slice, Floats, Floats]]:
         data, gamma = self.problem.data, self.problem.gamma
-        after_end = self.initial.mean(axis=0) if self.restarts else np.zeros(self.features.size)
+        after_end = self.first_states.mean(axis=0) if self.restarts else np.zeros(self.features.size)
         for part in chunks(len(self.kept), ROWS):
             here, ended = self.features(data.observations[self.kept[part]]), self.ended[part]
             following = np.array(data.next_observations[self.kept[part]])
@@ -127,15 +138,17 @@ class Rows:
                 difference[:, 0] = 1
             yield part, here, difference
 
-    def equations(self) -> Equations:
-        """One pass over the rows."""
-        size, n, gamma = self.features.size, len(self.kept), self.problem.gamma
+    def equations(self, used: Bools | None = None) -> Equations:
+        """One pass over the rows, of which only those `used` count."""
+        size, gamma = self.size, self.problem.gamma
+        counts = np.ones(len(self.kept)) if used is None else used.astype(np.float64)
+        n = counts.sum()
         matrix, reward, square = np.zeros((size, size)), np.zeros(size), np.zeros(size)
         for part, here, difference in self.parts():
-            weighted = here * self.ratio[self.kept[part], None]
+            weighted = here * (counts[part] * self.ratio[self.kept[part]])[:, None]
             matrix += weighted.T @ difference
             reward += weighted.T @ self.problem.data.rewards[self.kept[part]]
-            square += np.sum(here**2, axis=0)
+            square += counts[part] @ here**2
         scale = square / n
         scale = np.where(scale > 1e-6, scale, 1.0)  # a column of zeros still needs a pivot
         scale[0] = 0
@@ -220,6 +233,15 @@ def find_factored(
     """Find w, with the ridge chosen from the data alone unless it is given; see `advantage` for the variates."""
     action = action_ratio(problem)
     rows = Rows(problem, StateFeatures.draw(problem, n_features), action.ratio)
+    fit = {"behaviour_held_out_log_likelihood": action.held_out_log_likelihood}
+    return find_linear("factored", rows, ridge, control_variates, min(action.overlap, 1.0), fit)
+
+
+def find_linear(
+    solver: str, rows: Rows, ridge: float | None, control_variates: bool, overlap: float | None, fit: dict[str, Any]
+) -> Found:
+    """Solve the rows' equations, the ridge chosen unless it is given; `fit` joins the diagnostics."""
+    problem = rows.problem
     equations = rows.equations()
     ridges, fixed = (RIDGES, None) if ridge is None else ((ridge, ridge * 10**0.5, ridge * 10), 0)
     grid = solve_grid(rows, equations, ridges, control_variates, fixed)
@@ -238,15 +260,15 @@ def find_factored(
             effective_rows=effective_sample_size(np.maximum(weights, 0)),
             rows=len(problem.data),
             effective_episodes=episode_effective_size(problem, weights),
-            overlap=min(action.overlap, 1.0),
+            overlap=overlap,
             negative_mass=float(-np.minimum(weights, 0).sum() / np.abs(weights).sum()),
             disagreement=bias / error if error > 0 else None,
         ),
         diagnostics={
-            "solver": "factored",
+            "solver": solver,
             "ridge": ridges[chosen],
             "control_variates": grid.varied,
-            "behaviour_held_out_log_likelihood": action.held_out_log_likelihood,
+            **fit,
             "dropped": problem.steps.dropped,
             "ended": problem.steps.ended,
         },

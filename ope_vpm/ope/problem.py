@@ -137,6 +137,12 @@ class Problem:
         """Log π of each logged action, shared."""
         return self.once("target", lambda: self.policy.log_chance(self.data.observations, self.data.actions))
 
+    def folds(self, count: int) -> Integers:
+        """(episodes,): a fold for each, in turn; equal episodes share one, so that no fold sees itself in another."""
+        data = self.data
+        digests = np.array([_digest(data, *span) for span in zip(data.starts, data.lengths, strict=True)])
+        return np.unique(digests, return_inverse=True)[1] % count
+
     def as_logged(self, weights: Floats) -> Floats:
         """One number a row of `data`, in the order of the log as it was given."""
         given = np.empty_like(weights)

@@ -35,6 +35,8 @@ class TargetPolicy(ABC):
     """Coordinates of a continuous action, where known."""
     observation_size: int | None = None
     """Numbers in one observation, where known; 1 for a discrete one."""
+    made_from: Any = None
+    """The library's object behind it, where its greedy action is this policy: for tools of that library."""
 
     @property
     def has_log_prob(self) -> bool:
