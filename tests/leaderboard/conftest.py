@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from contextlib import contextmanager
 
 import pytest
 
@@ -54,33 +55,40 @@ class Kills(Constant):
 NAMES = ("Constant", "Fails", "Kills")
 
 
-@pytest.fixture
-def trouble(tmp_path, monkeypatch):
+@contextmanager
+def new_path(folder):
+    """A folder of packages, in front of the others here and in new processes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        before = os.environ.get("PYTHONPATH")
+        patch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{before}" if before else str(folder))
+        importlib.invalidate_caches()
+        _forget()
+        yield folder
+    _forget()
+
+
+def _forget():
+    estimator._locations.cache_clear()
+    code_version.cache_clear()
+
+
+@contextmanager
+def trouble_in(path):
     """constant, fails and kills, found by entry points."""
-    folder = tmp_path / "trouble-1.0.dist-info"
+    folder = path / "trouble-1.0.dist-info"
     folder.mkdir()
-    (tmp_path / "trouble_estimators.py").write_text(MODULE)
+    (path / "trouble_estimators.py").write_text(MODULE)
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: trouble\nVersion: 1.0\n")
     points = "\n".join(f"{name.lower()} = trouble_estimators:{name}" for name in NAMES)
     (folder / "entry_points.txt").write_text(f"[ope_vpm.estimators]\n{points}\n")
-    with new_path(tmp_path, monkeypatch):
-        yield tmp_path
+    with new_path(path):
+        yield path
     sys.modules.pop("trouble_estimators", None)
 
 
-class new_path:  # noqa: N801  # used as a function
-    """A folder of packages, in front of the others here and in new processes."""
-
-    def __init__(self, folder, monkeypatch):
-        monkeypatch.syspath_prepend(folder)
-        before = os.environ.get("PYTHONPATH")
-        monkeypatch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{before}" if before else str(folder))
-
-    def __enter__(self):
-        importlib.invalidate_caches()
-        estimator._locations.cache_clear()
-        code_version.cache_clear()
-
-    def __exit__(self, *_):
-        estimator._locations.cache_clear()
-        code_version.cache_clear()
+@pytest.fixture
+def trouble(tmp_path):
+    """Where they are installed."""
+    with trouble_in(tmp_path) as path:
+        yield path

@@ -40,13 +40,13 @@ def run(monkeypatch, capsys, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_installed_package_enters_by_its_entry_point(run, tmp_path, monkeypatch):
+def test_an_installed_package_enters_by_its_entry_point(run, tmp_path):
     source = tmp_path / "source"
     shutil.copytree(EXAMPLE, source)  # a copy: building leaves files behind
     pip = [sys.executable, "-m", "pip", "--quiet", "install", "--no-deps", "--no-build-isolation"]
     subprocess.run([*pip, "--target", str(tmp_path / "site"), str(source)], check=True)
     (tmp_path / "own.toml").write_text(SUITE)
-    with new_path(tmp_path / "site", monkeypatch):
+    with new_path(tmp_path / "site"):
         done = run("--suite", "own.toml", "--jobs", "1", "--output", "out")
     assert done.code == 0, done.error
     assert "few replicates" in done.out

@@ -17,6 +17,7 @@ from ope_vpm.leaderboard.page import in_script
 from ope_vpm.leaderboard.records import Board
 from ope_vpm.leaderboard.suites import read_suite
 from tests.leaderboard import browser as chromium
+from tests.leaderboard.conftest import trouble_in
 
 HOSTILE = "</script><script>window.broken=1</script><img src=x onerror=window.broken=1>|=1+1"
 SUITE = f"""
@@ -46,17 +47,26 @@ policies = {{ '{HOSTILE}' = "old.npy", new = "new.npy" }}
 """
 
 
-@pytest.fixture
-def made(tmp_path, trouble):
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Where the page is, with its tables."""
+    path = tmp_path_factory.mktemp("page")
     mdp = RandomMDP.draw(5, 2, seed=0)
-    mdp.dataset(20, 30, mdp.policy(1), seed=2).save(tmp_path / "log.npz")
-    np.save(tmp_path / "old.npy", mdp.policy(3))
-    np.save(tmp_path / "new.npy", mdp.policy(4))
-    (tmp_path / "own.toml").write_text(SUITE)
-    suite = read_suite(str(tmp_path / "own.toml"))
-    jobs = plan(suite)
-    board = Board(suite, jobs, {job.key: compute(job) for job in jobs})
-    return write_board(board, tmp_path, f"ope-vpm leaderboard {HOSTILE}")
+    mdp.dataset(20, 30, mdp.policy(1), seed=2).save(path / "log.npz")
+    np.save(path / "old.npy", mdp.policy(3))
+    np.save(path / "new.npy", mdp.policy(4))
+    (path / "own.toml").write_text(SUITE)
+    with trouble_in(path):
+        suite = read_suite(str(path / "own.toml"))
+        jobs = plan(suite)
+        board = Board(suite, jobs, {job.key: compute(job) for job in jobs})
+    write_board(board, path, f"ope-vpm leaderboard {HOSTILE}")
+    return path
+
+
+@pytest.fixture(scope="module")
+def made(folder):
+    return json.loads((folder / "leaderboard.json").read_text())
 
 
 ROWS = "return [...document.querySelectorAll('#ranking tbody tr')].map(row => row.cells[{0}].innerText.split('\\n')[0])"
@@ -65,10 +75,10 @@ HEADS = "return [...document.querySelectorAll('#ranking thead th')].map(head => 
 
 @pytest.mark.slow
 @pytest.mark.skipif(chromium.missing() is not None, reason=str(chromium.missing()))
-def test_the_page_in_chromium(made, tmp_path):
+def test_the_page_in_chromium(made, folder, tmp_path):
     with chromium.browser(tmp_path) as page:
         page.screen(1280)
-        page.open(tmp_path / "index.html")
+        page.open(folder / "index.html")
         assert page.console() == []
         labels = [one["label"] for one in made["estimators"]]
         expected = [line["estimator"] for line in made["overall"]]
@@ -112,12 +122,12 @@ def test_the_page_in_chromium(made, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(chromium.missing() is not None, reason=str(chromium.missing()))
-def test_phone_and_dark(made, tmp_path):
+def test_phone_and_dark(folder, tmp_path):
     with chromium.browser(tmp_path) as page:
         colours = {}
         for dark in (False, True):
             page.screen(390, dark)
-            page.open(tmp_path / "index.html")
+            page.open(folder / "index.html")
             assert page.script("return document.documentElement.scrollWidth <= innerWidth")  # only tables scroll
             assert page.script(
                 "return [...document.querySelectorAll('figure')].every(f => f.offsetWidth <= innerWidth)"
@@ -130,24 +140,24 @@ def test_phone_and_dark(made, tmp_path):
         assert page.console() == []
 
 
-def test_what_comes_from_outside_is_escaped(made, tmp_path):
-    text = (tmp_path / "index.html").read_text()
+def test_what_comes_from_outside_is_escaped(made, folder):
+    text = (folder / "index.html").read_text()
     assert "<script>window" not in text
     assert "<img" not in text
     assert text.count("</script>") == 2
     data = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL).group(1)
-    assert json.loads(data) == json.loads((tmp_path / "leaderboard.json").read_text())
+    assert json.loads(data) == json.loads((folder / "leaderboard.json").read_text())
     assert json.loads(in_script({"x": "\u2028<&>"})) == {"x": "\u2028<&>"}
     assert not re.search(r"(?:src|href)\s*=\s*[\"']?(?:https?:)?//", text)
-    markdown = re.sub("`[^`]*`", "", (tmp_path / "leaderboard.md").read_text())  # code spans hold no HTML
+    markdown = re.sub("`[^`]*`", "", (folder / "leaderboard.md").read_text())  # code spans hold no HTML
     assert "<script" not in markdown.replace("\\<", "")
-    rows = list(csv.DictReader(io.StringIO((tmp_path / "cells.csv").read_text())))
+    rows = list(csv.DictReader(io.StringIO((folder / "cells.csv").read_text())))
     assert {row["estimator"] for row in rows} >= {"vpm", f"'={HOSTILE}"}  # a spreadsheet sees text, not a formula
     assert len(rows) == len(made["cells"])
 
 
-def test_csv_holds_the_same_numbers(made, tmp_path):
-    rows = list(csv.DictReader(io.StringIO((tmp_path / "leaderboard.csv").read_text())))
+def test_csv_holds_the_same_numbers(made, folder):
+    rows = list(csv.DictReader(io.StringIO((folder / "leaderboard.csv").read_text())))
     assert len(rows) == len(made["lines"]) == 4 * 5
     for row, line in zip(rows, made["lines"], strict=True):
         assert row["bias"] == ("" if line["bias"][0] is None else str(line["bias"][0]))
