@@ -17,6 +17,8 @@ from ope_vpm.chain.transitions import Floats
 REPLICATES = 2000
 SMALLEST = 1e-300
 """Stands for a squared error of 0 in a logarithm."""
+ROUNDING = 1e-12
+"""A standard error below this share of its metric is the floating point's."""
 GOOD = 3.0
 """An estimate within so many on-policy errors of the truth counts as good, for the verdicts."""
 
@@ -111,8 +113,8 @@ def jackknife(metric: Callable[..., float], *arrays: Floats) -> tuple[float, flo
     left_out = left_out[np.isfinite(left_out)]
     if len(left_out) < 2:
         return value, None
-    error = np.sqrt((len(left_out) - 1) * left_out.var())
-    return value, float(error)
+    error = float(np.sqrt((len(left_out) - 1) * left_out.var()))
+    return value, error if error > ROUNDING * abs(value) else 0.0
 
 
 def chance_of_no_worse(

@@ -20,13 +20,11 @@ from ope_vpm.leaderboard.records import Board
 
 LIBRARIES = ("ope-vpm", "numpy", "scipy", "torch")
 SHORT = {
-    "ratio": "RMSE÷floor",
-    "log_mse": "logMSE",
-    "bias": "bias",
-    "rank_correlation": "rank",
-    "regret_1": "regret",
-    "coverage": "cover",
-    "seconds": "sec",
+    "ratio": ("RMSE÷floor", ""),
+    "log_mse": ("logMSE", ".2f"),
+    "rank_correlation": ("rank", ".2f"),
+    "coverage": ("cover", ".2f"),
+    "seconds": ("sec", ".1g"),
 }
 """What a terminal has room for."""
 RISKY = ("=", "+", "-", "@", "\t", "\r")
@@ -47,7 +45,9 @@ def document(board: Board, found: Sequence[Line], total: Sequence[Line], command
         "first_seed": suite.first_seed,
         "metrics": METRICS,
         "estimators": [
-            {"label": entry.label, "name": entry.name, "settings": entry.settings} for entry in suite.entries
+            {"label": entry.label, "name": entry.name, "settings": entry.settings}
+            for entry in suite.entries
+            if any(entry in suite.competitors(setting) for setting in suite.settings)
         ],
         "left_out": [
             {"estimator": label, "task": task, "gamma": gamma, "reason": reason}
@@ -203,15 +203,20 @@ SENTENCE = "Best first; ★ the best, ☆ not worse than the best beyond chance 
 def terminal(made: dict[str, Any]) -> Table:
     """The table over all settings, for a terminal of 80 columns."""
     shown = [name for name in SHORT if any(line[name][0] is not None for line in made["overall"])]
-    table = Table("", title=escape(made["title"]), caption=SENTENCE, box=SIMPLE_HEAD)
-    table.add_column("estimator", no_wrap=True)
+    table = Table(title=escape(made["title"]), caption=SENTENCE, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("  estimator", no_wrap=True)
     for name in shown:
-        table.add_column(SHORT[name], justify="right", no_wrap=True)
+        table.add_column(SHORT[name][0], justify="right", no_wrap=True)
+    settings = max((line["settings"] for line in made["overall"]), default=0)
     for line in made["overall"]:
-        failed = f" ({line['failed']} failed)" if line["failed"] else ""
-        numbers = [with_error(line[name] if name == "ratio" else (line[name][0], None)) for name in shown]
-        table.add_row(mark(line), escape(line["estimator"] + failed), *numbers)
+        label = line["estimator"] + (f" ({line['failed']} failed)" if line["failed"] else "")
+        label += f" ({line['settings']}/{settings})" if line["settings"] < settings else ""
+        table.add_row(escape(f"{mark(line) or ' '} {label}"), *(_short(line[name], SHORT[name][1]) for name in shown))
     return table
+
+
+def _short(number: Sequence[float | None], form: str) -> str:
+    return with_error(number) if not form else "" if number[0] is None else f"{number[0]:{form}}"
 
 
 def _text(found: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:

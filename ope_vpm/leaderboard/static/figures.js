@@ -99,11 +99,11 @@ function drawSpeed() {
       const [across, up] = [x(one.seconds[0]), y(one.ratio[0])];
       const long = 6.3 * one.estimator.length, right = across + 8 + long > WIDTH - RIGHT;
       const start = right ? across - 8 - long : across + 8;
-      let at = up + 4;
-      while (taken.some((other) => start < other.end && other.start < start + long && Math.abs(other.at - at) < 11)) at -= 11;
-      taken.push({ start, end: start + long, at });
-      parts.push(dot(across, up, one.estimator, `${one.estimator}: ${digits(one.ratio[0])} in ${digits(one.seconds[0])} s`, 4.5),
-        svg("text", { x: across + (right ? -8 : 8), y: at, "text-anchor": right ? "end" : "start" }, one.estimator));
+      const free = (at) => at > TOP + 8 && at < HEIGHT - BOTTOM && !taken.some((other) => start < other.end && other.start < start + long && Math.abs(other.at - at) < 11);
+      const at = [0, -11, 11, -22, 22, -33, 33].map((step) => up + 4 + step).find(free);
+      if (at !== undefined) taken.push({ start, end: start + long, at });
+      parts.push(dot(across, up, one.estimator, `${one.estimator}: ${digits(one.ratio[0])} in ${digits(one.seconds[0])} s`, 4.5));
+      if (at !== undefined) parts.push(svg("text", { x: across + (right ? -8 : 8), y: at, "text-anchor": right ? "end" : "start" }, one.estimator));
     }
     return card(`Lower left is better: ${caption}`, parts);
   }));

@@ -80,8 +80,10 @@ function drawRanking() {
   for (const key of Object.keys(DATA.metrics)) if (rows.some((row) => row[key][0] !== null)) columns.push(metricColumn(key));
   columns.push({ key: "chance", head: "p", title: "Chance of no worse than the best: paired bootstrap over runs", show: (row) => digits(row.chance, 2), sort: (row) => row.chance });
   columns.push({ key: "failed", head: "failed", title: "Cells without a value", show: (row) => row.failed || "", sort: (row) => row.failed });
+  const most = Math.max(...DATA.overall.map((one) => one.settings));
+  if (together && rows.some((row) => row.settings < most)) columns.push({ key: "settings", head: "settings", title: "On how many settings it ran", show: (row) => `${row.settings} of ${most}`, sort: (row) => row.settings });
   const scored = rows.some((row) => row.ratio[0] !== null);
-  draw(byId("ranking"), columns, rows, scored && !together ? null : { key: scored ? "ratio" : "estimator", down: false });
+  draw(byId("ranking"), columns, rows, null);
   byId("explanation").textContent = scored
     ? "★ the lowest error; ☆ not worse than it beyond chance (paired bootstrap over runs, 5 %): a lone ★ has beaten everybody. Each number ± its standard error over runs."
     : "No truth is known here: see how estimators rank the policies below, and how far they agree.";
