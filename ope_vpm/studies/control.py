@@ -54,8 +54,8 @@ def study(task: str, quick: bool) -> Study:
     """All behaviours and methods; quick: two behaviours, small logs, the quick methods."""
     behaviours = (1.0, bullet.MIX) if quick else BEHAVIOURS
     groups = ["quick"] if quick else list(METHODS)
-    cells: list[Cell] = [{"behaviour": TARGET, "methods": "truth"}]
-    cells += [{"behaviour": behaviour, "methods": group} for group in groups for behaviour in behaviours]
+    cells: list[Cell] = [{"behaviour": behaviour, "methods": group} for group in groups for behaviour in behaviours]
+    cells.insert(len(behaviours), {"behaviour": TARGET, "methods": "truth"})
     trajectories = 20 if quick else TRAJECTORIES
     settings = {
         "task": task,
