@@ -153,7 +153,8 @@ def test_shipped_policies_are_small_and_grow_in_skill(task):
     assert 5 <= len(files) <= 6
     assert all(file.stat().st_size < 1_000_000 for file in files)
     assert [note["steps_done"] for note in notes] == sorted(note["steps_done"] for note in notes)
-    assert all(note["return"]["episodes"] == 100 and note["seed"] == 0 for note in notes)
+    assert [note["return"]["episodes"] for note in notes] == [20] * (len(files) - 1) + [100]
+    assert all(note["seed"] == 0 for note in notes)
     assert notes[-1]["return"]["mean"] > notes[0]["return"]["mean"] + 4 * notes[0]["return"]["standard_error"]
 
 

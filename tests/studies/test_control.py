@@ -38,14 +38,18 @@ def test_cells_near_the_floor_are_not_informative():
 
 
 def test_opponents_are_met_on_their_own_runs():
-    rows = [row("naive", 9.0), row("vpm", 1.0), row("vpm", 5.0, seed=1), row("model", 2.0, methods="model")]
+    rows = [row("naive", 9.0), row("vpm", 1.0), row("vpm", 5.0, seed=1), row("model", 2.0, methods="networks")]
     assert beats(made_up(*rows), "reacher", CELL)
-    assert not beats(made_up(*rows, row("liu", 0.5, methods="liu")), "reacher", CELL)
-    assert not beats(made_up(*rows, row("wist", 2.0), row("wist", 2.0, seed=1)), "reacher", CELL)
+    assert not beats(made_up(*rows, row("liu", 0.5, methods="networks")), "reacher", CELL)
+    assert not beats(
+        made_up(*rows, row("wist", 2.0, methods="networks"), row("wist", 2.0, seed=1, methods="networks")),
+        "reacher",
+        CELL,
+    )
 
 
 def test_a_run_without_a_value_counts_as_lost():
-    rows = [row("naive", 9.0), row("vpm", 1.0), row("wist", float("nan"))]
+    rows = [row("naive", 9.0), row("vpm", 1.0), row("wist", float("nan"), methods="networks")]
     assert beats(made_up(*rows), "reacher", CELL)
 
 
@@ -104,4 +108,4 @@ def test_a_tiny_run_from_collecting_to_picture(monkeypatch):
 
 
 def test_slow_methods_stop_after_their_runs():
-    assert control.run("reacher", 10, {"behaviour": 1.0, "methods": "liu"}, control.RUNS["liu"]).rows == []
+    assert control.run("reacher", 10, {"behaviour": 1.0, "methods": "networks"}, control.RUNS["networks"]).rows == []
