@@ -124,9 +124,18 @@ def cells(board: Board) -> Iterable[dict[str, Any]]:
                     "seconds": round(result.seconds, 4),
                     "error": result.error,
                     "warnings": outcome.get("warnings", []),
-                    "diagnostics": outcome.get("diagnostics", {}),
+                    "diagnostics": rounded(outcome.get("diagnostics", {})),
                     "key": job.key,
                 }
+
+
+def rounded(value: Any) -> Any:
+    """Six digits of every number: what somebody reads; the store has them all."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {name: rounded(entry) for name, entry in value.items()}
+    return [rounded(entry) for entry in value] if isinstance(value, list) else value
 
 
 def as_json(made: dict[str, Any]) -> str:

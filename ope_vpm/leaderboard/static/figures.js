@@ -100,7 +100,7 @@ function drawSpeed() {
       const long = 6.3 * one.estimator.length, right = across + 8 + long > WIDTH - RIGHT;
       const start = right ? across - 8 - long : across + 8;
       const free = (at) => at > TOP + 8 && at < HEIGHT - BOTTOM && !taken.some((other) => start < other.end && other.start < start + long && Math.abs(other.at - at) < 11);
-      const at = [0, -11, 11, -22, 22, -33, 33].map((step) => up + 4 + step).find(free);
+      const at = [0, -11, 11, -22, 22].map((step) => up + 4 + step).find(free);
       if (at !== undefined) taken.push({ start, end: start + long, at });
       parts.push(dot(across, up, one.estimator, `${one.estimator}: ${digits(one.ratio[0])} in ${digits(one.seconds[0])} s`, 4.5));
       if (at !== undefined) parts.push(svg("text", { x: across + (right ? -8 : 8), y: at, "text-anchor": right ? "end" : "start" }, one.estimator));
