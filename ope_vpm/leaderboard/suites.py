@@ -251,14 +251,14 @@ def _entries(given: Any, tasks: list[str], problems: list[str]) -> tuple[Entry, 
             problems += [f"{where}: {problem}" for problem in wrong]
             continue
         made = Entry(**{**table, "label": table.get("label") or table["name"], "tasks": tuple(table.get("tasks", ()))})
-        entries += _everybody(given) if made.name == "all" else [made]
+        entries += _everybody(given, made.tasks) if made.name == "all" else [made]
     return _made(entries, problems)
 
 
-def _everybody(given: list[Any]) -> list[Entry]:
+def _everybody(given: list[Any], tasks: tuple[str, ...]) -> list[Entry]:
     """All estimators that the list does not name itself."""
     named = {item if isinstance(item, str) else item.get("label", item.get("name")) for item in given}
-    return [Entry(name=name, label=name, optional=True) for name in estimators() if name not in named]
+    return [Entry(name=name, label=name, tasks=tasks, optional=True) for name in estimators() if name not in named]
 
 
 def _made(entries: list[Entry], problems: list[str]) -> tuple[Entry, ...]:
