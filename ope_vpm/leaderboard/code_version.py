@@ -1,4 +1,7 @@
-"""A hash of the code that decides numbers: results of other code are not mistaken for this one's."""
+"""A hash of the code that decides numbers: results of other code are not mistaken for this one's.
+
+What lies beside the code, such as shipped policies, is part of a task's identity instead.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +36,6 @@ def code_version(estimator: str | None = None) -> str:
 
 
 def _add(content: hashlib._Hash | hashlib.blake2b, place: Path) -> None:
-    names = sorted(place.rglob("*")) if place.is_dir() else [place]
-    for file in names:
-        if file.is_file() and "__pycache__" not in file.parts:
-            content.update(str(file.relative_to(place.parent)).encode())
-            content.update(file.read_bytes())
+    for file in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+        content.update(str(file.relative_to(place.parent)).encode())
+        content.update(file.read_bytes())

@@ -75,7 +75,7 @@ def _run(suite: Suite, run: int) -> Iterator[Job]:
 
 def _job(setting: Setting, policy: str, entry: Entry | None, run: int, seed: int) -> Job:
     what = {
-        "task": setting.task.identity(policy),
+        "task": setting.task.identity(policy) | (setting.task.truth_identity(policy) if entry is None else {}),
         "policy": policy,
         "gamma": setting.gamma,
         "estimator": None if entry is None else [entry.name, entry.settings],
@@ -132,7 +132,7 @@ def dataset(task: Task, seed: int, folder: str | None) -> LoggedDataset:
     """The log of a run; a slow one is read from `folder` if another job has left it there."""
     if not task.slow_data or folder is None:
         return task.dataset(seed)
-    file = Path(folder) / f"{hashed({'task': task.identity(''), 'seed': seed, 'code': code_version()})}.npz"
+    file = Path(folder) / f"{hashed({'task': task.identity(None), 'seed': seed, 'code': code_version()})}.npz"
     if not file.is_file():
         Path(folder).mkdir(parents=True, exist_ok=True)
         data = task.dataset(seed)

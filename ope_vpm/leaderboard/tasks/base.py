@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, replace
 from math import sqrt
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -71,9 +73,13 @@ class Task(ABC):
         least = {"trajectories": 4, "length": 4}
         return replace(self, **{name: value for name, value in least.items() if hasattr(self, name)})
 
-    def identity(self, policy: str) -> dict[str, Any]:
-        """Everything that decides the data and the policy, as JSON holds it."""
+    def identity(self, policy: str | None) -> dict[str, Any]:
+        """Everything but code that decides the data and the policy (None: the data alone), as JSON holds it."""
         return {"kind": self.kind, **asdict(self)}
+
+    def truth_identity(self, policy: str) -> dict[str, Any]:
+        """What decides the reference beyond that."""
+        return {}
 
     def axes(self) -> dict[str, Any]:
         """The settings that a figure may have on its axis."""
@@ -114,6 +120,20 @@ class Simulated(Task):
     def problems(self) -> list[str]:
         """Sizes below one."""
         return at_least(self, trajectories=2, length=1)
+
+
+def digest(path: str | Path) -> str:
+    """A hash of a file, or of a folder's files; of the name, where there is neither (a Minari id)."""
+    place, content = Path(path), hashlib.blake2b(digest_size=16)
+    if not place.exists():
+        content.update(str(path).encode())
+        return content.hexdigest()
+    for file in sorted(part for part in place.rglob("*") if part.is_file()) if place.is_dir() else [place]:
+        content.update(str(file.relative_to(place)).encode())
+        with file.open("rb") as stream:
+            while part := stream.read(1 << 20):
+                content.update(part)
+    return content.hexdigest()
 
 
 def on_policy_mean(data: LoggedDataset, gamma: float) -> float:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
 from math import sqrt
 from typing import Any, ClassVar
+
+import numpy as np
 
 from ope_vpm.envs import bullet
 from ope_vpm.envs.training import TASKS
@@ -13,6 +16,7 @@ from ope_vpm.leaderboard.tasks.base import Reference, Task, at_least, without
 from ope_vpm.leaderboard.words import unknown
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.policy import TargetPolicy
+from ope_vpm.policy.arrays import NetworkPolicy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +65,15 @@ class BulletTask(Task):
         """Truths are stored for two discounts."""
         return [] if gamma in (1.0, GAMMA) else [f"the truth is stored for gamma 1 and {GAMMA}: got {gamma:g}"]
 
-    def identity(self, policy: str) -> dict[str, Any]:
-        """Which other targets there are plays no part."""
-        return without(super().identity(policy), "policies")
+    def identity(self, policy: str | None) -> dict[str, Any]:
+        """The policies that take part; which other targets there are does not matter."""
+        names = ("target", "older", *([] if policy is None else [policy]))
+        content = [_content(bullet.policy(self.robot, name)) for name in names]
+        return {**without(super().identity(policy), "policies"), "networks": content}
+
+    def truth_identity(self, policy: str) -> dict[str, Any]:
+        """The stored numbers."""
+        return asdict(stored_truth(self.robot, policy))
 
     def targets(self) -> dict[str, TargetPolicy]:
         """Network policies."""
@@ -85,3 +95,10 @@ class BulletTask(Task):
     def axes(self) -> dict[str, Any]:
         """A mixture has no α."""
         return {**super().axes(), "alpha": None if self.mix else self.alpha}
+
+
+def _content(network: NetworkPolicy) -> str:
+    """A hash of a network's numbers."""
+    parts = [*network.layers.weights, *network.layers.biases]
+    parts += [value for value in vars(network.layers).values() if not isinstance(value, list)]
+    return blake2b(b"".join(np.asarray(part).tobytes() for part in parts), digest_size=16).hexdigest()

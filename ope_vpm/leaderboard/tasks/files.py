@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ope_vpm.leaderboard.tasks.base import Reference, Task
+from ope_vpm.leaderboard.tasks.base import Reference, Task, digest
 from ope_vpm.leaderboard.words import unknown
 from ope_vpm.logged import LoggedDataset, load_dataset
 from ope_vpm.policy import TargetPolicy, load_policy
@@ -87,36 +85,25 @@ class FilesTask(Task):
         """Itself: the files are what is to be checked."""
         return self
 
-    def identity(self, policy: str) -> dict[str, Any]:
+    def identity(self, policy: str | None) -> dict[str, Any]:
         """By content, not by path."""
         return {
             "kind": self.kind,
             "dataset": digest(self.dataset_file),
-            "policy": digest(self.policies[policy]),
-            "truth": self.truth.get(policy),
+            "policy": None if policy is None else digest(self.policies[policy]),
             "trajectories": self.trajectories,
             "choices": [self.on_end, self.time_limit, list(self.ignore)],
         }
+
+    def truth_identity(self, policy: str) -> dict[str, Any]:
+        """The user's number."""
+        return {"truth": self.truth.get(policy)}
 
     def _whole(self) -> LoggedDataset:
         return _loaded(self.dataset_file, digest(self.dataset_file), self.format, self.trust)
 
     def _target(self, name: str) -> TargetPolicy:
         return load_policy(self.policies[name], trust=self.trust)
-
-
-def digest(path: str) -> str:
-    """A hash of a file, or of a folder's files; of the name, where there is neither (a Minari id)."""
-    place, content = Path(path), hashlib.blake2b(digest_size=16)
-    files = sorted(part for part in place.rglob("*") if part.is_file()) if place.is_dir() else [place]
-    if not place.exists():
-        content.update(path.encode())
-    for file in files if place.exists() else []:
-        content.update(str(file.relative_to(place)).encode() if place.is_dir() else b"")
-        with file.open("rb") as stream:
-            while part := stream.read(1 << 20):
-                content.update(part)
-    return content.hexdigest()
 
 
 @lru_cache(maxsize=2)

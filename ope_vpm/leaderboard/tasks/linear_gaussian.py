@@ -30,7 +30,7 @@ class LinearGaussianTask(Simulated):
             found.append(f"policies must be numbers between -1 and 2: got {list(self.policies)}")
         return found
 
-    def identity(self, policy: str) -> dict[str, Any]:
+    def identity(self, policy: str | None) -> dict[str, Any]:
         """Which other targets there are plays no part."""
         return without(super().identity(policy), "policies")
 

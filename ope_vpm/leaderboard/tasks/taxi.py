@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -44,9 +45,15 @@ class TaxiTask(Simulated):
                 found.append(str(error))
         return found
 
-    def identity(self, policy: str) -> dict[str, Any]:
-        """Which other targets there are plays no part."""
-        return without(super().identity(policy), "policies")
+    def identity(self, policy: str | None) -> dict[str, Any]:
+        """The tables that take part; which other targets there are does not matter."""
+        tables = [
+            taxi.shipped(self.behaviour),
+            taxi.shipped(TARGET),
+            *([] if policy is None else [self._table(policy)]),
+        ]
+        content = hashlib.blake2b(b"".join(one.table.tobytes() for one in tables), digest_size=16).hexdigest()
+        return {**without(super().identity(policy), "policies"), "tables": content}
 
     def targets(self) -> dict[str, TargetPolicy]:
         """Tables."""
