@@ -6,7 +6,6 @@ import hashlib
 import json
 import time
 import warnings
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -58,24 +57,25 @@ class Result:
 
 def plan(suite: Suite) -> list[Job]:
     """Every cell of a suite: the references first, then run by run, so that a broken-off suite is a smaller one."""
-    references = [_job(setting, policy, None, 0, 0) for setting in suite.settings for policy in setting.task.names()]
-    longest = max((len(suite.seeds(setting)) for setting in suite.settings), default=0)
-    cells = [job for run in range(longest) for job in _run(suite, run)]
+    pairs = [(setting, policy) for setting in suite.settings for policy in setting.task.names()]
+    known = [setting.task.identity(policy) for setting, policy in pairs]
+    references = [
+        _job(setting, policy, identity | setting.task.truth_identity(policy), None, 0, 0)
+        for (setting, policy), identity in zip(pairs, known, strict=True)
+    ]
+    cells = [
+        _job(setting, policy, identity, entry, run, suite.seeds(setting)[run])
+        for run in range(max((len(suite.seeds(setting)) for setting in suite.settings), default=0))
+        for (setting, policy), identity in zip(pairs, known, strict=True)
+        if run < len(suite.seeds(setting))
+        for entry in suite.competitors(setting)
+    ]
     return references + cells
 
 
-def _run(suite: Suite, run: int) -> Iterator[Job]:
-    for setting in suite.settings:
-        seeds = suite.seeds(setting)
-        if run < len(seeds):
-            for policy in setting.task.names():
-                for entry in suite.competitors(setting):
-                    yield _job(setting, policy, entry, run, seeds[run])
-
-
-def _job(setting: Setting, policy: str, entry: Entry | None, run: int, seed: int) -> Job:
+def _job(setting: Setting, policy: str, identity: dict[str, Any], entry: Entry | None, run: int, seed: int) -> Job:
     what = {
-        "task": setting.task.identity(policy) | (setting.task.truth_identity(policy) if entry is None else {}),
+        "task": identity,
         "policy": policy,
         "gamma": setting.gamma,
         "estimator": None if entry is None else [entry.name, entry.settings],
