@@ -41,7 +41,7 @@ def run(
     """
     check(backend, workers)
     if backend == "ray":
-        return _ray(iter(jobs), folder, workers, address)
+        return _ray(iter(jobs), None if address else folder, workers, address)  # other machines have other disks
     return _loky(iter(jobs), folder, workers or os.cpu_count() or 1)
 
 
@@ -104,8 +104,14 @@ def _ray(
     ours = not ray.is_initialized()
     if ours:
         cores = {} if address else {"num_cpus": workers or os.cpu_count()}
-        environment = {"env_vars": THREADS | {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}}
-        ray.init(address=address, runtime_env=environment, log_to_driver=False, include_dashboard=False, **cores)
+        path = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+        ray.init(
+            address=address,
+            runtime_env={"env_vars": THREADS | path},
+            log_to_driver=False,
+            include_dashboard=False,
+            **cores,
+        )
     task = ray.remote(max_retries=RETRIES, num_cpus=1)(compute)
     running: dict[Any, Job] = {}
     try:
