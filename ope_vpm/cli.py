@@ -188,7 +188,8 @@ def leaderboard(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what is finished is kept and shown
     done = run_suite(checked, output, backend=backend, workers=jobs, address=ray_address, resume=resume)
     made = write_board(done.board, output, f"ope-vpm leaderboard --suite {Path(suite).name}")
-    Console().print(terminal(made))
+    for table in terminal(made):
+        Console().print(table)
     typer.echo(f"{done.computed} cells run; {output / PAGE}")
     if done.interrupted:
         typer.echo("interrupted: --resume goes on from here", err=True)

@@ -7,7 +7,7 @@ import io
 import json
 import platform
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -203,14 +203,32 @@ def markdown(made: dict[str, Any]) -> str:
     for number, setting in enumerate(made["settings"]):
         own = [line for line in made["lines"] if line["setting"] == number]
         parts += [f"## {_md(setting['label'])}", _md_table(*_text(own))]
+    for label, heads, rows in rankings(made):
+        parts += [
+            f"## {_md(label)}: policies, best first by mean estimate",
+            _md_table([_md(head) for head in heads], rows),
+        ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 SENTENCE = "Best first; ★ the best, ☆ not worse than the best beyond chance (paired bootstrap over runs, 5 %)."
 
 
-def terminal(made: dict[str, Any]) -> Table:
-    """The table over all settings, for a terminal of 80 columns."""
+def terminal(made: dict[str, Any]) -> Iterator[Table]:
+    """For a terminal: the table over all settings, and the ranking of policies where no truth is known."""
+    if any(line["log_mse"][0] is not None for line in made["overall"]):
+        yield _scored(made)
+    for label, heads, rows in rankings(made):
+        table = Table(
+            *map(escape, heads), title=escape(f"{label}: policies, best first by mean estimate"), box=SIMPLE_HEAD
+        )
+        for row in rows:
+            table.add_row(*map(escape, row))
+        yield table
+
+
+def _scored(made: dict[str, Any]) -> Table:
+    """80 columns wide."""
     shown = [name for name in SHORT if any(line[name][0] is not None for line in made["overall"])]
     table = Table(title=escape(made["title"]), caption=SENTENCE, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("  estimator", no_wrap=True)
@@ -222,6 +240,34 @@ def terminal(made: dict[str, Any]) -> Table:
         label += f" ({line['settings']}/{settings})" if line["settings"] < settings else ""
         table.add_row(escape(f"{mark(line) or ' '} {label}"), *(_short(line[name], SHORT[name][1]) for name in shown))
     return table
+
+
+def rankings(made: dict[str, Any]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    """Settings without truth: their label, the policies from best to worst by mean estimate, and every estimate."""
+    for number, setting in enumerate(made["settings"]):
+        if any(policy["truth"] is not None for policy in setting["policies"]):
+            continue
+        cells = {(one["policy"], one["estimator"]): one for one in made["cells"] if one["setting"] == number}
+        mean = {
+            policy["name"]: _mean([one["value"] for (name, _), one in cells.items() if name == policy["name"]])
+            for policy in setting["policies"]
+        }
+        policies = sorted(mean, key=lambda name: -mean[name])
+        labels = dict.fromkeys(label for _, label in cells)
+        rows = [[label, *(_estimate(cells.get((policy, label))) for policy in policies)] for label in labels]
+        yield setting["label"], ["estimator", *policies], rows
+
+
+def _mean(values: Sequence[float | None]) -> float:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else float("-inf")
+
+
+def _estimate(cell: dict[str, Any] | None) -> str:
+    if cell is None or cell["value"] is None:
+        return "" if cell is None else "failed"
+    between = "" if cell["low"] is None else f" [{cell['low']:.4g}, {cell['high']:.4g}]"
+    return f"{cell['value']:.4g}{between} {cell['verdict']}"
 
 
 def _short(number: Sequence[float | None], form: str) -> str:

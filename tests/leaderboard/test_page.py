@@ -16,6 +16,7 @@ from ope_vpm.leaderboard.output import write_board
 from ope_vpm.leaderboard.page import in_script
 from ope_vpm.leaderboard.records import Board
 from ope_vpm.leaderboard.suites import read_suite
+from ope_vpm.leaderboard.tables import rankings
 from tests.leaderboard import browser as chromium
 from tests.leaderboard.conftest import trouble_in
 
@@ -154,6 +155,18 @@ def test_what_comes_from_outside_is_escaped(made, folder):
     rows = list(csv.DictReader(io.StringIO((folder / "cells.csv").read_text())))
     assert {row["estimator"] for row in rows} >= {"vpm", f"'={HOSTILE}"}  # a spreadsheet sees text, not a formula
     assert len(rows) == len(made["cells"])
+
+
+def test_without_truth_policies_are_ranked_with_their_intervals(made, folder):
+    ((label, heads, rows),) = rankings(made)
+    assert label == "own, γ=1"
+    cells = [cell for cell in made["cells"] if made["settings"][cell["setting"]]["task"] == "own"]
+    mean = {name: np.mean([cell["value"] for cell in cells if cell["policy"] == name]) for name in (HOSTILE, "new")}
+    assert heads == ["estimator", *sorted(mean, key=mean.get, reverse=True)]
+    (vpm,) = [cell for cell in cells if cell["estimator"] == "vpm" and cell["policy"] == heads[1]]
+    text = f"{vpm['value']:.4g} [{vpm['low']:.4g}, {vpm['high']:.4g}] {vpm['verdict']}"
+    assert text in next(row for row in rows if row[0] == "vpm")
+    assert text.partition(" ")[0] in (folder / "leaderboard.md").read_text()
 
 
 def test_csv_holds_the_same_numbers(made, folder):

@@ -9,6 +9,7 @@ import pytest
 
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.leaderboard.checks import checked_suite
+from ope_vpm.leaderboard.code_version import code_version
 from ope_vpm.leaderboard.jobs import plan
 from ope_vpm.leaderboard.suites import read_suite, shipped
 from ope_vpm.leaderboard.words import SuiteError
@@ -157,6 +158,17 @@ def test_keys_follow_the_content_of_files(suite, files):
     assert [job.key for job in plan(suite(text))] == before
     np.save(files / "old.npy", np.load(files / "new.npy"))
     assert [job.key for job in plan(suite(text))] != before
+
+
+def test_keys_follow_the_code_of_other_packages(suite, trouble):
+    text = f'estimators = ["naive", "constant"]\n{TASK}policies = 1\nruns = 1\n'
+    reference, naive, constant = (job.key for job in plan(suite(text)))
+    with (trouble / "trouble_estimators.py").open("a") as module:
+        module.write("# another version\n")
+    code_version.cache_clear()
+    after = [job.key for job in plan(suite(text))]
+    assert after[:2] == [reference, naive]
+    assert after[2] != constant
 
 
 def test_wrong_files_are_told_at_once(suite, files):
