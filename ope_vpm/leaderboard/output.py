@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ope_vpm.leaderboard.document import document
 from ope_vpm.leaderboard.metrics import lines, overall
 from ope_vpm.leaderboard.page import page
 from ope_vpm.leaderboard.records import Board
-from ope_vpm.leaderboard.tables import as_json, cells_csv, document, lines_csv, markdown
+from ope_vpm.leaderboard.tables import as_json, cells_csv, lines_csv, markdown
 from ope_vpm.outside import write_text
 
 PAGE = "index.html"
