@@ -7,18 +7,18 @@ import numpy as np
 from ope_vpm.chain.diagnostics import effective_sample_size
 from ope_vpm.ope.conclude import Found, episode_effective_size
 from ope_vpm.ope.counted import count_pairs, influence
-from ope_vpm.ope.good_turing import regression, solve
+from ope_vpm.ope.good_turing import LEAST_EXPLAINED, regression, solve
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.sums import summed
 from ope_vpm.ope.verdict import Evidence
 
 
 def find_on_counts(problem: Problem, required: bool) -> Found | None:
-    """The value with unseen pairs predicted; None where nothing is unseen, or too little to learn from was seen.
+    """The value with unseen pairs predicted; None where nothing is unseen, or nothing seen can tell what it is worth.
 
     Args:
         problem: the question, on finite states and actions.
-        required: whether to say why rather than to return None.
+        required: whether to predict however badly, and to say why where it cannot be done.
     """
     counted, gamma = count_pairs(problem), problem.gamma
     if not required and (counted.covered > 1 - 1e-12).all():
@@ -30,6 +30,8 @@ def find_on_counts(problem: Problem, required: bool) -> Found | None:
             raise ValueError(
                 "unseen='regression' needs rarely seen pairs to learn from, and there are too few: use unseen='auto'"
             )
+        return None
+    if not required and solution.explained < LEAST_EXPLAINED:
         return None
     mass, total = solution.mass, counted.weight.sum()
     tau = (mass / (counted.times / total))[counted.pair]
@@ -53,6 +55,7 @@ def find_on_counts(problem: Problem, required: bool) -> Found | None:
             "unseen": "regression",
             "states": int((~model.never_left).sum()),
             "stand_ins": len(model.rare),
+            "explained": solution.explained,
             "effective_stand_ins": float(1 / (model.weight @ model.weight)),
             "dropped": problem.steps.dropped,
             "ended": problem.steps.ended,
