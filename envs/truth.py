@@ -3,7 +3,7 @@
 `python -m ope_vpm.envs.truth TASK` writes `policies/TASK/truth.json`. Every policy runs 1000 episodes or more, each
 for 300 steps without the task's own time limit. Two kinds of value come out:
 
-- γ = 1: Σ rewards / Σ steps of episodes of at most 25, 50 or 100 steps, which is what an evaluation with
+- γ = 1: Σ rewards / Σ steps of episodes of at most 25, 50, 100 or 150 steps, which is what an evaluation with
   `time_limit="restart"` asks for;
 - γ = 0.99: (1 - γ)·E[Σ γ^t r_t] of the task going on for ever, a fallen Ant receiving 0. Steps beyond the last,
   4.9 % of the mass, are taken at the mean reward of the last 100.
@@ -28,8 +28,10 @@ from ope_vpm.ope.sums import summed
 from ope_vpm.outside import write_text
 from ope_vpm.policy import TargetPolicy
 
-LENGTHS = (25, 50, 100)
+LENGTHS = (25, 50, 100, 150)
 """Of logged trajectories."""
+LOGGED = {"reacher": 100, "halfcheetah": 150, "ant": 150}
+"""Steps of the studies' longest trajectories: Ant still gains speed after 100."""
 HORIZON, EPISODES, LAST = 300, 1000, 100
 GAMMA = 0.99
 SEED = 1_000_000
@@ -54,7 +56,7 @@ class Truth:
     """By the length of the episodes."""
     discounted: Value
     tail: float
-    """(1-γ)·E[Σ γ^(t-100) r_t] from step 100 on, of the episodes that go on so long."""
+    """(1-γ)·E[Σ γ^(t-n) r_t] from step n = `LOGGED` on, of the episodes that go on so long."""
     horizon: int
     episodes: int
     seed: int
@@ -98,15 +100,16 @@ def discounted_parts(data: LoggedDataset, gamma: float, tail: float, start: int 
 
 def measure(task: str, policy: TargetPolicy, episodes: int = EPISODES, seed: int = SEED) -> Truth:
     """Run one policy."""
-    return of_episodes(collect(bullet.without_limit(task, HORIZON), policy, episodes, HORIZON, seed), seed)
+    data = collect(bullet.without_limit(task, HORIZON), policy, episodes, HORIZON, seed)
+    return of_episodes(data, LOGGED[task], seed)
 
 
-def of_episodes(data: LoggedDataset, seed: int = SEED) -> Truth:
-    """The values that on-policy episodes have."""
+def of_episodes(data: LoggedDataset, logged: int, seed: int = SEED) -> Truth:
+    """The values that on-policy episodes have; `logged` is where the tail begins."""
     end = int(data.lengths.max())
     last = data.rewards[data.time >= end - LAST]
     beyond = float(last.mean()) if len(last) else 0.0
-    later = discounted_parts(data, GAMMA, beyond, max(LENGTHS))[data.lengths > max(LENGTHS)]
+    later = discounted_parts(data, GAMMA, beyond, logged)[data.lengths > logged]
     return Truth(
         average={length: _ratio(*average_parts(data, length)) for length in LENGTHS},
         discounted=_mean(discounted_parts(data, GAMMA, beyond)),

@@ -1,8 +1,8 @@
 """Figure `fig:OPE`, continuous control: Reacher, HalfCheetah and Ant from logs of other policies.
 
-A run collects 200 trajectories of 100 steps by one behaviour; smaller logs are its beginnings. Errors are against the
-stored truth of `ope_vpm.envs.truth`, and against the truth given the logged initial states, for which the target is
-run from the same resets.
+A run collects 200 trajectories of 100 or 150 steps by one behaviour; smaller logs are its beginnings. Errors are
+against the stored truth of `ope_vpm.envs.truth`, and against the truth given the logged initial states, for which the
+target is run from the same resets.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from ope_vpm.envs import bullet
 from ope_vpm.envs.collect import collect
-from ope_vpm.envs.truth import GAMMA, average_parts, discounted_parts, stored_truth
+from ope_vpm.envs.truth import GAMMA, LOGGED, average_parts, discounted_parts, stored_truth
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.columns import Floats
 from ope_vpm.ope import Problem
@@ -25,8 +25,9 @@ from ope_vpm.ope.steps import TimeLimit
 from ope_vpm.studies.control_report import draw, table
 from ope_vpm.studies.study import Cell, Outcome, Row, Study
 
-TRAJECTORIES, LENGTH = 200, 100
-TRAJECTORY_SWEEP, LENGTH_SWEEP = (50, 100, 200), (25, 50)
+TRAJECTORIES, TRAJECTORY_SWEEP = 200, (50, 100, 200)
+SHORTER = {"reacher": (25, 50), "halfcheetah": (50, 100), "ant": (50, 100)}
+"""Lengths besides the longest, `LOGGED`."""
 LENGTH_BEHAVIOUR = 1.0
 """The lengths are swept at this α."""
 BEHAVIOURS: tuple[bullet.Behaviour, ...] = (0.5, 1.0, 3.0, bullet.MIX)
@@ -62,7 +63,7 @@ def study(task: str, quick: bool) -> Study:
         "policy": bullet.checkpoints(task)[-1].stem,
         "older": bullet.checkpoints(task)[bullet.OLDER].stem,
         "trajectories": trajectories,
-        "length": LENGTH,
+        "length": LOGGED[task],
         "methods": {name: METHODS[name] for name in groups},
         "most_runs": {name: RUNS[name] for name in groups},
         "repeats": REPEATS[task],
@@ -80,10 +81,10 @@ def run(task: str, trajectories: int, cell: Cell, seed: int) -> Outcome:
     group = str(cell["methods"])
     if seed >= RUNS[group]:
         return Outcome([])
-    data = bullet.dataset(task, cell["behaviour"], trajectories, LENGTH, seed)
-    sizes = [(min(size, trajectories), LENGTH) for size in SIZES[group]]
+    data = bullet.dataset(task, cell["behaviour"], trajectories, LOGGED[task], seed)
+    sizes = [(min(size, trajectories), LOGGED[task]) for size in SIZES[group]]
     if group == "quick" and cell["behaviour"] == LENGTH_BEHAVIOUR:
-        sizes += [(trajectories, length) for length in LENGTH_SWEEP]
+        sizes += [(trajectories, length) for length in SHORTER[task]]
     rows = []
     for size, length in dict.fromkeys(sizes):
         log = shortened(data.select(slice(0, size)), length)
@@ -121,7 +122,7 @@ def target_rows(task: str, trajectories: int, seed: int) -> list[Row]:
             bullet.environment_id(task),
             bullet.target(task),
             trajectories,
-            LENGTH,
+            LOGGED[task],
             seed,
             action_seed=ACTION_SEED + 1000 * number + seed,
         )
@@ -129,7 +130,8 @@ def target_rows(task: str, trajectories: int, seed: int) -> list[Row]:
     ]
     seconds = round(time.perf_counter() - start, 2)
     rows = []
-    sizes = [(size, LENGTH) for size in TRAJECTORY_SWEEP] + [(trajectories, length) for length in LENGTH_SWEEP]
+    sizes = [(size, LOGGED[task]) for size in TRAJECTORY_SWEEP]
+    sizes += [(trajectories, length) for length in SHORTER[task]]
     for size, length in dict.fromkeys((min(size, trajectories), length) for size, length in sizes):
         for gamma in GAMMAS:
             own = mean_of(repeats[:1], size, length, gamma, tail)

@@ -37,7 +37,7 @@ def test_discounted_parts_by_hand():
 
 
 def test_a_constant_reward_is_its_own_value_at_any_discount():
-    truth = of_episodes(log(400, 400, 400, reward=0.7))
+    truth = of_episodes(log(400, 400, 400, reward=0.7), 100)
     assert truth.at(1.0, 50).value == pytest.approx(0.7)
     assert truth.at(GAMMA, 50).value == pytest.approx(0.7)
     assert truth.tail == pytest.approx(0.7)
@@ -45,7 +45,7 @@ def test_a_constant_reward_is_its_own_value_at_any_discount():
 
 
 def test_an_ended_episode_counts_its_steps_at_gamma_one_and_zeros_below():
-    truth = of_episodes(log(400, 50, ended=[1]))
+    truth = of_episodes(log(400, 50, ended=[1]), 100)
     assert truth.at(1.0, 100).value == pytest.approx(1.0)
     assert truth.at(GAMMA, 100).value == pytest.approx((1 + (1 - GAMMA**50)) / 2)
     assert truth.tail == pytest.approx(1.0)
