@@ -76,7 +76,8 @@ class DoublyRobust(ProblemEstimator):
 
     def _q(self, problem: Problem, folds: Integers) -> QValues:
         if self.q == "neural":
-            return fit_networks(problem, folds, self.members, self.training_steps, self.draws)
+            settings = self.members, self.training_steps, self.draws
+            return problem.once(f"networks {self.folds} {settings}", lambda: fit_networks(problem, folds, *settings))
         return linear_q(centred_rows(problem, self.n_features, self.draws), folds, self.ridge)[0]
 
     def _ratio(self, problem: Problem, folds: Integers, q: QValues) -> tuple[Floats, float, float | None]:
