@@ -1,13 +1,12 @@
 """The PyBullet tasks Reacher, HalfCheetah and Ant: their environments, shipped policies and behaviours.
 
 Policies lie in `policies/TASK/step-NNNNNNN.npz`, trained by `ope-vpm train-policy TASK`, each with a JSON of its
-settings, its seed and its return over 100 episodes. The last one is the target.
+settings, its seed and its return over 20 episodes, 100 for the last one, which is the target.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -104,18 +103,17 @@ def dataset(task: str, kind: Behaviour, trajectories: int, length: int, seed: in
     return collect(environment_id(task), behaviour(task, kind), trajectories, length, seed)
 
 
-def add_returns(files: Sequence[Path], episodes: int = 100, seed: int = 0) -> None:
-    """Measure the return of each policy over whole episodes, and add it to the JSON beside it."""
-    for file in files:
-        note = file.with_suffix(".json")
-        stored = json.loads(note.read_text())
-        library("pybullet_envs_gymnasium", "sb3")
-        limit = gym.spec(stored["environment"]).max_episode_steps or 1000
-        returns = collect(stored["environment"], load_arrays(file), episodes, limit, seed).returns
-        stored["return"] = {
-            "mean": round(float(returns.mean()), 3),
-            "standard_error": round(float(returns.std(ddof=1) / episodes**0.5), 3),
-            "episodes": episodes,
-            "seed": seed,
-        }
-        write_text(note, json.dumps(stored, indent=2) + "\n")
+def add_return(file: Path, episodes: int = 100, seed: int = 0) -> None:
+    """Measure a policy's return over whole episodes, and add it to the JSON beside it."""
+    library("pybullet_envs_gymnasium", "sb3")
+    note = file.with_suffix(".json")
+    stored = json.loads(note.read_text())
+    limit = gym.spec(stored["environment"]).max_episode_steps or 1000
+    returns = collect(stored["environment"], load_arrays(file), episodes, limit, seed).returns
+    stored["return"] = {
+        "mean": round(float(returns.mean()), 3),
+        "standard_error": round(float(returns.std(ddof=1) / episodes**0.5), 3),
+        "episodes": episodes,
+        "seed": seed,
+    }
+    write_text(note, json.dumps(stored, indent=2) + "\n")

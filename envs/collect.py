@@ -44,7 +44,8 @@ def collect(
     """Log trajectories: one is one episode, of at most `length` steps.
 
     Where the environment did not end an episode before, it is marked as truncated after its last step, with the
-    next state known. Actions are logged as the environment receives them, clipped where the policy clips.
+    next state known. Actions are logged as the environment receives them, clipped where the policy clips, with their
+    log-probabilities (densities, and at a bound the chance to be clipped to it) where every policy has some.
 
     Args:
         environment: a gymnasium id, or a function that makes the environment.
@@ -153,6 +154,7 @@ def _block(
     """One trajectory in each environment; actions are drawn for a whole block, however many are in use."""
     starts = [np.asarray(env.reset(seed=seed)[0]) for env, seed in zip(environments, seeds, strict=True)]
     logs = [_Log(start) for start in starts]
+    known = all(actor.has_log_prob for actor in actors)
     for _ in range(length):
         going = [i for i, log in enumerate(logs) if not log.ended]
         if not going:
@@ -161,7 +163,7 @@ def _block(
         actions = _actions(actors, np.stack(seen), rng)
         for i in going:
             logs[i].add(environments[i], actions[i])
-    return [log.episode() for log in logs]
+    return [log.episode(actor if known else None) for log, actor in zip(logs, actors, strict=False)]
 
 
 def _actions(actors: Sequence[TargetPolicy], seen: Observation, rng: np.random.Generator) -> list[Any]:
@@ -200,8 +202,9 @@ class _Log:
         self.actions.append(action)
         self.rewards.append(float(reward))
 
-    def episode(self) -> Episode:
+    def episode(self, actor: TargetPolicy | None) -> Episode:
+        seen, actions = np.stack(self.observations), np.stack(self.actions)
+        rows = seen[:-1] if seen.ndim == 1 else seen[:-1].reshape(len(actions), -1)
+        log_prob = None if actor is None else actor.log_chance(rows, actions)
         cut = self.truncated or not self.terminated
-        return Episode(
-            np.stack(self.observations), np.stack(self.actions), np.array(self.rewards), self.terminated, cut
-        )
+        return Episode(seen, actions, np.array(self.rewards), self.terminated, cut, log_prob)

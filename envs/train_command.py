@@ -9,8 +9,8 @@ from ope_vpm.envs import bullet
 from ope_vpm.envs.training import TASKS, scaled, train
 from ope_vpm.progress import counting
 
-EPISODES = 100
-"""Over which the return of each checkpoint is measured."""
+EPISODES, EPISODES_BEFORE = 100, 20
+"""Over which returns are measured: of the last policy, and of the checkpoints before it."""
 
 
 def train_task(task: str, output: Path, seed: int, steps: int | None, episodes: int = EPISODES) -> list[Path]:
@@ -21,7 +21,7 @@ def train_task(task: str, output: Path, seed: int, steps: int | None, episodes: 
         output: the folder for the checkpoints.
         seed: of everything random.
         steps: environment steps if not the recipe's; the checkpoints move with them.
-        episodes: over which returns are measured.
+        episodes: over which the last policy's return is measured.
     """
     if task == "taxi":
         return _train_taxi(output, seed, steps)
@@ -29,11 +29,16 @@ def train_task(task: str, output: Path, seed: int, steps: int | None, episodes: 
     recipe = TASKS[task] if steps is None else scaled(TASKS[task], steps)
     with counting(f"training {task}", recipe.steps) as progress:
         files = train(recipe, output, seed=seed, progress=lambda done, _: progress(done))
+    measure_returns(files, seed, episodes)
+    return files
+
+
+def measure_returns(files: list[Path], seed: int, episodes: int = EPISODES) -> None:
+    """Add each checkpoint's return to its JSON."""
     with counting("measuring returns", len(files)) as progress:
         for number, file in enumerate(files, start=1):
-            bullet.add_returns([file], episodes, seed)
+            bullet.add_return(file, episodes if number == len(files) else min(episodes, EPISODES_BEFORE), seed)
             progress(number)
-    return files
 
 
 def _train_taxi(output: Path, seed: int, steps: int | None) -> list[Path]:

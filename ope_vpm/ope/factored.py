@@ -36,6 +36,8 @@ RIDGES = tuple(10 ** (exponent / 2) for exponent in range(-12, -1))
 TOLERANCE = 1.5
 """How much larger than the smallest the standard error of the chosen ridge may be."""
 ROWS = 1 << 14
+FEW_ROWS = 1 << 15
+"""Whose features are kept in memory, some 100 MB each for V and Δ."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +116,15 @@ class Rows:
         """Whether an end is followed by an initial state."""
         return self.problem.on_end == "restart"
 
+    @cached_property
+    def _kept_parts(self) -> list[tuple[slice, Floats, Floats]]:
+        return list(self._parts())
+
     def parts(self) -> Iterator[tuple[slice, Floats, Floats]]:
-        """Rows, V and Δ, some at a time."""
+        """Rows, V and Δ, some at a time; of small data they are made once."""
+        return iter(self._kept_parts) if len(self.kept) <= FEW_ROWS else self._parts()
+
+    def _parts(self) -> Iterator[tuple[slice, Floats, Floats]]:
         data, gamma = self.problem.data, self.problem.gamma
         after_end = self.first_states.mean(axis=0) if self.restarts else np.zeros(self.features.size)
         for part in chunks(len(self.kept), ROWS):
@@ -181,23 +190,41 @@ class Solutions:
     errors: Floats
     """Standard errors."""
     chosen: int
+    varied: bool
+    """Whether control variates were subtracted."""
+
+    @property
+    def error(self) -> float:
+        """The standard error at the chosen ridge."""
+        return float(self.errors[self.chosen])
 
 
 def solve_grid(
     rows: Rows, equations: Equations, ridges: tuple[float, ...], control_variates: bool, chosen: int | None
 ) -> Solutions:
-    """Solve for every ridge; unless one is `chosen`, the rule chooses."""
+    """Solve for every ridge; unless one is `chosen`, the rule chooses.
+
+    Control variates are kept where they make the standard error smaller.
+    """
     solved = [equations.solve(each) for each in ridges]
     theta, beta = (np.stack(columns, axis=1) for columns in zip(*solved, strict=True))
     tau, residual = rows.ratios_and_residuals(theta, beta)
     values = equations.source @ theta
-    if control_variates:
-        explained = fitted_advantage(rows.problem, rows.features, rows.kept, rows.ratio[rows.kept], residual)
-        values, residual = values - np.mean(tau * explained, axis=0), residual - explained
-    influences = [rows.influence(theta[:, k], tau[:, k], residual[:, k]) for k in range(len(ridges))]
-    errors = np.array([error for _, error in influences])
-    place = choose_ridge(errors) if chosen is None else chosen
-    return Solutions(ridges, values, tau, [sums for sums, _ in influences], errors, place)
+
+    def judged(values: Floats, residual: Floats, varied: bool) -> Solutions:
+        influences = [rows.influence(theta[:, k], tau[:, k], residual[:, k]) for k in range(len(ridges))]
+        errors = np.array([error for _, error in influences])
+        place = choose_ridge(errors) if chosen is None else chosen
+        return Solutions(ridges, values, tau, [sums for sums, _ in influences], errors, place, varied)
+
+    plain = judged(values, residual, varied=False)
+    if not control_variates:
+        return plain
+    explained = fitted_advantage(rows.problem, rows.features, rows.kept, rows.ratio[rows.kept], residual)
+    if not explained.any():
+        return plain
+    varied = judged(values - np.mean(tau * explained, axis=0), residual - explained, varied=True)
+    return varied if varied.error < plain.error else plain
 
 
 def find_factored(
@@ -218,7 +245,7 @@ def find_linear(
     equations = rows.equations()
     ridges, fixed = (RIDGES, None) if ridge is None else ((ridge, ridge * 10**0.5, ridge * 10), 0)
     grid = solve_grid(rows, equations, ridges, control_variates, fixed)
-    chosen, error = grid.chosen, float(grid.errors[grid.chosen])
+    chosen, error = grid.chosen, grid.error
     bias = suspected_bias(grid.values, chosen)
     # Fitted residuals are too small; 1/(1 - leverage) undoes that and a little more (MacKinnon and White's HC3).
     leverage = min(equations.degrees_of_freedom(ridges[chosen]) / len(rows.kept), 0.5)
@@ -240,6 +267,7 @@ def find_linear(
         diagnostics={
             "solver": solver,
             "ridge": ridges[chosen],
+            "control_variates": grid.varied,
             **fit,
             "dropped": problem.steps.dropped,
             "ended": problem.steps.ended,

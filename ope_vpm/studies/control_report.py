@@ -108,7 +108,7 @@ def table(task: str, results: Results) -> Table:
     last = f"below all opponents in {found['share_below_all']:.0%}"
     lines.append([first, "", "", "", "", f"{found['geometric_mean']:.2f}", *gaps, last])
     columns = ["behaviour", "gamma", "trajectories", "length", "floor", *METHODS[:-1], "vpm given s₀", ""]
-    return Table(columns, lines)
+    return Table(columns, lines, "RMSE as a multiple of the on-policy floor (runs)")
 
 
 def draw(task: str, results: Results) -> Figure:
@@ -134,6 +134,7 @@ def draw(task: str, results: Results) -> Figure:
 
 
 def _panel(axes: Axes, results: Results, task: str, cells: Sequence[Cell], x: str) -> None:
+    cells = sorted(cells, key=lambda cell: (isinstance(cell[x], str), cell[x]))  # numbers, then "mix"
     places = [str(cell[x]) for cell in cells]
     for method in METHODS[:-1]:
         scores = [rmse(errors(results, task, cell, method)) ** 2 for cell in cells]

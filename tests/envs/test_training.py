@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import ope_vpm as ov
 from ope_vpm.cli import app
-from ope_vpm.envs.bullet import add_returns
+from ope_vpm.envs.bullet import add_return
 from ope_vpm.envs.collect import collect
 from ope_vpm.envs.train_command import train_task
 from ope_vpm.envs.training import TASKS, scaled, train
@@ -27,7 +27,8 @@ def folder(tmp_path_factory):
     output = tmp_path_factory.mktemp("policies")
     told = []
     files = train(TINY, output, seed=1, progress=lambda done, mean: told.append(done))
-    add_returns(files, episodes=3, seed=2)
+    for file in files:
+        add_return(file, episodes=3, seed=2)
     return output, files, told
 
 
