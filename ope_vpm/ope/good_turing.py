@@ -70,7 +70,8 @@ class Regression:
 
     def spread(self, law: Floats) -> Floats:
         """A law over states with the states never left replaced by their stand-ins."""
-        return ~self.never_left * law + self.left_once * law[self.never_left].sum()
+        known: Floats = ~self.never_left * law + self.left_once * law[self.never_left].sum()
+        return known
 
     def on_stand_ins(self, law: Floats) -> Floats:
         """How much the y of each rare pair counts by way of the coefficients; the transpose in `values`."""

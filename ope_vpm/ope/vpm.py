@@ -15,11 +15,11 @@ from ope_vpm.ope.problem import Problem
 SOLVERS = ("auto", "tabular", "factored", "kernel", "neural")
 FACTORED_OPTIONS = ("n_features", "ridge", "control_variates")
 PAPER: dict[str, dict[str, Any]] = {
-    "tabular": {"solver": "tabular", "steps": 100, "unseen": "restart", "lam": 1.0},
+    "tabular": {"solver": "tabular", "steps": 100, "damping": "sqrt", "unseen": "restart", "lam": 1.0},
     "neural": {"solver": "neural", "preset": "paper"},
 }
-"""The paper's Taxi: closed-form steps, T = 100, λ = 1. Its continuous tasks: Algorithm 1 with T = 200, M = 10,
-B = 1000, learning rate 3e-4, one target action a row."""
+"""The paper's Taxi: closed-form steps, T = 100, α = 1/√t, λ = 1. Its continuous tasks: Algorithm 1 with T = 200,
+M = 10, B = 1000, learning rate 3e-4, one target action a row."""
 
 
 class VPMEstimator(ProblemEstimator):

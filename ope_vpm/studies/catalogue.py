@@ -18,6 +18,7 @@ MODULES = {
     "reacher": "control",
     "halfcheetah": "control",
     "ant": "control",
+    "taxi": "taxi",
 }
 SHARED = ("control",)
 """Modules with several studies, told apart by name."""
