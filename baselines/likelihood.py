@@ -79,7 +79,7 @@ def weighed(problem: Problem, model: CountedModel, weight: Floats) -> Weighed:
     """Count again with weighted episodes, and solve."""
     data, plan, gamma = problem.data, problem.steps, problem.gamma
     episode = data.episode[plan.rows]
-    counted = _recounted(model, model.weight * weight[episode])
+    counted = _recounted(model, model.weight * weight[episode], data.rewards[plan.rows])
     kernel, reward = counted.kernel(), counted.policy() @ counted.reward
     first = np.flatnonzero(data.from_reset)
     start_share = weight[first] / weight[first].sum() if len(first) else np.zeros(0)
@@ -104,6 +104,6 @@ def weighed(problem: Problem, model: CountedModel, weight: Floats) -> Weighed:
     return Weighed(value, influence)
 
 
-def _recounted(model: CountedModel, weight: Floats) -> CountedModel:
-    reward = summed(model.pair, weight * model.step_reward) / summed(model.pair, weight)
+def _recounted(model: CountedModel, weight: Floats, rewards: Floats) -> CountedModel:
+    reward = summed(model.pair, weight * rewards) / summed(model.pair, weight)
     return replace(model, weight=weight, reward=reward)
