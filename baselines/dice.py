@@ -7,13 +7,14 @@ would take mass out of every tail (value off by -0.065 on the linear-Gaussian MD
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
+from ope_vpm.baselines.dice_neural import neural_ratio
 from ope_vpm.baselines.linear_family import LinearEstimator, LinearParts, end_mass, weighed
-from ope_vpm.baselines.saddle import SETTINGS, Moments, saddle_point
+from ope_vpm.baselines.saddle import SETTINGS, Moments, Regularisation, saddle_point
 from ope_vpm.logged.columns import Bools, Floats
 from ope_vpm.ope.conclude import Found
 
@@ -21,27 +22,50 @@ MOST_ROUNDS = 20
 """Of finding where a ratio that must not be negative is 0."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Dice(LinearEstimator):
     """A setting of the regularised Lagrangian, by name."""
+
+    solver: str = "linear"
+    """For points: "linear" (closed form) or "neural" (two players with networks, as published)."""
+    training_steps: int = 3000
+    """Of the networks."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.solver not in ("linear", "neural"):
+            raise ValueError(f"unknown solver {self.solver!r}: known are linear, neural")
+        if self.training_steps < 1:
+            raise ValueError(f"training_steps must be at least 1: got {self.training_steps}")
 
     def _points(self, parts: LinearParts) -> Found:
         problem, terms = parts.rows.problem, SETTINGS[self.name]
         remarks: tuple[str, ...] = ()
         if problem.gamma == 1 and not terms.normalised:
             terms = replace(terms, normalised=True)
-            remarks = (
-                f"{self.name} is for γ < 1: at γ = 1 its ratio is 0 everywhere unless E[ζ] = 1 is added, as here",
-            )
-        zeta: Floats = np.ones(len(parts.rows.kept))
-        whole = gram(parts, np.ones(len(zeta)))
-        for _ in range(MOST_ROUNDS):
-            active = zeta > 0
-            z, _, _ = saddle_point(moments(parts, active, whole), terms)
-            ratio, residual = parts.rows.ratios_and_residuals(parts.theta[:, None], z[:, None])
-            zeta = np.maximum(ratio[:, 0], 0) if terms.positive else ratio[:, 0]
-            if not terms.positive or ((zeta > 0) == active).all():
-                break
+            remarks = (f"{self.name} is for γ < 1: at γ = 1 its ratio is 0 unless E[ζ] = 1 is added, as here",)
+        if self.solver == "neural":
+            by_row = np.zeros(len(problem.data))
+            by_row[problem.steps.rows] = neural_ratio(problem, terms, self.training_steps, self.draws)
+            zeta = by_row[parts.rows.kept]
+        else:
+            zeta = linear_ratio(parts, terms)
+        _, residual = parts.rows.ratios_and_residuals(parts.theta[:, None], parts.theta[:, None])
         return weighed(parts, zeta, residual[:, 0], remarks)
+
+
+def linear_ratio(parts: LinearParts, terms: Regularisation) -> Floats:
+    """ζ of the kept rows at the saddle point."""
+    zeta: Floats = np.ones(len(parts.rows.kept))
+    whole = gram(parts, zeta)
+    for _ in range(MOST_ROUNDS):
+        active = zeta > 0
+        z, _, _ = saddle_point(moments(parts, active, whole), terms)
+        ratio, _ = parts.rows.ratios_and_residuals(parts.theta[:, None], z[:, None])
+        zeta = np.maximum(ratio[:, 0], 0) if terms.positive else ratio[:, 0]
+        if not terms.positive or ((zeta > 0) == active).all():
+            break
+    return zeta
 
 
 class DualDice(_Dice):

@@ -31,6 +31,7 @@ from ope_vpm.ope.sums import summed
 from ope_vpm.ope.verdict import Evidence
 
 Q_SOLVERS = ("neural", "linear")
+FINITE_FOLDS, FOLDS = 5, 2
 TOLERANCE = 1.1
 """The ridge of the ratio is the smallest whose standard error is at most so many times the least. vpm has 1.5: here Q
 takes care of most of the bias that a larger ridge brings. Chosen on Reacher and HalfCheetah logs, seeds from 100."""
@@ -42,8 +43,8 @@ class DoublyRobust(ProblemEstimator):
 
     name: ClassVar[str] = "dr"
 
-    folds: int = 2
-    """1: no cross-fitting."""
+    folds: int | None = None
+    """None: 5 for finite pairs, where they cost little and every pair left out is missed; 2 for points. 1: none."""
     q: str = "neural"
     """For points: "neural" or "linear" (LSTD-Q). Finite pairs have the counted equation."""
     members: int = 1
@@ -60,23 +61,27 @@ class DoublyRobust(ProblemEstimator):
     def __post_init__(self) -> None:
         if self.q not in Q_SOLVERS:
             raise ValueError(f"q must be one of {', '.join(Q_SOLVERS)}: got {self.q!r}")
-        for name in ("folds", "members", "training_steps", "n_features", "draws"):
+        if self.folds is not None and self.folds < 1:
+            raise ValueError(f"folds must be at least 1: got {self.folds}")
+        for name in ("members", "training_steps", "n_features", "draws"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1: got {getattr(self, name)}")
 
     def find(self, problem: Problem) -> Found:
         """By the kind of data."""
-        folds = problem.folds(self.folds)
-        if problem.data.finite and problem.data.discrete_actions:
+        finite = problem.data.finite and problem.data.discrete_actions
+        folds = problem.folds(self.folds or (FINITE_FOLDS if finite else FOLDS))
+        if finite:
             fit = cross_fitted_counts(problem, folds)
-            return corrected(problem, fit.q, fit.tau, {"solver": "counts"}, unseen=fit.unseen)
+            return corrected(problem, fit.q, fit.tau, {"solver": "counts"}, unseen=fit.unseen, bias=fit.misfit)
         q = self._q(problem, folds)
         tau, ridge, overlap = self._ratio(problem, folds, q)
         return corrected(problem, q, tau, {"solver": self.q, "ridge": ridge}, overlap=overlap)
 
     def _q(self, problem: Problem, folds: Integers) -> QValues:
         if self.q == "neural":
-            return fit_networks(problem, folds, self.members, self.training_steps, self.draws)
+            settings = self.members, self.training_steps, self.draws
+            return problem.once(f"networks {folds.max()} {settings}", lambda: fit_networks(problem, folds, *settings))
         return linear_q(centred_rows(problem, self.n_features, self.draws), folds, self.ridge)[0]
 
     def _ratio(self, problem: Problem, folds: Integers, q: QValues) -> tuple[Floats, float, float | None]:
@@ -129,6 +134,7 @@ def corrected(
     tau: Floats,
     notes: dict[str, Any],
     unseen: float | None = None,
+    bias: float = 0.0,
     overlap: float | None = None,
 ) -> Found:
     """The value of Q and what the weighted residuals add to it."""
@@ -144,7 +150,7 @@ def corrected(
         value=plain + correction,
         sums=sums,
         weights=weights,
-        bias=(unseen or 0.0) * float(np.std(q.q)),
+        bias=bias,
         evidence=Evidence(
             effective_rows=effective_sample_size(np.maximum(weights, 0)),
             rows=len(problem.data),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ope_vpm.baselines.fqe_linear import find_lstd
 from ope_vpm.baselines.fqe_neural import fit_networks
+from ope_vpm.baselines.likelihood import likelihood_interval
 from ope_vpm.baselines.model_tabular import find_tabular
 from ope_vpm.baselines.q_values import influence, spread
 from ope_vpm.logged.columns import Floats
@@ -41,12 +42,16 @@ class FQE(ProblemEstimator):
     """Random features of the state, for "linear"."""
     ridge: float | None = None
     """None: the smallest whose standard error is at most 1.5 times the smallest, as in vpm."""
+    interval: str = "bootstrap"
+    """Finite pairs may have "likelihood" instead, as in CoinDICE: see `likelihood`."""
     draws: int = 8
     """Target actions a state where the policy's mean action is not known otherwise."""
 
     def __post_init__(self) -> None:
         if self.solver not in SOLVERS:
             raise ValueError(f"unknown solver {self.solver!r}: known are {', '.join(SOLVERS)}")
+        if self.interval not in ("bootstrap", "likelihood"):
+            raise ValueError(f"interval must be 'bootstrap' or 'likelihood': got {self.interval!r}")
         for name in ("members", "training_steps", "n_features", "draws"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1: got {getattr(self, name)}")
@@ -56,13 +61,21 @@ class FQE(ProblemEstimator):
         if self.solver == "tabular" and not finite(problem):
             raise ValueError("solver 'tabular' needs finite states and actions: use solver='linear' or 'neural'")
 
+        if self.interval == "likelihood" and (
+            not finite(problem) or (problem.steps.ended and problem.on_end == "restart")
+        ):
+            raise ValueError("interval='likelihood' needs finite pairs without restarts: use interval='bootstrap'")
+
     def find(self, problem: Problem) -> Found:
         """By the solver that fits."""
         solver = self.solver
         if solver == "auto":
             solver = "tabular" if finite(problem) else "neural"
         if solver == "tabular":
-            return find_tabular(problem, None)  # its value is that of the counted model
+            found = find_tabular(problem, None)  # its value is that of the counted model
+            if self.interval == "bootstrap" or problem.data.n_episodes < 2:
+                return found
+            return replace(found, interval=likelihood_interval(problem))
         weight = vpm_weights(problem, self.n_features) if self.weighted else None
         if solver == "linear":
             return find_lstd(problem, self.n_features, self.ridge, self.draws, weight)

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.optimize import nnls
 
 from ope_vpm.baselines.behaviour_cloning import Behaviour, behaviour_log_prob, check_behaviour
+from ope_vpm.baselines.blend import least_on_simplex
 from ope_vpm.baselines.doubly_robust import linear_q
 from ope_vpm.baselines.dr_tabular import cross_fitted_counts
 from ope_vpm.baselines.fqe_linear import centred_rows
@@ -193,19 +193,6 @@ class Terms:
         away: Floats = self.steps - self.steps[-1]
         outside: Floats = np.sign(away) * np.maximum(np.abs(away) - HALF * error, 0)
         return outside
-
-
-def least_on_simplex(matrix: Floats) -> Floats:
-    """The x ≥ 0 with Σx = 1 and least xᵀMx, M positive semi-definite."""
-    scale = float(np.trace(matrix)) / len(matrix)
-    if scale <= 0:
-        return last_of(len(matrix))
-    value, vector = np.linalg.eigh(matrix / scale)
-    root = np.sqrt(np.maximum(value, 0))[:, None] * vector.T
-    heavy = 1e4
-    found, _ = nnls(np.vstack([root, np.full(len(matrix), heavy)]), np.append(np.zeros(len(matrix)), heavy))
-    x: Floats = found / found.sum()
-    return x
 
 
 def last_of(count: int) -> Floats:

@@ -20,6 +20,7 @@ GROUP = "ope_vpm.estimators"
 
 BUILT_IN = {
     "vpm": "ope_vpm.ope.vpm:VPMEstimator",
+    "auto": "ope_vpm.baselines.auto:Auto",
     "naive": "ope_vpm.baselines.naive:Naive",
     "onestep": "ope_vpm.baselines.onestep:OneStep",
     "wist": "ope_vpm.baselines.importance_sampling:TrajectoryWise",

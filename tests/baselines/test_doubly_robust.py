@@ -7,7 +7,6 @@ import ope_vpm as ov
 from ope_vpm.baselines.doubly_robust import corrected
 from ope_vpm.baselines.dr_tabular import cross_fitted_counts
 from ope_vpm.baselines.q_values import QValues
-from ope_vpm.baselines.wdr import least_on_simplex
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope import Problem
@@ -101,13 +100,6 @@ def test_wdr_by_hand():
     found = ov.evaluate(data, [[0.25, 0.75]], "wdr", behaviour=ov.as_policy([[0.5, 0.5]]), ignore=QUIET)
     assert found.diagnostics["fqe_value"] == pytest.approx(1.75)
     assert found.value == pytest.approx(1.75 - 1 / 6)
-
-
-def test_least_on_simplex():
-    """diag(1, 2): x ∝ (1, ½) = (⅔, ⅓). A correlated third that is worse in every way gets nothing."""
-    np.testing.assert_allclose(least_on_simplex(np.diag([1.0, 2.0])), [2 / 3, 1 / 3], atol=1e-6)
-    matrix = np.array([[1.0, 0.0, 1.5], [0.0, 2.0, 0.0], [1.5, 0.0, 4.0]])
-    np.testing.assert_allclose(least_on_simplex(matrix), [2 / 3, 1 / 3, 0], atol=1e-6)
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.9])

@@ -90,3 +90,14 @@ def test_ended_episodes_of_points():
     for gamma, wanted in ((0.5, 0.25), (1.0, 0.5)):
         for name, found in ov.evaluate(data, policy, chosen, gamma=gamma, ignore=ignore).items():
             assert found.value == pytest.approx(wanted, abs=0.01), (name, gamma)
+
+
+@pytest.mark.parametrize(("name", "gamma"), [("gendice", 1.0), ("bestdice", 0.9)])
+def test_networks_come_near_the_closed_form(name, gamma):
+    """After 400 steps nearer to the truth than a quarter of the logged mean's error."""
+    env, truth = LinearGaussian(), LinearGaussian().value(TARGET, gamma)
+    data = env.dataset(40, 50, BEHAVIOUR, 0)
+    options = {"solver": "neural", "training_steps": 400, "n_features": 40}
+    found = ov.evaluate(data, TARGET.policy(), name, gamma=gamma, **options)
+    naive = ov.evaluate(data, TARGET.policy(), "naive", gamma=gamma)
+    assert abs(found.value - truth) < abs(naive.value - truth) / 4
