@@ -146,7 +146,8 @@ def _text(name: str) -> tuple[str, Path]:
 
 
 def _names(tables: Any) -> list[str]:
-    return [table["name"] for table in tables if isinstance(table, dict) and isinstance(table.get("name"), str)]
+    known = [table for table in tables if isinstance(table, dict)] if isinstance(tables, list) else []
+    return [table["name"] for table in known if isinstance(table.get("name"), str)]
 
 
 def _settings(tables: Any, folder: Path, problems: list[str]) -> tuple[Setting, ...]:
@@ -192,6 +193,8 @@ def _task(table: dict[str, Any], folder: Path, problems: list[str], where: str) 
 def _head_problems(table: dict[str, Any]) -> list[str]:
     found = [f"{name} is missing" for name in ("name", "kind") if not isinstance(table.get(name), str)]
     gammas = table.get("gamma", 1.0)
+    if gammas == []:
+        found.append("gamma must not be an empty list")
     for gamma in gammas if isinstance(gammas, list) else [gammas]:
         if not fits(gamma, float) or not 0 <= gamma <= 1:
             found.append(f"gamma must be a number between 0 and 1: got {gamma!r}")
@@ -229,7 +232,7 @@ def _with_paths(table: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def _beside(path: str, folder: Path) -> str:
     inside = folder / Path(path).expanduser()
-    return str(inside.resolve()) if inside.exists() or not Path(path).is_dir() else path
+    return str(inside.resolve()) if inside.exists() else path  # which may be a Minari id
 
 
 def _entries(given: Any, tasks: list[str], problems: list[str]) -> tuple[Entry, ...]:
@@ -246,7 +249,8 @@ def _entries(given: Any, tasks: list[str], problems: list[str]) -> tuple[Entry, 
         if not isinstance(table.get("settings", {}), dict):
             wrong.append(f"settings must be a table: got {table['settings']!r}")
         where = f"estimator {table.get('label') or table.get('name')!r}"
-        wrong += [unknown("task", task, tasks) for task in table.get("tasks", []) if task not in tasks]
+        if not wrong:
+            wrong = [unknown("task", task, tasks) for task in table.get("tasks", []) if task not in tasks]
         if wrong:
             problems += [f"{where}: {problem}" for problem in wrong]
             continue
@@ -257,7 +261,8 @@ def _entries(given: Any, tasks: list[str], problems: list[str]) -> tuple[Entry, 
 
 def _everybody(given: list[Any], tasks: tuple[str, ...]) -> list[Entry]:
     """All estimators that the list does not name itself."""
-    named = {item if isinstance(item, str) else item.get("label", item.get("name")) for item in given}
+    tables = [{"name": item} if isinstance(item, str) else item for item in given]
+    named = [table.get("label", table.get("name")) for table in tables if isinstance(table, dict)]
     return [Entry(name=name, label=name, tasks=tasks, optional=True) for name in estimators() if name not in named]
 
 
