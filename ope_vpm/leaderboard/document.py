@@ -37,6 +37,7 @@ def document(board: Board, found: Sequence[Line], total: Sequence[Line], command
             for (label, task, gamma), reason in suite.left_out.items()
         ],
         "settings": [_setting(board, number) for number in range(len(suite.settings))],
+        "missing": sum(line.missing for line in found),
         "overall": [_as_dict(line) for line in total],
         "lines": [_as_dict(line) for line in found],
         "cells": list(cells(board)),

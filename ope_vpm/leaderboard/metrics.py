@@ -72,7 +72,7 @@ def overall(board: Board, found: Sequence[Line]) -> list[Line]:
     """Every estimator over all settings: geometric means of ratios, means of everything else."""
     own = {entry.label: [line for line in found if line.estimator == entry.label] for entry in board.suite.entries}
     whole = [_joined(label, lines_of) for label, lines_of in own.items() if lines_of]
-    settings = max((line.settings for line in whole), default=0)
+    settings = max((len(line.errors) for line in whole), default=0)
     full = [line for line in whole if len(line.errors) == settings and not line.failed]
     rest = [line for line in whole if line not in full]
     return _against_best(full) + sorted(rest, key=_order)

@@ -123,8 +123,8 @@ def chance_of_no_worse(
     """A one-sided p-value of the other's being worse than the best, by a bootstrap over runs, paired.
 
     Compared is the mean over settings and policies of the log MSE. Both are given setting by setting as errors of
-    the same runs and policies, and the same runs are drawn for both. With n runs in all no p-value is below 2⁻ⁿ,
-    that of n signs alike: four runs prove nothing.
+    the same runs and policies, and the same runs are drawn for both. With n runs of a setting no p-value is below
+    2⁻ⁿ, that of n signs alike: four runs prove nothing, of however many settings.
     """
     rng = np.random.default_rng(seed)
     difference = np.zeros(replicates)
@@ -134,4 +134,4 @@ def chance_of_no_worse(
         logs = [np.log10(np.maximum(times @ error**2, SMALLEST)).mean(axis=1) for error in (ours, theirs)]
         difference += logs[1] - logs[0]
     share = (1 + int((difference <= 0).sum())) / (replicates + 1)
-    return max(share, 2.0 ** -sum(len(errors) for errors in best))
+    return max(share, 2.0 ** -min(len(errors) for errors in best))

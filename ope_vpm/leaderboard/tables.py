@@ -87,7 +87,7 @@ def markdown(made: dict[str, Any]) -> str:
         _md(made["description"]),
         f"`{made['command'].replace('`', '')}`, {made['made']}",
     ]
-    parts += [SENTENCE, _md_table(*_text(made["overall"]))]
+    parts += [_sentence(made), _md_table(*_text(made["overall"]))]
     for number, setting in enumerate(made["settings"]):
         own = [line for line in made["lines"] if line["setting"] == number]
         parts += [f"## {_md(setting['label'])}", _md_table(*_text(own))]
@@ -97,6 +97,11 @@ def markdown(made: dict[str, Any]) -> str:
             _md_table([_md(head) for head in heads], rows),
         ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _sentence(made: dict[str, Any]) -> str:
+    whole = made["missing"] + len(made["cells"])
+    return SENTENCE + (f" Not finished: {made['missing']} of {whole} cells are missing." if made["missing"] else "")
 
 
 SENTENCE = "Best first; ★ the best, ☆ not worse than the best beyond chance (paired bootstrap over runs, 5 %)."
@@ -118,7 +123,7 @@ def terminal(made: dict[str, Any]) -> Iterator[Table]:
 def _scored(made: dict[str, Any]) -> Table:
     """80 columns wide."""
     shown = [name for name in SHORT if any(line[name][0] is not None for line in made["overall"])]
-    table = Table(title=escape(made["title"]), caption=SENTENCE, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(title=escape(made["title"]), caption=_sentence(made), box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("  estimator", no_wrap=True)
     for name in shown:
         table.add_column(SHORT[name][0], justify="right", no_wrap=True)

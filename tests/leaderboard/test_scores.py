@@ -109,4 +109,4 @@ def test_four_runs_prove_nothing():
     best = np.full((4, 1), 0.1)
     assert scores.chance_of_no_worse([best], [100 * best]) == 1 / 16
     two_settings = [best, best]
-    assert scores.chance_of_no_worse(two_settings, [100 * error for error in two_settings]) == 1 / 256
+    assert scores.chance_of_no_worse(two_settings, [100 * error for error in two_settings]) == 1 / 16

@@ -86,6 +86,7 @@ function drawRanking() {
   draw(byId("ranking"), columns, rows, null);
   byId("explanation").textContent = scored
     ? "★ the lowest error; ☆ not worse than it beyond chance (paired bootstrap over runs, 5 %): a lone ★ has beaten everybody. Each number ± its standard error over runs."
+      + (DATA.missing ? ` Not finished: ${DATA.missing} of ${DATA.missing + DATA.cells.length} cells are missing.` : "")
     : "No truth is known here: see how estimators rank the policies below, and how far they agree.";
 }
 
