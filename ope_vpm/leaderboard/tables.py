@@ -94,7 +94,7 @@ def markdown(made: dict[str, Any]) -> str:
     for label, heads, rows in rankings(made):
         parts += [
             f"## {_md(label)}: policies, best first by mean estimate",
-            _md_table([_md(head) for head in heads], rows),
+            _md_table(heads, rows),
         ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -205,5 +205,5 @@ def _md(text: str) -> str:
 
 
 def _md_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *([_md(cell) for cell in row] for row in rows)]
+    lines = [[_md(head) for head in heads], ["---"] * len(heads), *([_md(cell) for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -152,6 +152,8 @@ def test_what_comes_from_outside_is_escaped(made, folder):
     assert not re.search(r"(?:src|href)\s*=\s*[\"']?(?:https?:)?//", text)
     markdown = re.sub("`[^`]*`", "", (folder / "leaderboard.md").read_text())  # code spans hold no HTML
     assert "<script" not in markdown.replace("\\<", "")
+    for table in re.findall(r"(?:^\|.*\n)+", markdown, re.MULTILINE):
+        assert len({len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}) == 1  # no name adds a column
     rows = list(csv.DictReader(io.StringIO((folder / "cells.csv").read_text())))
     assert {row["estimator"] for row in rows} >= {"vpm", f"'={HOSTILE}"}  # a spreadsheet sees text, not a formula
     assert len(rows) == len(made["cells"])
