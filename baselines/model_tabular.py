@@ -117,7 +117,8 @@ def find_tabular(problem: Problem, simulate: int | None) -> Found:
     weights = summed(problem.steps.rows, tau * model.weight, len(problem.data))
     unseen = float(law @ np.maximum(model.unseen, 0) / law.sum())
     after = model.reward + problem.gamma * (model.transitions() @ values)
-    spread = float(np.sqrt(np.cov(after, aweights=mass))) if len(after) > 1 and unseen > 0 else 0.0
+    middle = mass @ after / mass.sum()
+    spread = float(np.sqrt(mass @ (after - middle) ** 2 / mass.sum())) if unseen > 0 else 0.0
     evidence = Evidence(
         effective_rows=effective_sample_size(weights),
         rows=len(problem.data),

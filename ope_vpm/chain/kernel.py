@@ -15,7 +15,7 @@ from ope_vpm.chain.nonnegative import Equation, FeatureRows, linear_system, newt
 from ope_vpm.chain.schedule import Damping, schedule
 from ope_vpm.chain.selection import select
 from ope_vpm.chain.solution import Solution, ValueFunction
-from ope_vpm.chain.statistics import CHUNK_ROWS, Statistics, collect, initial_features
+from ope_vpm.chain.statistics import CHUNK_ROWS, Statistics, collect, initial_features, solve_gram
 from ope_vpm.chain.transitions import Array, Floats, Transitions, chunks
 
 MEMORY_ENTRIES = 60_000 * 512
@@ -131,10 +131,9 @@ class Kernel:
         """D x D algebra only."""
         if not isinstance(self.steps, int):
             return np.asarray(solve(*linear_system(means, equation)))
-        gram = means.gram + np.diag(equation.penalty + 1e-10 * np.diag(means.gram))
-        operator = solve(gram, equation.gamma * means.cross.T)
-        source = solve(gram, (1 - equation.gamma) * equation.initial)
-        beta: Floats = np.eye(len(gram))[0]
+        operator = solve_gram(means.gram, equation.penalty, equation.gamma * means.cross.T)
+        source = solve_gram(means.gram, equation.penalty, (1 - equation.gamma) * equation.initial)
+        beta: Floats = np.eye(len(operator))[0]
         alpha = schedule(self.damping)
         with monitor:
             for step in range(1, self.steps + 1):

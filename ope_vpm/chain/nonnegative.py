@@ -15,7 +15,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigvals, solve
 
 from ope_vpm.chain.features import Features
 from ope_vpm.chain.monitor import Monitor
-from ope_vpm.chain.statistics import CHUNK_ROWS, Statistics, collect, next_features
+from ope_vpm.chain.statistics import CHUNK_ROWS, JITTER, Statistics, collect, next_features, solve_gram
 from ope_vpm.chain.transitions import Floats, Transitions, chunks
 
 Single = npt.NDArray[np.float32]
@@ -80,7 +80,7 @@ def power_steps(
     """
     beta = np.zeros(len(gram))
     beta[0] = 1.0
-    factor = cho_factor(gram + np.diag(equation.penalty + 1e-10 * np.diag(gram)))
+    factor = cho_factor(gram + np.diag(equation.penalty + JITTER * np.diag(gram)))
     tau = rows.ratio(beta)
     with monitor:
         for step in range(1, steps + 1):
@@ -130,6 +130,6 @@ def linear_system(means: Statistics, equation: Equation) -> tuple[Floats, Floats
 
 def slowest_decay(means: Statistics, equation: Equation) -> float:
     """How much of the slowest error is left after one power step: |λ₂| of the estimated operator (γ|λ₂|)."""
-    operator = solve(means.gram + np.diag(equation.penalty + 1e-10 * np.diag(means.gram)), means.cross.T)
+    operator = solve_gram(means.gram, equation.penalty, means.cross.T)
     size = np.sort(np.abs(eigvals(operator)))
     return float(equation.gamma * (size[-2] if equation.gamma == 1 else size[-1]))

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import solve
 
 from ope_vpm.chain.features import Features
 from ope_vpm.chain.monitor import Monitor
 from ope_vpm.chain.nonnegative import Equation, FeatureRows, power_steps
-from ope_vpm.chain.statistics import initial_features
+from ope_vpm.chain.statistics import initial_features, solve_gram
 from ope_vpm.chain.transitions import Floats, Transitions
 
 RIDGES = np.logspace(-6, -1, 6)
@@ -102,7 +101,7 @@ def _held_out(problem: Problem, ridges: Floats) -> Floats:
         gram = (sum(grams) - own_gram) / mass
         goal = gamma * (sum(pulls) - own_pull) / mass + (1 - gamma) * problem.initial
         for i, ridge in enumerate(ridges):
-            beta = solve(gram + np.diag(_penalty(gram, ridge) + 1e-10 * np.diag(gram)), goal, assume_a="pos")
+            beta = solve_gram(gram, _penalty(gram, ridge), goal)
             score[i] = _objective(problem, out, beta)
     return scores
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import solve
 
 from ope_vpm.chain.features import Features
 from ope_vpm.chain.transitions import Floats, Transitions, chunks
 
 CHUNK_ROWS = 4096
 """Rows a pass holds as features at once: enough for the matrix product, few enough for the cache."""
+JITTER = 1e-10
+"""Added to each feature's mean square, of which it is a share: repeated features stay solvable."""
 
 
 @dataclass(frozen=True)
@@ -70,3 +73,11 @@ def initial_features(transitions: Transitions, features: Features) -> Floats:
     parts = [weight[rows] @ features(transitions.x_initial[rows]) for rows in chunks(len(weight), CHUNK_ROWS)]
     mean: Floats = np.sum(parts, axis=0) / len(weight)
     return mean
+
+
+def solve_gram(gram: Floats, penalty: Floats, source: Floats) -> Floats:
+    """(gram + diag(penalty))⁻¹ source, in units in which every feature has mean square 1: sizes then do no harm."""
+    size = np.sqrt(np.maximum(np.diag(gram), 1e-300))
+    scaled = gram / size[:, None] / size + np.diag(penalty / size**2 + JITTER)
+    solution: Floats = (solve(scaled, (source.T / size).T, assume_a="pos").T / size).T
+    return solution

@@ -31,6 +31,7 @@ TRAJECTORIES, LENGTH, ALPHA = 200, 400, 0.0
 TRAJECTORY_SWEEP = (50, 100, 200, 400)
 LENGTH_SWEEP = (100, 200, 400, 800)
 ALPHA_SWEEP = (0.0, 0.2, 0.4, 0.6, 0.8)
+TUNING_SEEDS = "100-129"
 ON_POLICY_SEED = 10_000
 """Added to a run's seed, for target trajectories independent of the log."""
 
@@ -61,7 +62,7 @@ def study(quick: bool) -> Study:
     for name, values in sweeps.items():
         cells += [cell for value in values if (cell := middle | {name: value}) not in cells]
     settings = {"target": TARGET, "behaviour": BEHAVIOUR, "gamma": 1.0, "VPM (paper)": PAPER["tabular"]}
-    return Study("taxi", "Taxi policy values (fig:OPE)", settings, cells, run, table, draw)
+    return Study("taxi", "Taxi policy values (fig:OPE)", settings, cells, run, table, draw, TUNING_SEEDS)
 
 
 def run(cell: Cell, seed: int) -> Outcome:

@@ -11,7 +11,7 @@ from ope_vpm.chain.kernel import KernelRatio
 from ope_vpm.chain.network import NeuralRatio
 from ope_vpm.chain.neural import with_preset
 from ope_vpm.chain.nonnegative import Equation, FeatureRows, linear_system
-from ope_vpm.chain.statistics import collect, initial_features
+from ope_vpm.chain.statistics import collect, initial_features, solve_gram
 from ope_vpm.envs.linear_gaussian import TARGET, LinearGaussian
 from ope_vpm.envs.ornstein_uhlenbeck import OrnsteinUhlenbeck
 
@@ -236,3 +236,13 @@ def test_the_network_starts_at_one_and_is_never_negative():
 def test_bad_settings(options, message):
     with pytest.raises(ValueError, match=message):
         ov.VPM(**options)
+
+
+def test_solving_does_not_mind_features_of_very_different_size():
+    rng = np.random.default_rng(0)
+    size = np.array([1.0, 1e-6, 1e4])
+    root = rng.standard_normal((50, 3))
+    gram, source = root.T @ root, rng.standard_normal((3, 2))
+    expected = np.linalg.solve(gram + 0.5 * np.eye(3), source) / size[:, None]
+    found = solve_gram(gram * np.outer(size, size), 0.5 * size**2, source * size[:, None])
+    np.testing.assert_allclose(found, expected, rtol=1e-7)
