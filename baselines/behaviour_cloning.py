@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from ope_vpm.baselines.networks import mlp, train
-from ope_vpm.logged.columns import Floats, Integers
+from ope_vpm.logged.columns import Bools, Floats, Integers
 from ope_vpm.ope.encoding import Standardisation
 from ope_vpm.ope.features import StateFeatures
 from ope_vpm.ope.problem import Problem
-from ope_vpm.policy import TargetPolicy
+from ope_vpm.policy import GaussianPolicy, TargetPolicy
 
 Behaviour = str | TargetPolicy
 HELD_OUT = 5
@@ -50,7 +50,7 @@ def check_behaviour(name: str, problem: Problem, behaviour: Behaviour) -> None:
 def behaviour_log_prob(problem: Problem, behaviour: Behaviour) -> Clone:
     """Log b of each logged action; a clone is made once and shared."""
     if isinstance(behaviour, TargetPolicy):
-        return Clone(behaviour.log_prob(problem.data.observations, problem.data.actions), float("nan"))
+        return Clone(behaviour.log_chance(problem.data.observations, problem.data.actions), float("nan"))
     if behaviour == "logged":
         return Clone(cast(Floats, problem.data.behaviour_log_prob), float("nan"))
     return problem.once("clone", lambda: clone(problem), of_data=True)
@@ -76,6 +76,14 @@ def counted_clone(states: Integers, actions: Integers, n_actions: int, smoothing
     return Clone(log_prob, float(left_out.mean()))
 
 
+def _clipped(problem: Problem) -> tuple[Bools, Bools]:
+    """Where actions lie at the target's bounds, if it clips: the log's are then clipped there too."""
+    policy, shape = problem.policy, np.shape(problem.data.actions)
+    if isinstance(policy, GaussianPolicy):
+        return policy.clipped(problem.data.actions)
+    return np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.bool_)
+
+
 def network_clone(problem: Problem) -> Clone:
     """A Gaussian or categorical network, early-stopped on held-out episodes."""
     data = problem.data
@@ -84,13 +92,16 @@ def network_clone(problem: Problem) -> Clone:
     seed = problem.seed
     if data.discrete_actions:
         network = mlp(x.shape[1], data.n_actions or 1, seed)
-        chosen, shift = torch.from_numpy(np.array(data.actions)), 0.0
+        chosen, shift = torch.from_numpy(np.array(data.actions)), np.zeros(len(data))
 
         def log_prob(rows: Tensor) -> Tensor:
             return torch.log_softmax(network(x[rows]), dim=1).gather(1, chosen[rows, None])[:, 0]
     else:
         scale = Standardisation.fit(data.actions)
-        actions, shift = torch.from_numpy(scale(data.actions)).float(), float(np.log(scale.std).sum())
+        actions = torch.from_numpy(scale(data.actions)).float()
+        below, above = _clipped(problem)
+        shift = np.where(below | above, 0.0, np.log(scale.std)).sum(axis=1)
+        side = torch.from_numpy(1.0 * below - 1.0 * above).float()  # the tail is Φ(side·score)
         network = mlp(x.shape[1], 2 * actions.shape[1], seed)
 
         def log_prob(rows: Tensor) -> Tensor:
@@ -98,7 +109,8 @@ def network_clone(problem: Problem) -> Clone:
             log_std = log_std.clamp(-5, 2)
             score = (actions[rows] - mean) / log_std.exp()
             terms: Tensor = 0.5 * score**2 + log_std + 0.5 * np.log(2 * np.pi)
-            return -terms.sum(dim=1)
+            tails = -torch.special.log_ndtr(side[rows] * score)
+            return -torch.where(side[rows] != 0, tails, terms).sum(dim=1)
 
     lowest = train(
         network,
@@ -112,4 +124,4 @@ def network_clone(problem: Problem) -> Clone:
     )
     with torch.no_grad():
         fitted = log_prob(torch.arange(len(data))).double().numpy() - shift
-    return Clone(fitted, -lowest - shift)
+    return Clone(fitted, -lowest - float(shift[held].mean() if held.any() else shift.mean()))

@@ -11,7 +11,7 @@ from ope_vpm.baselines.behaviour_cloning import Behaviour, behaviour_log_prob, c
 from ope_vpm.baselines.onestep import ratio_or_nan
 from ope_vpm.baselines.time_weights import time_weights, weighted_sums
 from ope_vpm.chain.diagnostics import effective_sample_size
-from ope_vpm.logged.columns import Floats
+from ope_vpm.logged.columns import Bools, Floats
 from ope_vpm.ope.conclude import Found, episode_effective_size
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.intervals import EpisodeSums
@@ -80,17 +80,10 @@ class StepWise(_ImportanceSampling):
 def step_wise(problem: Problem, log_ratio: Floats) -> tuple[EpisodeSums, Floats]:
     """Per-episode sums, one column a time step, and each row's share in the value."""
     data, gamma = problem.data, problem.gamma
-    used = data.from_reset if gamma < 1 else np.ones(data.n_episodes, dtype=np.bool_)
-    horizon = int(data.lengths.max())
-    alive = (np.arange(horizon) < data.lengths[:, None]) & used[:, None]
-    known = alive | (problem.ends & used)[:, None]
-    ratios, rewards = np.zeros(alive.shape), np.zeros(alive.shape)
-    ratios[data.episode, data.time], rewards[data.episode, data.time] = log_ratio, data.rewards
-    with np.errstate(invalid="ignore"):
-        product = np.cumsum(ratios, axis=1)
-    largest = np.array([_largest(product[known[:, t], t]) for t in range(horizon)])
-    with np.errstate(invalid="ignore"):
-        weight = np.where(known, np.exp(product - largest), 0.0)
+    alive, weight = step_weights(problem, log_ratio)
+    rewards = np.zeros(alive.shape)
+    rewards[data.episode, data.time] = data.rewards
+    horizon = alive.shape[1]
     total = np.maximum(weight.sum(axis=0), 1e-300)
     share = np.where(alive, weight, 0.0).sum(axis=0) / total
     discount = gamma ** np.arange(horizon)
@@ -101,6 +94,25 @@ def step_wise(problem: Problem, log_ratio: Floats) -> tuple[EpisodeSums, Floats]
     scaled = np.where(alive, weight, 0.0) * discount / max(norm, 1e-300)
     weights = (scaled / total)[data.episode, data.time]
     return EpisodeSums(scaled * rewards, weight), weights
+
+
+def step_weights(problem: Problem, log_ratio: Floats) -> tuple[Bools, Floats]:
+    """Which episodes still run at each time, and their products of ratios so far, (episodes, times).
+
+    Products are divided by the largest of their time. Ended episodes keep their last one, cut ones have 0.
+    """
+    data = problem.data
+    used = data.from_reset if problem.gamma < 1 else np.ones(data.n_episodes, dtype=np.bool_)
+    horizon = int(data.lengths.max())
+    alive = (np.arange(horizon) < data.lengths[:, None]) & used[:, None]
+    known = alive | (problem.ends & used)[:, None]
+    ratios = np.zeros(alive.shape)
+    ratios[data.episode, data.time] = log_ratio
+    with np.errstate(invalid="ignore"):
+        product = np.cumsum(ratios, axis=1)
+    largest = np.array([_largest(product[known[:, t], t]) for t in range(horizon)])
+    with np.errstate(invalid="ignore"):
+        return alive, np.where(known, np.exp(product - largest), 0.0)
 
 
 def _largest(logs: Floats) -> float:

@@ -12,7 +12,7 @@ from ope_vpm.chain import linear
 from ope_vpm.chain.diagnostics import effective_sample_size
 from ope_vpm.logged.columns import Floats, Integers
 from ope_vpm.ope.conclude import Found, episode_effective_size
-from ope_vpm.ope.counted import count_pairs, influence
+from ope_vpm.ope.counted import CountedPairs, count_pairs, influence
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.sums import summed
 from ope_vpm.ope.verdict import Evidence
@@ -75,7 +75,11 @@ class CountedModel:
 
 def counted_model(problem: Problem) -> CountedModel:
     """Count the steps, and scale the target over the seen actions."""
-    counted = count_pairs(problem)
+    return scaled(count_pairs(problem))
+
+
+def scaled(counted: CountedPairs) -> CountedModel:
+    """Counts with the target scaled over the seen actions."""
     covered = counted.covered[counted.state_of_pair]
     uniform = 1 / np.bincount(counted.state_of_pair, minlength=counted.states)[counted.state_of_pair]
     return CountedModel(

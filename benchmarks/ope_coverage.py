@@ -19,18 +19,26 @@ LOGGED, WANTED = MDP.policy(1), MDP.policy(2)
 FAR = GaussianController(gain=(0.1, -0.1), shift=-4.0, deviation=0.2)
 """A controller whose actions the target never takes."""
 Maker = Callable[[int], LoggedDataset]
+ON_POINTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "vpm": ("vpm", {}),
+    "dr-linear": ("dr", {"q": "linear"}),
+    "fqe-linear": ("fqe", {"solver": "linear"}),
+    "dr": ("dr", {}),
+    "model": ("model", {}),
+}
 
 
 def main() -> None:
-    parts = sys.argv[1:] or ["tabular", "vpm", "verdicts", "model"]
+    parts = sys.argv[1:] or ["tabular", *ON_POINTS, "verdicts"]
     if "tabular" in parts:
         for gamma in (1.0, 0.95):
-            for name in ("vpm", "model"):
+            for name in ("vpm", "model", "dr"):
                 coverage("tabular", name, tabular, WANTED, MDP.value(WANTED, gamma), gamma)
     points = LinearGaussian()
-    for name in ("vpm", "model"):
-        for gamma in (1.0, 0.95) if name in parts else ():
-            coverage("linear-Gaussian", name, linear_gaussian, TARGET.policy(), points.value(TARGET, gamma), gamma)
+    for label, (name, options) in ON_POINTS.items():
+        for gamma in (1.0, 0.95) if label in parts else ():
+            truth = points.value(TARGET, gamma)
+            coverage("linear-Gaussian", name, linear_gaussian, TARGET.policy(), truth, gamma, **options)
     if "verdicts" in parts:
         verdicts()
 
@@ -43,14 +51,15 @@ def linear_gaussian(seed: int) -> LoggedDataset:
     return LinearGaussian().dataset(100, 100, BEHAVIOUR, seed)
 
 
-def coverage(case: str, name: str, make: Maker, policy: Any, truth: float, gamma: float) -> None:
-    found = [ov.evaluate(make(seed), policy, name, gamma=gamma) for seed in range(FIRST_SEED, FIRST_SEED + DATASETS)]
+def coverage(case: str, name: str, make: Maker, policy: Any, truth: float, gamma: float, **options: Any) -> None:
+    seeds = range(FIRST_SEED, FIRST_SEED + DATASETS)
+    found = [ov.evaluate(make(seed), policy, name, gamma=gamma, **options) for seed in seeds]
     errors = np.array([each.value - truth for each in found])
     spread = np.array([each.standard_error for each in found])
     held = np.mean([each.interval is not None and each.interval[0] <= truth <= each.interval[1] for each in found])
     print(
-        f"coverage {case} {name} gamma={gamma}: {held:.1%}; RMSE {np.sqrt(np.mean(errors**2)):.4f}, bias "
-        f"{errors.mean():+.4f}, mean standard error {spread.mean():.4f}",
+        f"coverage {case} {name} {options or ''} gamma={gamma}: {held:.1%}; RMSE {np.sqrt(np.mean(errors**2)):.4f}, "
+        f"bias {errors.mean():+.4f}, mean standard error {spread.mean():.4f}",
         flush=True,
     )
 

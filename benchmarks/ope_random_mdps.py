@@ -9,8 +9,21 @@ from ope_vpm.envs.random_mdp import RandomMDP
 
 MDPS, LENGTH = 50, 50
 SIZES = (1_000, 10_000, 100_000)
-NAMES = ("vpm", "model", "liu", "naive", "onestep")
-CONSISTENT = ("vpm", "model", "liu")
+CONSISTENT = (
+    "vpm",
+    "model",
+    "liu",
+    "fqe",
+    "dr",
+    "dualdice",
+    "gendice",
+    "gradientdice",
+    "bestdice",
+    "mwl",
+    "mql",
+    "auto",
+)
+NAMES = (*CONSISTENT, "wdr", "magic", "naive", "onestep")
 SLOWEST = -0.4
 
 

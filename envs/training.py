@@ -8,18 +8,21 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ope_vpm.envs.collect import quiet
 from ope_vpm.optional import library
 from ope_vpm.outside import write_text
 from ope_vpm.policy.arrays import Layers, NetworkPolicy, save_arrays
 
 PARALLEL = 16
 OBSERVATION_CLIP = 10.0
+ROUNDS = 200
+"""How often progress is told."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,12 @@ TASKS = {
 }
 
 
+def scaled(recipe: Recipe, steps: int) -> Recipe:
+    """The recipe with another number of steps, its checkpoints at the same shares of them."""
+    marks = tuple(max(1, round(mark * steps / recipe.steps)) for mark in recipe.checkpoints)
+    return replace(recipe, steps=steps, checkpoints=tuple(sorted(set(marks))))
+
+
 def train(
     recipe: Recipe,
     output: Path,
@@ -121,21 +130,26 @@ def train(
     )
     started = time.perf_counter()
     written: list[Path] = []
+    told = 0
 
     def after_step(scope: dict[str, Any], _: dict[str, Any]) -> bool:
+        nonlocal told
         done = int(model.num_timesteps)
-        if len(written) < len(recipe.checkpoints) and done >= recipe.checkpoints[len(written)]:
-            recent = [episode["r"] for episode in model.ep_info_buffer]
-            mean = float(np.mean(recent)) if recent else float("nan")
+        kept = len(written) < len(recipe.checkpoints) and done >= recipe.checkpoints[len(written)]
+        recent = [episode["r"] for episode in model.ep_info_buffer]
+        mean = float(np.mean(recent)) if recent else float("nan")
+        if kept:
             written.append(
                 _write(output, recipe, seed, done, _policy(model, envs), mean, time.perf_counter() - started)
             )
-            if progress is not None:
-                progress(done, mean)
+        if progress is not None and (kept or done - told >= recipe.steps / ROUNDS):
+            told = done
+            progress(done, mean)
         return True
 
     # The last checkpoint may fall just short of a whole round of the parallel environments.
-    model.learn(recipe.steps, callback=after_step)
+    with quiet():  # PyBullet announces itself at the first reset
+        model.learn(recipe.steps, callback=after_step)
     envs.close()
     return written
 

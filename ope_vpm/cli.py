@@ -73,9 +73,49 @@ def evaluate(
         typer.echo("\n".join(str(value) for value in values.values()))
 
 
+@app.command("train-policy")
+def train_policy(
+    task: Annotated[str, typer.Argument(help="reacher, halfcheetah, ant or taxi.")],
+    seed: Annotated[int, typer.Option(help="Of environments, networks and draws.")] = 0,
+    steps: Annotated[int | None, typer.Option(min=1, help="Fewer or more than the recipe's environment steps.")] = None,
+    output: Annotated[Path | None, typer.Option(help="The folder for checkpoints; policies/TASK if not given.")] = None,
+) -> None:
+    """Train a task's target policy and checkpoints of lesser skill, each with a JSON about it beside it."""
+    from ope_vpm.envs.train_command import train_task
+
+    for path in train_task(task, output or Path("policies") / task, seed, steps):
+        typer.echo(str(path))
+
+
+@app.command()
+def collect(
+    environment: Annotated[str, typer.Argument(help="reacher, halfcheetah, ant, taxi, or a gymnasium id.")],
+    output: Annotated[str, typer.Option(help="A file .npz, .parquet or .h5 (d3rlpy), or a new Minari id.")],
+    policy: Annotated[
+        str | None, typer.Option(help="A file, or a shipped one: target (default), step-0320000, mix, …")
+    ] = None,
+    trajectories: Annotated[int, typer.Option(min=1, help="How many.")] = 100,
+    length: Annotated[int, typer.Option(min=1, help="Steps of each, at most.")] = 100,
+    alpha: Annotated[
+        float | None, typer.Option(help="Gaussian policies: 1 + α times the variance. Taxi: the target's share.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Makes everything random repeatable.")] = 0,
+) -> None:
+    """Log trajectories of a policy in an environment, to any format we write."""
+    from ope_vpm.envs.by_name import log
+    from ope_vpm.logged.formats import check_output, save_as
+    from ope_vpm.progress import counting
+
+    check_output(output)
+    with counting(f"collecting {environment}", trajectories) as progress:
+        data = log(environment, policy, trajectories, length, alpha=alpha, seed=seed, progress=progress)
+    save_as(data, output)
+    typer.echo(f"{data.describe()}\n{output}")
+
+
 @app.command()
 def reproduce(
-    figure: Annotated[str, typer.Argument(help="queue, sde, phylogeny, mcmc, mcmc-evolution or convergence.")],
+    figure: Annotated[str, typer.Argument(help="queue, sde, phylogeny, mcmc, mcmc-evolution, convergence, reacher, …")],
     quick: Annotated[bool, typer.Option("--quick", help="A few settings and runs, within a minute.")] = False,
     output: Annotated[Path, typer.Option(help="The folder for CSV, JSON, PNG and SVG.")] = Path("results"),
     runs: Annotated[
@@ -120,21 +160,40 @@ def stationary(
 
 @app.command()
 def leaderboard(
-    runs: Annotated[int, typer.Option(min=1, help="Data sets per task.")] = 3,
+    suite: Annotated[str, typer.Option(help="quick, taxi, continuous, paper, or your own FILE.toml.")] = "quick",
+    backend: Annotated[str, typer.Option(help="loky: processes of this machine; ray: a cluster.")] = "loky",
+    ray_address: Annotated[str | None, typer.Option(help="Of the Ray cluster; auto for the one at hand.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Cells at once; all cores if not given.")] = None,
+    output: Annotated[Path, typer.Option(help="The folder for the page, the tables and the store.")] = Path(
+        "leaderboard"
+    ),
+    resume: Annotated[bool, typer.Option("--resume", help="Run only the cells that the folder does not hold.")] = False,
 ) -> None:
-    """Compare every estimator, and every solver, where the answer is known in closed form."""
-    import warnings
+    """Every estimator against every policy of a suite: a table, and a page with the figures."""
+    import signal
 
     from rich.console import Console
 
-    from ope_vpm.chain import StationaryWarning
-    from ope_vpm.leaderboard import chains, policies
+    from ope_vpm.leaderboard.checks import checked_suite
+    from ope_vpm.leaderboard.output import PAGE, write_board
+    from ope_vpm.leaderboard.runner import run_suite
+    from ope_vpm.leaderboard.tables import terminal
+    from ope_vpm.leaderboard.words import SuiteError
 
-    console, progress = Console(), Console(stderr=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StationaryWarning)  # small samples of a queue are often reducible
-        console.print(policies.run(runs, progress))
-        console.print(chains.run(runs, progress))
+    try:
+        checked = checked_suite(suite)
+    except SuiteError as error:
+        typer.echo(f"ope-vpm: {error}", err=True)
+        raise typer.Exit(2) from error
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what is finished is kept and shown
+    done = run_suite(checked, output, backend=backend, workers=jobs, address=ray_address, resume=resume)
+    made = write_board(done.board, output, f"ope-vpm leaderboard --suite {Path(suite).name}")
+    for table in terminal(made):
+        Console().print(table)
+    typer.echo(f"{done.computed} cells run; {output / PAGE}")
+    if done.interrupted:
+        typer.echo("interrupted: --resume goes on from here", err=True)
+        raise typer.Exit(130)
 
 
 def main() -> None:

@@ -50,7 +50,8 @@ def test_the_wheel_holds_every_module(tmp_path):
     result = subprocess.run([python, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert str(site) in result.stdout
-    assert (site / "ope_vpm" / "py.typed").exists()
+    for data in ("py.typed", "leaderboard/suites/quick.toml", "leaderboard/static/template.html"):
+        assert (site / "ope_vpm" / data).exists(), data
 
 
 def test_versions_agree():

@@ -46,7 +46,7 @@ def broken_chain(data: LoggedDataset) -> Finding | None:
     # Twice through float32 leaves a rounding of about 1e-7 of the value.
     rounding = 0.0 if data.finite else 1.0
     same = np.isclose(following, states, rtol=1e-5 * rounding, atol=1e-6 * rounding, equal_nan=True)
-    broken = rows[~same.reshape(len(rows), -1).all(axis=1)]
+    broken = rows[~same.all(axis=tuple(range(1, same.ndim)))]
     message = (
         "the next state is not the following row's state inside an episode: "
         "put rows in the order of time and mark every episode's end"

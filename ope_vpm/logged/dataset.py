@@ -230,7 +230,7 @@ class LoggedDataset:
         return describe(self)
 
     def save(self, path: str | Path) -> None:
-        """Write to `.npz` or `.parquet`, whole or not at all."""
+        """Write to `.npz`, `.parquet` or `.h5` (d3rlpy), whole or not at all."""
         from ope_vpm.logged.formats import save
 
         save(self, path)

@@ -1,6 +1,7 @@
 """π/b̂ at the logged actions: the behaviour is cloned around the target, so that equal policies give exactly 1.
 
-Gaussian targets: z = (a - m_π(s))/σ_π(s) is regressed on the state; the ratio is N(z; 0, 1)/N(z; ẑ(s), σ̂).
+Gaussian targets: z = (a - m_π(s))/σ_π(s) is regressed on the state, see `clone`; the ratio is N(z; 0, 1)/N(z; ẑ(s), σ̂),
+and a ratio of tails where the action was clipped.
 Discrete actions: b̂(a|s) ∝ exp(θ_a(s) + β log π(a|s)). Other densities: a Gaussian in the actions themselves.
 """
 
@@ -10,16 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.linalg import solve
 
 from ope_vpm.logged.columns import Bools, Floats
+from ope_vpm.ope.clone import Draws, fit_clone
 from ope_vpm.ope.encoding import Standardisation
 from ope_vpm.ope.features import StateFeatures
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import GaussianPolicy
 
-RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
-"""On the non-linear features' coefficients, per row; held-out episodes choose, or a plain linear regression."""
 WAVES = 100
 """Random features that the clone may use."""
 HELD_OUT = 5
@@ -62,14 +61,23 @@ def _action_ratio(problem: Problem) -> ActionRatio:
             problem.policy.probabilities(problem.data.observations), problem.data.actions, features, held_out
         )
         return ActionRatio.of_logs(problem.target_log_prob - log_behaviour, likelihood)
-    z = target_score(problem)
-    log_target = log_normal(z) if z is not None else problem.target_log_prob
-    if z is None:
+    draws = target_draws(problem)
+    if draws is not None:
+        log_target = draws.log_density(np.zeros_like(draws.z), np.ones(draws.z.shape[1]))
+    else:
         scale = Standardisation.fit(problem.data.actions)
-        z = scale(problem.data.actions)
-        log_target = log_target + np.log(scale.std).sum()
-    log_behaviour, likelihood = gaussian_clone(z, features, state_features.linear, held_out)
+        draws = Draws.unclipped(scale(problem.data.actions))
+        log_target = problem.target_log_prob + np.log(scale.std).sum()
+    log_behaviour, likelihood = fit_clone(draws, features, state_features.linear, held_out, problem.data.episode)
     return ActionRatio.of_logs(log_target - log_behaviour, likelihood)
+
+
+def target_draws(problem: Problem) -> Draws | None:
+    """Logged actions in units of a Gaussian target; None where it is not Gaussian."""
+    policy, z = problem.policy, target_score(problem)
+    if z is None or not isinstance(policy, GaussianPolicy):
+        return None
+    return Draws(z, *policy.clipped(problem.data.actions))
 
 
 def target_score(problem: Problem) -> Floats | None:
@@ -84,22 +92,6 @@ def target_score(problem: Problem) -> Floats | None:
     mean, std = policy.moments(problem.data.observations)
     score: Floats = (actions - mean) / std
     return score
-
-
-def gaussian_clone(z: Floats, features: Floats, linear: int, held_out: Bools) -> tuple[Floats, float]:
-    """The log-density of each z under a Gaussian with a fitted mean; and per row on held-out episodes.
-
-    Args:
-        z: (n, m).
-        features: (n, D), a constant first, then `linear` linear ones, which are not penalised.
-        linear: how many.
-        held_out: rows to choose the ridge by.
-    """
-    scores = {ridge: _held_out_score(z, features, linear, ridge, held_out) for ridge in (None, *RIDGES)}
-    best = max(scores, key=lambda ridge: scores[ridge])
-    mean = _regress(z, features, linear, best, np.ones(len(z), dtype=np.bool_))
-    deviation = np.sqrt(np.mean((z - mean) ** 2, axis=0) + 1e-12)
-    return log_normal((z - mean) / deviation) - np.log(deviation).sum(), scores[best]
 
 
 def categorical_clone(chance: Floats, actions: Floats, features: Floats, held_out: Bools) -> tuple[Floats, float]:
@@ -131,31 +123,6 @@ def categorical_clone(chance: Floats, actions: Floats, features: Floats, held_ou
     with torch.no_grad():
         fitted = log_behaviour().numpy()
     return fitted, float(fitted[held_out].mean()) if held_out.any() else float("nan")
-
-
-def log_normal(z: Floats) -> Floats:
-    """The log-density of N(0, I), (n, m) to (n,)."""
-    total: Floats = -0.5 * np.sum(z**2 + np.log(2 * np.pi), axis=1)
-    return total
-
-
-def _regress(z: Floats, features: Floats, linear: int, ridge: float | None, rows: Bools) -> Floats:
-    """Fitted means; without a ridge on the linear features only."""
-    used = features if ridge is not None else features[:, : 1 + linear]
-    gram = used[rows].T @ used[rows]
-    penalty = np.full(used.shape[1], 1e-8 * rows.sum())
-    penalty[1 + linear :] = (ridge or 0.0) * rows.sum()
-    fitted: Floats = used @ solve(gram + np.diag(penalty), used[rows].T @ z[rows], assume_a="pos")
-    return fitted
-
-
-def _held_out_score(z: Floats, features: Floats, linear: int, ridge: float | None, held_out: Bools) -> float:
-    train = ~held_out
-    if not train.any() or not held_out.any():
-        return 0.0 if ridge is None else -np.inf
-    residual = z - _regress(z, features, linear, ridge, train)
-    deviation = np.sqrt(np.mean(residual[train] ** 2, axis=0) + 1e-12)
-    return float(np.mean(log_normal(residual[held_out] / deviation)) - np.log(deviation).sum())
 
 
 def _held_out(problem: Problem) -> Bools:

@@ -27,6 +27,8 @@ class Found:
     """Values on resampled episodes, or quantiles of their law, where the estimator has its own."""
     standard_error: float | None = None
     """Where it is not the deviation of the replicates."""
+    interval: tuple[float, float] | None = None
+    """Where the estimator has its own, widened by the bias all the same."""
     weights: Floats | None = None
     """The ratio at each row of the problem's data; scaled to mean 1 here."""
     bias: float = 0.0
@@ -80,8 +82,12 @@ def _interval(found: Found, episodes: int, seed: int) -> tuple[float | None, tup
     spread = found.standard_error
     if spread is None:
         spread = float(replicates.std() * np.sqrt(episodes / (episodes - 1)))
-    interval = percentile_interval(replicates, found.value, episodes, found.bias)
-    return float(np.hypot(spread, found.bias)), interval
+    error = float(np.hypot(spread, found.bias))
+    if found.interval is not None:
+        wider = error / spread if spread > 0 else 1.0
+        low, high = (found.value + wider * (end - found.value) for end in found.interval)
+        return error, (low, high)
+    return error, percentile_interval(replicates, found.value, episodes, found.bias)
 
 
 def _scaled(weights: Floats) -> Floats:

@@ -20,12 +20,24 @@ GROUP = "ope_vpm.estimators"
 
 BUILT_IN = {
     "vpm": "ope_vpm.ope.vpm:VPMEstimator",
+    "auto": "ope_vpm.baselines.auto:Auto",
     "naive": "ope_vpm.baselines.naive:Naive",
     "onestep": "ope_vpm.baselines.onestep:OneStep",
     "wist": "ope_vpm.baselines.importance_sampling:TrajectoryWise",
     "wiss": "ope_vpm.baselines.importance_sampling:StepWise",
     "model": "ope_vpm.baselines.model_based:ModelBased",
     "liu": "ope_vpm.baselines.liu2018:Liu2018",
+    "fqe": "ope_vpm.baselines.fqe:FQE",
+    "d3rlpy_fqe": "ope_vpm.baselines.d3rlpy_fqe:D3rlpyFQE",
+    "dr": "ope_vpm.baselines.doubly_robust:DoublyRobust",
+    "wdr": "ope_vpm.baselines.wdr:WeightedDoublyRobust",
+    "magic": "ope_vpm.baselines.wdr:Magic",
+    "dualdice": "ope_vpm.baselines.dice:DualDice",
+    "gendice": "ope_vpm.baselines.dice:GenDice",
+    "gradientdice": "ope_vpm.baselines.dice:GradientDice",
+    "bestdice": "ope_vpm.baselines.dice:BestDice",
+    "mwl": "ope_vpm.baselines.minimax:MinimaxWeights",
+    "mql": "ope_vpm.baselines.minimax:MinimaxQ",
 }
 """Our own, as module:class; imported when asked for, since the baselines are built upon this layer."""
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.linalg import lu_factor, lu_solve
@@ -35,6 +36,8 @@ RIDGES = tuple(10 ** (exponent / 2) for exponent in range(-12, -1))
 TOLERANCE = 1.5
 """How much larger than the smallest the standard error of the chosen ridge may be."""
 ROWS = 1 << 14
+FEW_ROWS = 1 << 15
+"""Whose features are kept in memory, some 100 MB each for V and Δ."""
 
 
 @dataclass(frozen=True)
@@ -92,21 +95,38 @@ class Rows:
         """Which of them end an episode of the task."""
         return self.problem.ending[self.kept]
 
+    @property
+    def size(self) -> int:
+        """How many columns X and Δ have."""
+        return self.features.size
+
     @cached_property
-    def initial(self) -> Floats:
+    def first_states(self) -> Floats:
         """V at the logged initial states."""
         first = self.problem.data.initial_observations
         return self.features(first) if len(first) else np.zeros((1, self.features.size))
+
+    @property
+    def initial(self) -> Floats:
+        """The features of initial states, averaged over the target's actions."""
+        return self.first_states
 
     @property
     def restarts(self) -> bool:
         """Whether an end is followed by an initial state."""
         return self.problem.on_end == "restart"
 
+    @cached_property
+    def _kept_parts(self) -> list[tuple[slice, Floats, Floats]]:
+        return list(self._parts())
+
     def parts(self) -> Iterator[tuple[slice, Floats, Floats]]:
-        """Rows, V and Δ, some at a time."""
+        """Rows, V and Δ, some at a time; of small data they are made once."""
+        return iter(self._kept_parts) if len(self.kept) <= FEW_ROWS else self._parts()
+
+    def _parts(self) -> Iterator[tuple[slice, Floats, Floats]]:
         data, gamma = self.problem.data, self.problem.gamma
-        after_end = self.initial.mean(axis=0) if self.restarts else np.zeros(self.features.size)
+        after_end = self.first_states.mean(axis=0) if self.restarts else np.zeros(self.features.size)
         for part in chunks(len(self.kept), ROWS):
             here, ended = self.features(data.observations[self.kept[part]]), self.ended[part]
             following = np.array(data.next_observations[self.kept[part]])
@@ -118,15 +138,17 @@ class Rows:
                 difference[:, 0] = 1
             yield part, here, difference
 
-    def equations(self) -> Equations:
-        """One pass over the rows."""
-        size, n, gamma = self.features.size, len(self.kept), self.problem.gamma
+    def equations(self, used: Bools | None = None) -> Equations:
+        """One pass over the rows, of which only those `used` count."""
+        size, gamma = self.size, self.problem.gamma
+        counts = np.ones(len(self.kept)) if used is None else used.astype(np.float64)
+        n = counts.sum()
         matrix, reward, square = np.zeros((size, size)), np.zeros(size), np.zeros(size)
         for part, here, difference in self.parts():
-            weighted = here * self.ratio[self.kept[part], None]
+            weighted = here * (counts[part] * self.ratio[self.kept[part]])[:, None]
             matrix += weighted.T @ difference
             reward += weighted.T @ self.problem.data.rewards[self.kept[part]]
-            square += np.sum(here**2, axis=0)
+            square += counts[part] @ here**2
         scale = square / n
         scale = np.where(scale > 1e-6, scale, 1.0)  # a column of zeros still needs a pivot
         scale[0] = 0
@@ -168,23 +190,41 @@ class Solutions:
     errors: Floats
     """Standard errors."""
     chosen: int
+    varied: bool
+    """Whether control variates were subtracted."""
+
+    @property
+    def error(self) -> float:
+        """The standard error at the chosen ridge."""
+        return float(self.errors[self.chosen])
 
 
 def solve_grid(
     rows: Rows, equations: Equations, ridges: tuple[float, ...], control_variates: bool, chosen: int | None
 ) -> Solutions:
-    """Solve for every ridge; unless one is `chosen`, the rule chooses."""
+    """Solve for every ridge; unless one is `chosen`, the rule chooses.
+
+    Control variates are kept where they make the standard error smaller.
+    """
     solved = [equations.solve(each) for each in ridges]
     theta, beta = (np.stack(columns, axis=1) for columns in zip(*solved, strict=True))
     tau, residual = rows.ratios_and_residuals(theta, beta)
     values = equations.source @ theta
-    if control_variates:
-        explained = fitted_advantage(rows.problem, rows.features, rows.kept, rows.ratio[rows.kept], residual)
-        values, residual = values - np.mean(tau * explained, axis=0), residual - explained
-    influences = [rows.influence(theta[:, k], tau[:, k], residual[:, k]) for k in range(len(ridges))]
-    errors = np.array([error for _, error in influences])
-    place = choose_ridge(errors) if chosen is None else chosen
-    return Solutions(ridges, values, tau, [sums for sums, _ in influences], errors, place)
+
+    def judged(values: Floats, residual: Floats, varied: bool) -> Solutions:
+        influences = [rows.influence(theta[:, k], tau[:, k], residual[:, k]) for k in range(len(ridges))]
+        errors = np.array([error for _, error in influences])
+        place = choose_ridge(errors) if chosen is None else chosen
+        return Solutions(ridges, values, tau, [sums for sums, _ in influences], errors, place, varied)
+
+    plain = judged(values, residual, varied=False)
+    if not control_variates:
+        return plain
+    explained = fitted_advantage(rows.problem, rows.features, rows.kept, rows.ratio[rows.kept], residual)
+    if not explained.any():
+        return plain
+    varied = judged(values - np.mean(tau * explained, axis=0), residual - explained, varied=True)
+    return varied if varied.error < plain.error else plain
 
 
 def find_factored(
@@ -193,10 +233,19 @@ def find_factored(
     """Find w, with the ridge chosen from the data alone unless it is given; see `advantage` for the variates."""
     action = action_ratio(problem)
     rows = Rows(problem, StateFeatures.draw(problem, n_features), action.ratio)
+    fit = {"behaviour_held_out_log_likelihood": action.held_out_log_likelihood}
+    return find_linear("factored", rows, ridge, control_variates, min(action.overlap, 1.0), fit)
+
+
+def find_linear(
+    solver: str, rows: Rows, ridge: float | None, control_variates: bool, overlap: float | None, fit: dict[str, Any]
+) -> Found:
+    """Solve the rows' equations, the ridge chosen unless it is given; `fit` joins the diagnostics."""
+    problem = rows.problem
     equations = rows.equations()
     ridges, fixed = (RIDGES, None) if ridge is None else ((ridge, ridge * 10**0.5, ridge * 10), 0)
     grid = solve_grid(rows, equations, ridges, control_variates, fixed)
-    chosen, error = grid.chosen, float(grid.errors[grid.chosen])
+    chosen, error = grid.chosen, grid.error
     bias = suspected_bias(grid.values, chosen)
     # Fitted residuals are too small; 1/(1 - leverage) undoes that and a little more (MacKinnon and White's HC3).
     leverage = min(equations.degrees_of_freedom(ridges[chosen]) / len(rows.kept), 0.5)
@@ -211,14 +260,15 @@ def find_factored(
             effective_rows=effective_sample_size(np.maximum(weights, 0)),
             rows=len(problem.data),
             effective_episodes=episode_effective_size(problem, weights),
-            overlap=min(action.overlap, 1.0),
+            overlap=overlap,
             negative_mass=float(-np.minimum(weights, 0).sum() / np.abs(weights).sum()),
             disagreement=bias / error if error > 0 else None,
         ),
         diagnostics={
-            "solver": "factored",
+            "solver": solver,
             "ridge": ridges[chosen],
-            "behaviour_held_out_log_likelihood": action.held_out_log_likelihood,
+            "control_variates": grid.varied,
+            **fit,
             "dropped": problem.steps.dropped,
             "ended": problem.steps.ended,
         },

@@ -16,6 +16,9 @@ from ope_vpm.ope.problem import Problem
 
 Array = npt.NDArray[Any]
 
+FARTHEST = 5.0
+"""Deviations from the mean up to which features tell states apart."""
+
 
 @dataclass(frozen=True)
 class StateFeatures:
@@ -48,8 +51,12 @@ class StateFeatures:
         states = self.encoder.states(observations)
         return states if self.encoder.shape is None else np.eye(prod(self.encoder.shape))[states]
 
+    def near_points(self, observations: Array) -> Floats:
+        """The same, no coordinate beyond `FARTHEST`: a flag that is seldom set would be hundreds of deviations away."""
+        return np.clip(self.points(observations), -FARTHEST, FARTHEST)
+
     def __call__(self, observations: Array) -> Floats:
         """One row a state, (n, size)."""
-        z = self.points(observations)
+        z = self.near_points(observations)
         angle = torch.from_numpy(z @ self.frequencies)  # torch takes cosines several times faster than numpy
         return np.hstack([np.ones((len(z), 1)), z, torch.cos(angle).numpy(), torch.sin(angle).numpy()])

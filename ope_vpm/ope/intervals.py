@@ -42,6 +42,15 @@ class EpisodeSums:
         """The same with larger deviations."""
         return EpisodeSums(factor * self.numerator, self.denominator)
 
+    @property
+    def influence(self) -> Floats:
+        """(episodes,): how much each episode moves the estimate, to first order; they sum to 0."""
+        below = self.denominator.sum(axis=0)
+        moved = np.divide(
+            self.numerator - self.denominator * self.ratios, below, out=np.zeros_like(self.numerator), where=below != 0
+        )
+        return cast(Floats, moved.sum(axis=1))
+
     def replicates(self, seed: int, number: int = REPLICATES) -> Floats:
         """The estimate on `number` draws of as many episodes, with replacement.
 

@@ -16,6 +16,8 @@ from ope_vpm.ope.steps import OnEnd, Steps, TimeLimit, check_choices, steps
 from ope_vpm.policy import TargetPolicy, as_policy
 
 Made = TypeVar("Made")
+WITHOUT_GAMMA = ("target", "action ratio")
+"""What is made of the policy and the data alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +83,16 @@ class Problem:
         check_match(self.data, target)
         return replace(self, policy=target, _own={})
 
+    def with_gamma(self, gamma: float, on_end: OnEnd | None = None, time_limit: TimeLimit = "continue") -> Problem:
+        """The same question at another discount; what does not depend on it stays shared."""
+        choice = check_choices(gamma, on_end, time_limit)
+        if gamma < 1 and not self.data.from_reset.any():
+            raise ValueError(f"gamma = {gamma} needs initial states, and no episode begins at a reset: use gamma = 1")
+        of_data = {key: made for key, made in self._of_data.items() if key != "steps"}
+        own = {key: made for key, made in self._own.items() if key in WITHOUT_GAMMA}
+        changed: dict[str, Any] = {"gamma": gamma, "on_end": choice, "time_limit": time_limit}
+        return replace(self, **changed, _of_data=of_data, _own=own)
+
     def once(self, key: str, make: Callable[[], Made], of_data: bool = False) -> Made:
         """What `make` returns, made at most once; `of_data` where the policy plays no part in it."""
         memory = self._of_data if of_data else self._own
@@ -123,7 +135,13 @@ class Problem:
     @property
     def target_log_prob(self) -> Floats:
         """Log π of each logged action, shared."""
-        return self.once("target", lambda: self.policy.log_prob(self.data.observations, self.data.actions))
+        return self.once("target", lambda: self.policy.log_chance(self.data.observations, self.data.actions))
+
+    def folds(self, count: int) -> Integers:
+        """(episodes,): a fold for each, in turn; equal episodes share one, so that no fold sees itself in another."""
+        data = self.data
+        digests = np.array([_digest(data, *span) for span in zip(data.starts, data.lengths, strict=True)])
+        return np.unique(digests, return_inverse=True)[1] % count
 
     def as_logged(self, weights: Floats) -> Floats:
         """One number a row of `data`, in the order of the log as it was given."""

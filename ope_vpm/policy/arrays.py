@@ -97,6 +97,9 @@ def load_arrays(path: Path) -> NetworkPolicy:
 
 
 def _check_shapes(path: Path, weights: list[Array], biases: list[Array], stored: dict[str, Any]) -> None:
+    for name in ("observation_mean", *(f"bias_{i}" for i in range(len(biases)))):
+        if stored[name].ndim != 1 or len(stored[name]) == 0:
+            raise ValueError(f"{name} in {path} must be a list of numbers: got shape {stored[name].shape}")
     sizes = [len(stored["observation_mean"]), *(len(bias) for bias in biases)]
     for i, weight in enumerate(weights):
         if weight.shape != (sizes[i + 1], sizes[i]):
@@ -104,5 +107,9 @@ def _check_shapes(path: Path, weights: list[Array], biases: list[Array], stored:
     for name in ("log_std", "low", "high"):
         if stored[name].shape != (sizes[-1],):
             raise ValueError(f"{name} in {path} must have shape {(sizes[-1],)}: got {stored[name].shape}")
+    if (stored["low"] >= stored["high"]).any():
+        raise ValueError(f"low must be below high in {path}: got {stored['low']} and {stored['high']}")
     if stored["observation_std"].shape != (sizes[0],) or (stored["observation_std"] <= 0).any():
         raise ValueError(f"observation_std in {path} must be {sizes[0]} positive numbers")
+    if stored["observation_clip"].shape != () or stored["observation_clip"] <= 0:
+        raise ValueError(f"observation_clip in {path} must be one positive number")

@@ -38,14 +38,14 @@ def from_d3rlpy(algo: Any, *, deterministic: bool = False) -> TargetPolicy:
         count = int(algo.action_size)
         if name == "DiscreteSAC" and not deterministic:
             return CategoricalPolicy(_probabilities(algo), count, size)
-        return CategoricalPolicy(lambda seen: one_hot(greedy(seen), count), count, size)
+        return _greedy_of(algo, CategoricalPolicy(lambda seen: one_hot(greedy(seen), count), count, size))
     sizes: dict[str, Any] = {"action_dimension": int(algo.action_size), "observation_size": size}
     bounds = _bounds(algo)
     if name in SQUASHED and not deterministic:
         return GaussianPolicy(lambda seen: _moments(algo, seen, "mu"), squash=True, bounds=bounds, **sizes)
     if name in GAUSSIAN and not deterministic:
         return GaussianPolicy(lambda seen: _stretched(algo, seen, bounds), bounds=bounds, **sizes)
-    return DeterministicPolicy(greedy, **sizes)
+    return _greedy_of(algo, DeterministicPolicy(greedy, **sizes))
 
 
 def load_d3rlpy(path: Path, *, trust: bool, deterministic: bool = False) -> TargetPolicy:
@@ -63,6 +63,11 @@ def load_d3rlpy(path: Path, *, trust: bool, deterministic: bool = False) -> Targ
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise ValueError(f"{path} must be a file of d3rlpy's save: {reason}") from error
     return from_d3rlpy(algo, deterministic=deterministic)
+
+
+def _greedy_of(algo: Any, policy: TargetPolicy) -> TargetPolicy:
+    policy.made_from = algo
+    return policy
 
 
 def _greedy(algo: Any) -> Callable[[Array], Array]:

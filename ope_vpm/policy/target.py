@@ -12,14 +12,18 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import log_ndtr
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 Generator = np.random.Generator
+Bools = npt.NDArray[np.bool_]
 Bounds = tuple[npt.ArrayLike, npt.ArrayLike]
 
 BATCH = 1 << 16
 """Observations given to a network at once."""
+EDGE = 1e-6
+"""How near to a bound, in widths between them, an action was clipped to it."""
 
 
 class TargetPolicy(ABC):
@@ -31,6 +35,8 @@ class TargetPolicy(ABC):
     """Coordinates of a continuous action, where known."""
     observation_size: int | None = None
     """Numbers in one observation, where known; 1 for a discrete one."""
+    made_from: Any = None
+    """The library's object behind it, where its greedy action is this policy: for tools of that library."""
 
     @property
     def has_log_prob(self) -> bool:
@@ -59,6 +65,10 @@ class TargetPolicy(ABC):
             f"{type(self).__name__} gives actions without densities: wist, wiss, liu and onestep need them; "
             "vpm, model, fqe and naive do not (with_noise(policy, std=...) adds a density)"
         )
+
+    def log_chance(self, observations: Array, actions: Array) -> Floats:
+        """The same of what `sample` returns: where draws are clipped, the chance of the whole tail at a bound."""
+        return self.log_prob(observations, actions)
 
 
 class CategoricalPolicy(TargetPolicy):
@@ -178,6 +188,29 @@ class GaussianPolicy(TargetPolicy):
         terms = -0.5 * np.square(score) - np.log(std) - 0.5 * np.log(2 * np.pi) - correction
         total: Floats = terms.sum(axis=1)
         return total
+
+    def log_chance(self, observations: Array, actions: Array) -> Floats:
+        """The density inside the bounds, and at a bound the chance to be clipped to it."""
+        if self.bounds is None or self.squash:
+            return self.log_prob(observations, actions)
+        mean, std = self.moments(observations)
+        below, above = self.clipped(actions)
+        score = (np.asarray(actions, dtype=np.float64).reshape(mean.shape) - mean) / std
+        logs = -0.5 * np.square(score) - np.log(std) - 0.5 * np.log(2 * np.pi)
+        logs[below], logs[above] = log_ndtr(score[below]), log_ndtr(-score[above])
+        total: Floats = logs.sum(axis=1)
+        return total
+
+    def clipped(self, actions: Array) -> tuple[Bools, Bools]:
+        """Which coordinates lie at the lower bound and at the upper; an action beyond them was not clipped."""
+        values = np.asarray(actions, dtype=np.float64)
+        values = values.reshape(len(values), -1)
+        if self.bounds is None or self.squash:
+            nowhere = np.zeros(values.shape, dtype=np.bool_)
+            return nowhere, nowhere
+        low, high = self.bounds
+        near = EDGE * (high - low)
+        return np.abs(values - low) <= near, np.abs(values - high) <= near
 
     @property
     def _centre(self) -> Floats:

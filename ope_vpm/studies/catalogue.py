@@ -15,8 +15,13 @@ MODULES = {
     "mcmc": "mcmc",
     "mcmc-evolution": "mcmc_evolution",
     "convergence": "convergence",
+    "reacher": "control",
+    "halfcheetah": "control",
+    "ant": "control",
     "taxi": "taxi",
 }
+SHARED = ("control",)
+"""Modules with several studies, told apart by name."""
 
 
 def find_study(name: str, quick: bool) -> Study:
@@ -25,5 +30,6 @@ def find_study(name: str, quick: bool) -> Study:
         near = get_close_matches(name, MODULES, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise ValueError(f"there is no figure {name!r}: known are {', '.join(MODULES)}{hint}")
-    study: Study = import_module(f"ope_vpm.studies.{MODULES[name]}").study(quick)
+    module = import_module(f"ope_vpm.studies.{MODULES[name]}")
+    study: Study = module.study(name, quick) if MODULES[name] in SHARED else module.study(quick)
     return replace(study, name=f"{name}-quick") if quick else study

@@ -11,7 +11,7 @@ from ope_vpm.studies.study import Results, Study
 def print_table(study: Study, results: Results) -> None:
     """Print means and standard errors over runs."""
     table = study.table(results)
-    shown = RichTable(title=f"{study.title}: mean ± standard error (runs)")
+    shown = RichTable(title=f"{study.title}: {table.caption}")
     for number, column in enumerate(table.columns):
         shown.add_column(column, justify="left" if number == 0 else "right")
     for row in table.rows:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -15,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import joblib
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from ope_vpm.chain import StationaryWarning
 from ope_vpm.outside import write_text, write_whole
+from ope_vpm.progress import progress_bar
 from ope_vpm.studies.files import read_arrays, read_rows, write_arrays, write_rows
 from ope_vpm.studies.study import Cell, Outcome, Results, Row, Study, label, mean_and_error, select
 
@@ -69,15 +67,7 @@ def _run(study: Study, job: Job) -> tuple[Job, Outcome]:
 
 def _progress(study: Study, todo: list[Job], total: int, processes: int | None) -> Iterator[tuple[Job, Outcome]]:
     """Finished jobs as they come, behind a progress bar."""
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        disable=not sys.stderr.isatty(),
-    )
+    bar = progress_bar()
     with bar, joblib.parallel_config(backend="loky", inner_max_num_threads=1):
         task = bar.add_task(study.title, total=total, completed=total - len(todo))
         workers = joblib.Parallel(n_jobs=processes or os.cpu_count() or 1, return_as="generator_unordered")

@@ -46,6 +46,7 @@ class Table:
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
+    caption: str = "mean ± standard error (runs)"
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ def two_state_log():
     )
 
 
-@pytest.mark.parametrize("name", ["vpm", "model", "liu"])
+@pytest.mark.parametrize("name", ["vpm", "model", "liu", "fqe"])
 def test_two_state_chain(name):
     """P(0→1) = 0.2, P(1→0) = 0.6: the long-run share of state 1 is 0.25; γ = ½ from state 0: V = 1/14."""
     policy = [[0.8, 0.2], [0.4, 0.6]]

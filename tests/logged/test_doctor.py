@@ -268,3 +268,11 @@ def test_page_is_one_file_that_escapes_what_it_shows(pendulum, tmp_path):
     assert "data:image/png;base64," in text
     assert "Nothing looks wrong." in text
     assert [file.name for file in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_episodes_of_one_step_are_well():
+    """A bandit's log: no row follows another."""
+    ones = np.ones(4, dtype=bool)
+    for states in (np.zeros(4, dtype=int), np.arange(8.0).reshape(4, 2)):
+        data = LoggedDataset.from_arrays(states, [0, 1, 0, 1], np.arange(4.0), states, truncated=ones)
+        assert not inspect(data).errors

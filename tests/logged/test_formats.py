@@ -62,7 +62,7 @@ def test_failed_save_leaves_nothing(cartpole, tmp_path):
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(FileNotFoundError, match=r"the folder of .* does not exist"):
         cartpole.save(tmp_path / "nowhere" / "log.npz")
-    with pytest.raises(ValueError, match=r"must end in .npz or .parquet: got 'log.txt'"):
+    with pytest.raises(ValueError, match=r"must end in .npz, .parquet or .h5: got 'log.txt'"):
         cartpole.save(tmp_path / "log.txt")
 
 

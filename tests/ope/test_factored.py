@@ -7,8 +7,9 @@ from scipy.stats import norm
 import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
-from ope_vpm.ope.action_ratio import ActionRatio, action_ratio, categorical_clone, gaussian_clone
+from ope_vpm.ope.action_ratio import ActionRatio, action_ratio, categorical_clone
 from ope_vpm.ope.advantage import centred_actions, clipped_moments
+from ope_vpm.ope.clone import Draws, fit_clone
 from ope_vpm.ope.factored import Equations, Rows, choose_ridge, suspected_bias
 from ope_vpm.ope.features import StateFeatures
 from ope_vpm.policy import CategoricalPolicy, GaussianPolicy
@@ -78,7 +79,9 @@ def test_gaussian_clone_finds_a_linear_mean():
     rng = np.random.default_rng(0)
     s = rng.standard_normal((4000, 1))
     z = 0.5 + 2 * s + 0.3 * rng.standard_normal((4000, 1))
-    fitted, held_out = gaussian_clone(z, np.hstack([np.ones_like(s), s]), 1, np.arange(4000) % 5 == 4)
+    episode = np.arange(4000) // 100
+    features = np.hstack([np.ones_like(s), s])
+    fitted, held_out = fit_clone(Draws.unclipped(z), features, 1, episode % 5 == 4, episode)
     exact = norm.logpdf(z[:, 0], 0.5 + 2 * s[:, 0], 0.3)
     assert np.abs(fitted - exact).mean() < 0.02
     assert held_out == pytest.approx(exact.mean(), abs=0.05)

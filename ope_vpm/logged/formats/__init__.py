@@ -29,7 +29,11 @@ FORMATS: dict[str, ModuleType] = {
     "imitation": imitation,
 }
 OBJECTS = (d3rlpy, minari, sb3, imitation)
-WRITERS: dict[str, Callable[[LoggedDataset, Path], None]] = {".npz": npz.write, ".parquet": parquet.write}
+WRITERS: dict[str, Callable[[LoggedDataset, Path], None]] = {
+    ".npz": npz.write,
+    ".parquet": parquet.write,
+    ".h5": d3rlpy.write,
+}
 
 
 def load_dataset(
@@ -72,11 +76,34 @@ def load_dataset(
 
 
 def save(data: LoggedDataset, path: str | Path) -> None:
-    """Write a dataset to .npz or .parquet, whole or not at all."""
+    """Write a dataset to .npz, .parquet or .h5 (d3rlpy's, without states after last steps), whole or not at all."""
     suffix = Path(path).suffix
     if suffix not in WRITERS:
-        raise ValueError(f"the name must end in {' or '.join(WRITERS)}: got {Path(path).name!r}")
+        raise ValueError(f"the name must end in .npz, .parquet or .h5: got {Path(path).name!r}")
     write_whole(path, lambda temporary: WRITERS[suffix](data, temporary))
+
+
+def save_as(data: LoggedDataset, output: str) -> None:
+    """Write to a file by its ending, or to a new local Minari dataset by its id."""
+    if _is_minari(output):
+        data.to_minari(output)
+    else:
+        save(data, output)
+
+
+def check_output(output: str) -> None:
+    """Refuse, before any work, what `save_as` could not write to."""
+    path = Path(output)
+    if _is_minari(output):
+        return
+    if path.suffix not in WRITERS:
+        raise ValueError(f"the output must end in {', '.join(WRITERS)} or be a Minari id such as a/b-v0: got {output}")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"the folder of {path} does not exist: create it first")
+
+
+def _is_minari(output: str) -> bool:
+    return Path(output).suffix not in WRITERS and minari.matches(output)
 
 
 def _read_object(source: object, name: str | None, options: Options) -> LoggedDataset:

@@ -5,6 +5,8 @@ Transitions are rebuilt from whole episodes: d3rlpy's own put a vector of zeros 
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,12 @@ def to_d3rlpy(data: LoggedDataset) -> Any:
         for episode in split(data)
     ]
     return dataset.ReplayBuffer(dataset.InfiniteBuffer(), episodes=episodes, action_space=kind, action_size=size)
+
+
+def write(data: LoggedDataset, path: Path) -> None:
+    """An HDF5 file as d3rlpy's `ReplayBuffer.dump` makes it; states after last steps are lost there."""
+    with path.open("w+b") as file, redirect_stdout(sys.stderr):  # d3rlpy reports what it does
+        to_d3rlpy(data).dump(file)
 
 
 def _episode(episode: Any, discrete: bool) -> Episode:

@@ -1,0 +1,84 @@
+"""d3rlpy's own fitted Q evaluation, as a cross-check on greedy d3rlpy policies: it knows no others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from ope_vpm.logged.columns import Floats
+from ope_vpm.logged.formats.d3rlpy import to_d3rlpy
+from ope_vpm.ope.conclude import Found
+from ope_vpm.ope.estimator import ProblemEstimator
+from ope_vpm.ope.influence import initial_sums
+from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.verdict import Evidence
+from ope_vpm.optional import is_from, library
+
+
+@dataclass(frozen=True, kw_only=True)
+class D3rlpyFQE(ProblemEstimator):
+    """(1-γ) times the mean of d3rlpy's Q at initial states and greedy actions."""
+
+    name: ClassVar[str] = "d3rlpy_fqe"
+
+    training_steps: int = 10_000
+    learning_rate: float = 1e-4
+    """d3rlpy's default."""
+    batch_size: int = 100
+    """d3rlpy's default."""
+
+    def __post_init__(self) -> None:
+        if self.training_steps < 1 or self.batch_size < 1:
+            raise ValueError(f"steps and batches must be positive: got {self.training_steps} and {self.batch_size}")
+
+    def check(self, problem: Problem) -> None:
+        """It discounts, absorbs ends, and asks a d3rlpy algorithm for its greedy action."""
+        if not is_from(problem.policy.made_from, "d3rlpy"):
+            raise ValueError(
+                "d3rlpy_fqe needs the greedy policy of a d3rlpy algorithm (as_policy(algo, deterministic=True)): "
+                "use fqe, which takes any policy"
+            )
+        if problem.gamma == 1:
+            raise ValueError("d3rlpy_fqe has no average reward: use gamma < 1, or fqe")
+        if problem.on_end != "absorb" or problem.time_limit != "continue":
+            raise ValueError("d3rlpy_fqe ends episodes where they were terminated: use fqe for restarts")
+
+    def find(self, problem: Problem) -> Found:
+        """Train it, and ask it about the initial states."""
+        values = (1 - problem.gamma) * self._initial_values(problem)
+        return Found(
+            value=float(values.mean()),
+            sums=initial_sums(problem, 1.0, values),
+            evidence=Evidence(remarks=("the interval takes d3rlpy's Q as known",)),
+            diagnostics={"solver": "d3rlpy"},
+        )
+
+    def _initial_values(self, problem: Problem) -> Floats:
+        ope, logging = library("d3rlpy.ope", "d3rlpy"), library("d3rlpy.logging", "d3rlpy")
+        algo, first = problem.policy.made_from, problem.data.initial_observations
+        discrete = problem.data.discrete_actions
+        settings: dict[str, Any] = {"observation_scaler": algo.observation_scaler, "action_scaler": algo.action_scaler}
+        config = ope.FQEConfig(
+            gamma=problem.gamma, learning_rate=self.learning_rate, batch_size=self.batch_size, **settings
+        )
+        fqe = (ope.DiscreteFQE if discrete else ope.FQE)(algo=algo, config=config)
+        state = np.random.get_state()  # noqa: NPY002  # d3rlpy draws batches from the global generator
+        try:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(problem.seed)
+                np.random.seed(problem.seed % 2**32)  # noqa: NPY002
+                fqe.fit(
+                    to_d3rlpy(problem.data),
+                    n_steps=self.training_steps,
+                    n_steps_per_epoch=self.training_steps,
+                    logger_adapter=logging.NoopAdapterFactory(),
+                    show_progress=False,
+                )
+                observations = np.asarray(first, dtype=np.float32).reshape(len(first), *algo.observation_shape)
+                values = fqe.predict_value(observations, algo.predict(observations))
+        finally:
+            np.random.set_state(state)  # noqa: NPY002
+        return np.asarray(values, dtype=np.float64).reshape(-1)

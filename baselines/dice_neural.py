@@ -1,0 +1,62 @@
+"""The regularised Lagrangian with networks, as published: ν and λ go down, ζ goes up, by Adam on batches.
+
+ν(s, a) = V(s) + Σ_j p_j(s)·u_j(s, a) with centred u, so that E_π[ν(s', ·)] = V(s') needs no draws; ζ sees s and u, and
+is a softplus where it must not be negative.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ope_vpm.baselines.fqe_neural import Inputs, inputs
+from ope_vpm.baselines.networks import mlp
+from ope_vpm.baselines.saddle import Regularisation
+from ope_vpm.logged.columns import Floats
+from ope_vpm.ope.problem import Problem
+
+BATCH, LEARNING_RATE = 512, 1e-3
+BETAS = (0.0, 0.99)
+"""Of Adam: without momentum two players circle each other less."""
+
+
+def neural_ratio(problem: Problem, terms: Regularisation, steps: int, draws: int) -> Floats:
+    """ζ at each of the plan's steps."""
+    seen, plan, gamma = inputs(problem, draws), problem.steps, problem.gamma
+    value = mlp(seen.here.shape[1], 1 + seen.centred.shape[1], problem.seed)
+    ratio = mlp(seen.here.shape[1] + seen.centred.shape[1], 1, problem.seed + 1)
+    multiplier = torch.zeros(1, requires_grad=True)
+    players = [
+        torch.optim.Adam([*value.parameters(), multiplier], LEARNING_RATE, BETAS),
+        torch.optim.Adam(ratio.parameters(), LEARNING_RATE, BETAS, maximize=True),
+    ]
+    decays = [torch.optim.lr_scheduler.CosineAnnealingLR(player, steps) for player in players]
+    mass = torch.where(seen.alive > 0, 1.0, 1 / max(1 - gamma, 1e-12))
+    rng, total = np.random.default_rng(problem.seed), np.cumsum(plan.weight)
+    for _ in range(steps):
+        batch = torch.from_numpy(np.searchsorted(total, rng.random(BATCH) * total[-1]))
+        starts = torch.from_numpy(rng.integers(len(seen.first), size=BATCH))
+        here = value(seen.here[batch])
+        nu = here[:, 0] + (here[:, 1:] * seen.centred[batch]).sum(dim=1)
+        after = seen.alive[batch] * value(seen.there[batch])[:, 0]
+        zeta = ratio_of(ratio, seen, batch, terms.positive)
+        flow = zeta * (terms.reward * seen.reward[batch] + gamma * after - nu)
+        lagrangian = (1 - gamma) * value(seen.first[starts])[:, 0].mean() + flow.mean()
+        lagrangian = lagrangian + terms.primal / 2 * nu.square().mean() - terms.dual / 2 * zeta.square().mean()
+        if terms.normalised:
+            lagrangian = lagrangian + multiplier[0] * (1 - (zeta * mass[batch]).mean())
+        for player in players:
+            player.zero_grad()
+        lagrangian.backward()
+        for player, decay in zip(players, decays, strict=True):
+            player.step()
+            decay.step()
+    with torch.no_grad():
+        return ratio_of(ratio, seen, torch.arange(len(seen.here)), terms.positive).double().numpy()
+
+
+def ratio_of(network: torch.nn.Module, seen: Inputs, rows: Tensor, positive: bool) -> Tensor:
+    """ζ of some steps."""
+    out: Tensor = network(torch.cat([seen.here[rows], seen.centred[rows]], dim=1))[:, 0]
+    return torch.nn.functional.softplus(out + 0.5413) if positive else 1 + out  # both begin near 1

@@ -1,0 +1,104 @@
+"""What ratio methods linear in features share: the DICE family, minimax weight learning and minimax Q learning.
+
+Finite pairs: with a free number for every pair each of them has the same solution, whatever its regularisation. The
+flow constraint determines ζ, which is d/p; the Bellman equation determines ν. So they are solved as the counted model
+is, exactly, and agree with it. They differ where functions are approximated: points.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from ope_vpm.baselines.fqe_linear import CentredRows, centred_rows
+from ope_vpm.baselines.model_tabular import find_tabular
+from ope_vpm.baselines.onestep import ratio_or_nan
+from ope_vpm.chain.diagnostics import effective_sample_size
+from ope_vpm.logged.columns import Floats
+from ope_vpm.ope.conclude import Found, episode_effective_size
+from ope_vpm.ope.estimator import ProblemEstimator
+from ope_vpm.ope.factored import RIDGES, Equations, solve_grid
+from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.verdict import Evidence
+
+
+@dataclass(frozen=True)
+class LinearParts:
+    """Rows of pair features, their equations, and LSTD-Q's solution, which gives the ridge and the interval."""
+
+    rows: CentredRows
+    equations: Equations
+    ridge: float
+    theta: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearEstimator(ProblemEstimator):
+    """What the DICE family and the minimax methods share."""
+
+    n_features: int = 200
+    """Random features of the state, for points."""
+    ridge: float | None = None
+    """None: the one that LSTD-Q's standard errors choose, as in vpm."""
+    draws: int = 8
+    """Target actions a state where the policy's mean action is not known otherwise."""
+
+    def __post_init__(self) -> None:
+        if self.n_features < 1 or self.draws < 1:
+            raise ValueError(f"n_features and draws must be at least 1: got {self.n_features} and {self.draws}")
+
+    def find(self, problem: Problem) -> Found:
+        """By the kind of data."""
+        if problem.data.finite and problem.data.discrete_actions:
+            return find_tabular(problem, None)
+        key = f"linear parts {self.n_features} {self.ridge} {self.draws}"
+        return self._points(problem.once(key, lambda: self._parts(problem)))
+
+    def _parts(self, problem: Problem) -> LinearParts:
+        rows = centred_rows(problem, self.n_features, self.draws)
+        equations = rows.equations()
+        ridge = self.ridge
+        if ridge is None:
+            ridge = RIDGES[solve_grid(rows, equations, RIDGES, False, None).chosen]
+        return LinearParts(rows, equations, ridge, equations.solve(ridge)[0])
+
+    @abstractmethod
+    def _points(self, parts: LinearParts) -> Found:
+        """Find the ratio, or Q, of points."""
+
+
+def end_mass(rows: CentredRows) -> Floats:
+    """By how much each row stands for more than itself: an absorbed end carries γ/(1-γ) of its last row's mass."""
+    gamma = rows.problem.gamma
+    if rows.restarts or gamma == 1:
+        return np.ones(len(rows.kept))
+    return np.where(rows.ended, 1 / (1 - gamma), 1.0)
+
+
+def weighed(parts: LinearParts, zeta: Floats, residual: Floats, remarks: tuple[str, ...] = ()) -> Found:
+    """Σ ζr over Σ ζ, ends included; the interval is that of ζ·(Bellman residual of LSTD-Q)."""
+    rows, problem = parts.rows, parts.rows.problem
+    weights = np.zeros(len(problem.data))
+    weights[rows.kept] = zeta
+    total = float(zeta @ end_mass(rows))
+    value = ratio_or_nan(float(zeta @ problem.data.rewards[rows.kept]) / total if total else 0.0, zeta)
+    sums, error = rows.influence(parts.theta, zeta * len(zeta) / total if total else zeta, residual)
+    lstd = float(parts.equations.source @ parts.theta)
+    return Found(
+        value=value,
+        sums=sums,
+        weights=weights,
+        bias=abs(value - lstd),
+        evidence=Evidence(
+            effective_rows=effective_sample_size(np.maximum(weights, 0)),
+            rows=len(problem.data),
+            effective_episodes=episode_effective_size(problem, weights),
+            mean_ratio=total / len(zeta),
+            negative_mass=float(-np.minimum(zeta, 0).sum() / max(np.abs(zeta).sum(), 1e-300)),
+            disagreement=abs(value - lstd) / error if error > 0 else None,
+            remarks=remarks,
+        ),
+        diagnostics={"solver": "linear", "ridge": parts.ridge, "dropped": problem.steps.dropped},
+    )

@@ -1,0 +1,202 @@
+"""Weighted doubly robust evaluation and MAGIC (Thomas and Brunskill 2016), for short horizons.
+
+With w_t the product of action ratios up to time t, scaled to sum 1 over the episodes, the j-step estimate is
+
+    g_j = ℓ + (1-γ)E₀[V] + Σ_{t<j} γ^t Σ_i w_t^i (r - ℓ + γV(s') - Q(s, a)) / Σ_t γ^t,
+
+Q's own value at j = 0, weighted doubly robust at the longest horizon. At γ = 1 the sum below is the horizon, and Q the
+differential one, which takes into account that episodes begin away from the long run.
+
+Difference from the paper: Q is not taken as known. The share of time beyond j rests on Q alone, and has the influence
+function of Q's own value; otherwise MAGIC would think that g_0 has no variance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ope_vpm.baselines.behaviour_cloning import Behaviour, behaviour_log_prob, check_behaviour
+from ope_vpm.baselines.blend import least_on_simplex
+from ope_vpm.baselines.doubly_robust import linear_q
+from ope_vpm.baselines.dr_tabular import cross_fitted_counts
+from ope_vpm.baselines.fqe_linear import centred_rows
+from ope_vpm.baselines.importance_sampling import step_weights
+from ope_vpm.baselines.q_values import QValues, influence
+from ope_vpm.chain.diagnostics import effective_sample_size
+from ope_vpm.logged.columns import Bools, Floats
+from ope_vpm.ope.conclude import Found, episode_effective_size
+from ope_vpm.ope.estimator import ProblemEstimator
+from ope_vpm.ope.influence import initial_sums
+from ope_vpm.ope.intervals import EpisodeSums
+from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.sums import summed
+from ope_vpm.ope.verdict import Evidence
+
+HORIZONS = 20
+"""How many j MAGIC blends."""
+HALF = 0.6745
+"""Standard errors to each side of a 50 % interval, outside which a shorter horizon counts as biased."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightedDoublyRobust(ProblemEstimator):
+    """Bellman residuals of Q, weighted by products of ratios; Q: counts for finite pairs, LSTD-Q for points."""
+
+    name: ClassVar[str] = "wdr"
+
+    behaviour: Behaviour = "cloned"
+    """"cloned", "logged" (needs `behaviour_log_prob` in the data), or a known policy."""
+    n_features: int = 400
+    """Random features of the state, for Q of points."""
+    draws: int = 8
+    """Target actions a state where the policy's mean action is not known otherwise."""
+
+    def check(self, problem: Problem) -> None:
+        """The target needs densities, and logged ones must be there if asked for."""
+        check_behaviour(self.name, problem, self.behaviour)
+
+    def find(self, problem: Problem) -> Found:
+        """One ratio of sums for each time."""
+        clone = behaviour_log_prob(problem, self.behaviour)
+        alive, weight = step_weights(problem, problem.target_log_prob - clone.log_prob)
+        q, tau = self._q(problem)
+        terms = Terms.of(problem, q, tau, alive, weight)
+        blend = self._blend(terms)
+        by_time, beyond = terms.at_most(blend), float(blend @ terms.beyond)
+        weights = (terms.weights * by_time)[problem.data.episode, problem.data.time]
+        weights += beyond * summed(problem.steps.rows, problem.steps.weight * tau, len(weights)) / len(weights)
+        evidence = Evidence(
+            effective_rows=effective_sample_size(np.maximum(weights, 0)),
+            rows=len(problem.data),
+            effective_episodes=episode_effective_size(problem, weights),
+        )
+        return Found(
+            value=terms.start + float(blend @ terms.steps),
+            sums=terms.sums(by_time, beyond),
+            weights=weights,
+            evidence=evidence,
+            diagnostics={
+                "behaviour_held_out_log_likelihood": clone.held_out_log_likelihood,
+                "fqe_value": terms.start,
+                "mean_horizon": float(blend @ terms.horizons),
+            },
+        )
+
+    def _q(self, problem: Problem) -> tuple[QValues, Floats]:
+        """Q, and the ratio of stationary laws that goes with it."""
+        whole = np.zeros(problem.data.n_episodes, dtype=np.int64)
+        if problem.data.finite and problem.data.discrete_actions:
+            fit = cross_fitted_counts(problem, whole)
+            return fit.q, fit.tau
+        return linear_q(centred_rows(problem, self.n_features, self.draws), whole, None)
+
+    def _blend(self, terms: Terms) -> Floats:
+        """How much each horizon counts: the longest alone."""
+        return last_of(len(terms.horizons))
+
+
+class Magic(WeightedDoublyRobust):
+    """The blend of horizons with the least estimated squared error."""
+
+    name: ClassVar[str] = "magic"
+
+    def _blend(self, terms: Terms) -> Floats:
+        spread, bias = terms.covariance(), terms.bias()
+        return least_on_simplex(spread + np.outer(bias, bias))
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The terms of all g_j."""
+
+    start: float
+    """g_0."""
+    above: Floats
+    """(episodes, times): weight times discounted residual, over the norm."""
+    weights: Floats
+    """(episodes, times): weights of running episodes, each time's scaled to 1 over all, discounted."""
+    below: Floats
+    """(episodes, times): weights."""
+    own: Floats
+    """(episodes,): the influence function of Q's own value, but for the initial states."""
+    first: EpisodeSums
+    """What the initial states add."""
+    beyond: Floats
+    """The share of discounted time beyond each horizon."""
+    horizons: Floats
+    """The j that are blended, 0 and the longest among them."""
+
+    @classmethod
+    def of(cls, problem: Problem, q: QValues, tau: Floats, alive: Bools, weight: Floats) -> Terms:
+        """Residuals of the log's rows, episode by episode; rows that were dropped have none."""
+        data, plan, gamma = problem.data, problem.steps, problem.gamma
+        residual = np.zeros(alive.shape)
+        by_row = summed(plan.rows, plan.weight * q.residual(problem), len(data))
+        residual[data.episode, data.time] = by_row
+        times = np.arange(alive.shape[1])
+        total = np.maximum(weight.sum(axis=0), 1e-300)
+        running = np.where(alive, weight, 0.0)
+        share = np.ones(len(times)) if problem.on_end == "absorb" else running.sum(axis=0) / total
+        norm = float(gamma**times @ share)
+        if gamma < 1:
+            norm += gamma ** len(times) * float(share[-1]) / (1 - gamma)
+        discounted = running * gamma**times / max(norm, 1e-300)
+        sums = influence(problem, tau, q.residual(problem), q.first)
+        own = sums.numerator[:, 0] - sums.denominator[:, 0] * sums.numerator[:, 0].sum()
+        horizons = np.unique(np.linspace(0, len(times), HORIZONS + 1).round())
+        passed = np.concatenate([[0.0], np.cumsum(gamma**times * share)])[horizons.astype(np.int64)]
+        return cls(
+            start=q.value(problem),
+            above=discounted * residual,
+            weights=discounted / total,
+            below=weight,
+            own=own,
+            first=initial_sums(problem, 1 - gamma, q.first),
+            beyond=1 - passed / norm if norm > 0 else np.zeros(len(horizons)),
+            horizons=horizons,
+        )
+
+    @property
+    def steps(self) -> Floats:
+        """g_j - g_0 for each horizon."""
+        by_time = EpisodeSums(self.above, self.below).ratios
+        return np.concatenate([[0.0], np.cumsum(by_time)])[self.horizons.astype(np.int64)]
+
+    def at_most(self, blend: Floats) -> Floats:
+        """How much each time counts: the blend's share of horizons beyond it."""
+        beyond: Floats = (self.horizons[:, None] > np.arange(self.above.shape[1])).T @ blend
+        return beyond
+
+    def sums(self, by_time: Floats, beyond: float) -> EpisodeSums:
+        """For the bootstrap."""
+        episodes = len(self.own)
+        own = EpisodeSums(beyond * self.own[:, None], np.full((episodes, 1), 1 / episodes))
+        return EpisodeSums(self.above * by_time, self.below).beside(own).beside(self.first)
+
+    def covariance(self) -> Floats:
+        """Of all g_j, by their influence functions over episodes."""
+        each = EpisodeSums(self.above, self.below)
+        total = np.maximum(self.below.sum(axis=0), 1e-300)
+        by_time = (self.above - self.below * each.ratios) / total
+        summed_up = np.concatenate([np.zeros((len(by_time), 1)), np.cumsum(by_time, axis=1)], axis=1)
+        of_horizon = summed_up[:, self.horizons.astype(np.int64)]
+        whole = of_horizon + self.own[:, None] * self.beyond + self.first.numerator
+        covariance: Floats = whole.T @ whole
+        return covariance
+
+    def bias(self) -> Floats:
+        """How far each g_j lies outside the longest one's 50 % interval."""
+        error = float(np.sqrt(self.covariance()[-1, -1]))
+        away: Floats = self.steps - self.steps[-1]
+        outside: Floats = np.sign(away) * np.maximum(np.abs(away) - HALF * error, 0)
+        return outside
+
+
+def last_of(count: int) -> Floats:
+    """All weight on the last."""
+    last = np.zeros(count)
+    last[-1] = 1
+    return last

@@ -1,0 +1,50 @@
+"""`ope-vpm train-policy`: train behind a progress bar, then measure what was trained."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+from ope_vpm.envs import bullet
+from ope_vpm.envs.training import TASKS, scaled, train
+from ope_vpm.progress import counting
+
+EPISODES, EPISODES_BEFORE = 100, 20
+"""Over which returns are measured: of the last policy, and of the checkpoints before it."""
+
+
+def train_task(task: str, output: Path, seed: int, steps: int | None, episodes: int = EPISODES) -> list[Path]:
+    """Train by the task's recipe; the checkpoints' files.
+
+    Args:
+        task: reacher, halfcheetah, ant or taxi.
+        output: the folder for the checkpoints.
+        seed: of everything random.
+        steps: environment steps if not the recipe's; the checkpoints move with them.
+        episodes: over which the last policy's return is measured.
+    """
+    if task == "taxi":
+        return _train_taxi(output, seed, steps)
+    bullet.environment_id(task)
+    recipe = TASKS[task] if steps is None else scaled(TASKS[task], steps)
+    with counting(f"training {task}", recipe.steps) as progress:
+        files = train(recipe, output, seed=seed, progress=lambda done, _: progress(done))
+    measure_returns(files, seed, episodes)
+    return files
+
+
+def measure_returns(files: list[Path], seed: int, episodes: int = EPISODES) -> None:
+    """Add each checkpoint's return to its JSON."""
+    with counting("measuring returns", len(files)) as progress:
+        for number, file in enumerate(files, start=1):
+            bullet.add_return(file, episodes if number == len(files) else min(episodes, EPISODES_BEFORE), seed)
+            progress(number)
+
+
+def _train_taxi(output: Path, seed: int, steps: int | None) -> list[Path]:
+    taxi = import_module("ope_vpm.envs.taxi_training")
+    if steps is not None:
+        raise ValueError("taxi trains for 1000 iterations of 5000 steps: leave --steps out")
+    with counting("training taxi", taxi.ITERATIONS) as progress:
+        files: list[Path] = taxi.train(output, seed=seed, progress=lambda done, _: progress(done))
+    return files

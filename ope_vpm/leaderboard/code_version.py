@@ -1,0 +1,41 @@
+"""A hash of the code that decides numbers: results of other code are not mistaken for this one's.
+
+What lies beside the code, such as shipped policies, is part of a task's identity instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+
+from ope_vpm.ope.estimator import BUILT_IN, estimator_class
+
+DECIDING = ("chain", "logged", "policy", "ope", "baselines", "envs", "leaderboard/tasks", "leaderboard/jobs.py")
+LIBRARIES = ("numpy", "scipy", "torch")
+
+
+@cache
+def code_version(estimator: str | None = None) -> str:
+    """Of our own code and the numerical libraries; of another package's estimator, its package too."""
+    content = hashlib.blake2b(digest_size=16)
+    root = Path(str(files("ope_vpm")))
+    for part in DECIDING:
+        _add(content, root / part)
+    for name in LIBRARIES:
+        content.update(f"{name} {version(name)}".encode())
+    if estimator is not None and estimator not in BUILT_IN:
+        module = sys.modules[estimator_class(estimator).__module__.partition(".")[0]]
+        if module.__file__ is not None:
+            place = Path(module.__file__)
+            _add(content, place.parent if place.name == "__init__.py" else place)
+    return content.hexdigest()
+
+
+def _add(content: hashlib._Hash | hashlib.blake2b, place: Path) -> None:
+    for file in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+        content.update(str(file.relative_to(place.parent)).encode())
+        content.update(file.read_bytes())

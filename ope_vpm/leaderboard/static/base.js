@@ -1,0 +1,49 @@
+// What everything shares: the data, the filters, and how elements are made. Text only ever enters as text nodes.
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const LABELS = DATA.estimators.map((one) => one.label);
+const TASKS = [...new Set(DATA.settings.map((one) => one.task))];
+const SVG = "http://www.w3.org/2000/svg";
+const state = { task: "", hidden: new Set(), setting: 0, policy: "", sort: {}, open: new Set(), run: 0 };
+
+function element(name, attributes, ...children) {
+  const made = document.createElement(name);
+  return filled(made, attributes, children);
+}
+
+function svg(name, attributes, ...children) {
+  return filled(document.createElementNS(SVG, name), attributes, children);
+}
+
+function filled(made, attributes, children) {
+  for (const [key, value] of Object.entries(attributes || {})) {
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (value !== null && value !== undefined) made.setAttribute(key, value);
+  }
+  for (const child of children.flat()) made.append(child instanceof Node ? child : document.createTextNode(String(child)));
+  return made;
+}
+
+const byId = (id) => document.getElementById(id);
+const shown = (label) => !state.hidden.has(label);
+const colour = (label) => {
+  const place = LABELS.indexOf(label);
+  return `hsl(${(place * 137.508 + 205) % 360} ${place % 3 === 1 ? 45 : 70}% ${place % 2 ? 58 : 50}%)`;
+};
+const dash = (label) => ["", "6 3", "2 3"][Math.floor(LABELS.indexOf(label) / 6) % 3];
+const settingsShown = () =>
+  DATA.settings.map((one, number) => number).filter((number) => !state.task || state.task.startsWith("*") || DATA.settings[number].task === state.task);
+
+function digits(value, most = 3) {
+  if (value === null || value === undefined) return "";
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 1e-3 || size >= 1e5)) return value.toExponential(1).replace("e+", "e");
+  return String(Number(value.toPrecision(most)));
+}
+
+function withError(pair) {
+  const [value, error] = pair;
+  if (value === null) return { value: "", error: "" };
+  if (!error) return { value: digits(value), error: "" };
+  const places = Math.min(6, Math.max(0, 1 - Math.floor(Math.log10(error))));
+  return { value: value.toFixed(places), error: `± ${error.toFixed(places)}` };
+}

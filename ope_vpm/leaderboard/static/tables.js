@@ -1,0 +1,125 @@
+// Sortable tables: the ranking, agreement between estimators, and single cells with their details.
+function draw(table, columns, rows, first) {
+  const name = table.id;
+  const order = state.sort[name] || first;
+  if (order) rows = sorted(rows, columns.find((one) => one.key === order.key), order.down);
+  const heads = columns.map((one) => {
+    const down = order && order.key === one.key ? order.down : null;
+    const click = () => {
+      state.sort[name] = { key: one.key, down: down === null ? Boolean(one.down) : !down };
+      render();
+    };
+    const sort = down === null ? "none" : down ? "descending" : "ascending";
+    return element("th", { scope: "col", class: one.text ? "text" : null, "aria-sort": sort },
+      element("button", { type: "button", title: one.title || "Sort", onclick: click }, one.head));
+  });
+  const body = rows.flatMap((row) => rowsOf(row, columns));
+  table.replaceChildren(element("thead", {}, element("tr", {}, heads)), element("tbody", {}, body));
+}
+
+function sorted(rows, column, down) {
+  const absent = (value) => value === null || value === undefined || value === "";
+  return [...rows].sort((a, b) => {
+    const [x, y] = [column.sort(a), column.sort(b)];
+    if (absent(x) || absent(y)) return Number(absent(x)) - Number(absent(y));
+    const before = typeof x === "string" ? x.localeCompare(y) : x - y;
+    return down ? -before : before;
+  });
+}
+
+function rowsOf(row, columns) {
+  const made = element("tr", { class: row.className, "data-estimator": row.estimator },
+    columns.map((one) => element("td", { class: one.text ? "text" : null }, one.show(row))));
+  if (!row.details) return [made];
+  made.tabIndex = 0;
+  made.setAttribute("aria-expanded", String(state.open.has(row.key)));
+  const toggle = () => {
+    if (!state.open.delete(row.key)) state.open.add(row.key);
+    render();
+  };
+  made.addEventListener("click", toggle);
+  made.addEventListener("keydown", (event) => { if (event.key === "Enter") toggle(); });
+  if (!state.open.has(row.key)) return [made];
+  return [made, element("tr", {}, element("td", { class: "details", colspan: columns.length }, row.details()))];
+}
+
+const named = (label) => [element("span", { class: "swatch", style: `background:${colour(label)}` }), label];
+const star = (row) => (row.best ? "★" : row.level ? "☆" : "");
+
+function metricColumn(key) {
+  const good = { rank_correlation: true, coverage: true, verdicts_right: true };
+  const show = (row) => {
+    const text = withError(row[key]);
+    return [text.value, " ", element("span", { class: "error" }, text.error)];
+  };
+  return { key, head: DATA.metrics[key], down: good[key], title: MEANING[key], show, sort: (row) => (key === "bias" && row[key][0] !== null ? Math.abs(row[key][0]) : row[key][0]) };
+}
+
+const MEANING = {
+  ratio: "RMSE over runs, as a multiple of an on-policy mean of as many episodes; geometric mean over policies",
+  log_mse: "log₁₀ of the mean squared error over runs, averaged over policies",
+  absolute_error: "Mean absolute error",
+  bias: "Mean error; sorted by its size",
+  rank_correlation: "Spearman's correlation of estimates and truths over policies",
+  regret_1: "What is lost by taking the policy that looks best, as a share of best minus worst",
+  regret_3: "The same when the best of the three that look best is kept",
+  coverage: "Share of 95 % intervals that hold the truth",
+  width: "Mean width of the intervals",
+  verdicts_right: "Share of 'reliable' within three on-policy errors of the truth and of 'unreliable' beyond them",
+  seconds: "Seconds of one core for an estimate",
+};
+
+function drawRanking() {
+  const together = state.task === "";
+  const lines = together ? DATA.overall : DATA.lines.filter((one) => settingsShown().includes(one.setting));
+  const rows = lines.filter((one) => shown(one.estimator))
+    .map((one) => ({ ...one, className: one.best ? "best" : "", label: together ? "" : DATA.settings[one.setting].label }));
+  const columns = [{ key: "estimator", head: "estimator", text: true, show: (row) => named(row.estimator), sort: (row) => row.estimator },
+    { key: "mark", head: "★", title: "★ the best, ☆ not worse beyond chance", show: (row) => star(row), sort: (row) => (row.best ? 0 : row.level ? 1 : 2) }];
+  if (!together) columns.push({ key: "setting", head: "setting", text: true, show: (row) => row.label, sort: (row) => row.setting });
+  for (const key of Object.keys(DATA.metrics)) if (rows.some((row) => row[key][0] !== null)) columns.push(metricColumn(key));
+  columns.push({ key: "chance", head: "p", title: "Chance of no worse than the best: paired bootstrap over runs", show: (row) => digits(row.chance, 2), sort: (row) => row.chance });
+  columns.push({ key: "failed", head: "failed", title: "Cells without a value", show: (row) => row.failed || "", sort: (row) => row.failed });
+  const most = Math.max(...DATA.overall.map((one) => one.settings));
+  if (together && rows.some((row) => row.settings < most)) columns.push({ key: "settings", head: "settings", title: "On how many settings it ran", show: (row) => `${row.settings} of ${most}`, sort: (row) => row.settings });
+  const scored = rows.some((row) => row.ratio[0] !== null);
+  draw(byId("ranking"), columns, rows, null);
+  byId("explanation").textContent = scored
+    ? "★ the lowest error; ☆ not worse than it beyond chance (paired bootstrap over runs, 5 %): a lone ★ has beaten everybody. Each number ± its standard error over runs."
+      + (DATA.missing ? ` Not finished: ${DATA.missing} of ${DATA.missing + DATA.cells.length} cells are missing.` : "")
+    : "No truth is known here: see how estimators rank the policies below, and how far they agree.";
+}
+
+function drawAgreement() {
+  const known = DATA.settings[state.setting].agreement;
+  const labels = known.estimators.filter(shown);
+  byId("agreement").parentElement.hidden = labels.length < 2;
+  const at = (label) => known.estimators.indexOf(label);
+  const columns = [{ key: "estimator", head: "", text: true, show: (row) => named(row.estimator), sort: (row) => row.estimator },
+    ...labels.map((label) => ({ key: label, head: label, down: true, show: (row) => known.matrix[at(row.estimator)][at(label)].toFixed(2), sort: (row) => known.matrix[at(row.estimator)][at(label)] }))];
+  draw(byId("agreement"), columns, labels.map((estimator) => ({ estimator })), null);
+}
+
+function drawCells() {
+  const cells = DATA.cells.filter((one) => one.setting === state.setting && one.policy === state.policy && shown(one.estimator));
+  const truth = DATA.settings[state.setting].policies.find((one) => one.name === state.policy).truth;
+  const rows = cells.map((one) => ({ ...one, className: "cell", distance: truth === null || one.value === null ? null : one.value - truth, details: () => details(one, truth) }));
+  const number = (key, head, title) => ({ key, head, title, show: (row) => digits(row[key], 4), sort: (row) => row[key] });
+  const columns = [{ key: "estimator", head: "estimator", text: true, show: (row) => named(row.estimator), sort: (row) => row.estimator },
+    number("run", "run"), number("value", "value"), number("low", "from", "Lower end of the 95 % interval"), number("high", "to", "Upper end of the 95 % interval")];
+  if (truth !== null) columns.push(number("distance", "error", "value − truth"));
+  columns.push({ key: "verdict", head: "verdict", text: true, sort: (row) => row.verdict || "failed",
+    show: (row) => element("span", { class: row.error ? "failed" : row.verdict }, row.error ? "failed" : row.verdict || "") }, number("seconds", "seconds"));
+  draw(byId("cells"), columns, rows, null);
+}
+
+function details(cell, truth) {
+  const estimator = DATA.estimators.find((one) => one.label === cell.estimator);
+  const setting = DATA.settings[cell.setting];
+  const facts = [["setting", setting.label], ["policy", cell.policy], ["truth", truth === null ? "not known" : digits(truth, 6)],
+    ["estimator", `${estimator.name} ${JSON.stringify(estimator.settings)}`], ["seed", cell.seed], ["standard error", digits(cell.standard_error, 4)],
+    ["effective sample size", digits(cell.effective_sample_size, 4)], ["why", cell.reasons.join("; ")], ["failed with", cell.error || ""], ["warnings", cell.warnings.join("; ")],
+    ...Object.entries(cell.diagnostics).map(([key, value]) => [key.replaceAll("_", " "), typeof value === "number" ? digits(value, 5) : JSON.stringify(value)]),
+    ["key", cell.key]];
+  return element("dl", {}, facts.filter(([, value]) => value !== "").flatMap(([key, value]) => [element("dt", {}, key), element("dd", {}, value)]));
+}

@@ -1,0 +1,209 @@
+"""The leaderboard as text: a table for the terminal, Markdown, CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+
+from ope_vpm.leaderboard.metrics import METRICS, Number
+
+SHORT = {
+    "ratio": ("RMSE÷floor", ""),
+    "log_mse": ("logMSE", ".2f"),
+    "rank_correlation": ("rank", ".2f"),
+    "coverage": ("cover", ".2f"),
+    "seconds": ("sec", ".1g"),
+}
+"""What a terminal has room for."""
+RISKY = ("=", "+", "-", "@", "\t", "\r")
+"""What makes a spreadsheet take text for a formula."""
+
+
+def as_json(made: dict[str, Any]) -> str:
+    """Everything as JSON."""
+    return json.dumps(made, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+
+
+def lines_csv(made: dict[str, Any]) -> str:
+    """One row for each estimator and setting: every metric and its standard error."""
+    names = [column for name in METRICS for column in (name, f"{name}_se")]
+    columns = ["task", "trajectories", "length", "alpha", "gamma", "estimator", "runs", "failed", "p_value", *names]
+    rows = []
+    for line in made["lines"]:
+        setting = made["settings"][line["setting"]]
+        numbers = {f"{name}{end}": line[name][place] for name in METRICS for place, end in ((0, ""), (1, "_se"))}
+        rows.append({**setting, **line, "p_value": line["chance"], **numbers})
+    return _csv(columns, rows)
+
+
+def cells_csv(made: dict[str, Any]) -> str:
+    """One row for each cell."""
+    columns = [
+        "task",
+        "trajectories",
+        "length",
+        "alpha",
+        "gamma",
+        "policy",
+        "truth",
+        "floor",
+        "estimator",
+        "run",
+        "seed",
+    ]
+    columns += ["value", "low", "high", "standard_error", "verdict", "seconds", "error", "key"]
+    rows = []
+    for cell in made["cells"]:
+        setting = made["settings"][cell["setting"]]
+        (policy,) = [one for one in setting["policies"] if one["name"] == cell["policy"]]
+        rows.append({**setting, "truth": policy["truth"], "floor": policy["floor"], **cell})
+    return _csv(columns, rows)
+
+
+def _csv(columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> str:
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([_safe(row.get(column)) for column in columns])
+    return stream.getvalue()
+
+
+def _safe(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.startswith(RISKY) else value
+
+
+def markdown(made: dict[str, Any]) -> str:
+    """The tables, for a README or a report."""
+    parts = [
+        f"# {_md(made['title'])}",
+        _md(made["description"]),
+        f"`{made['command'].replace('`', '')}`, {made['made']}",
+    ]
+    parts += [_sentence(made), _md_table(*_text(made["overall"]))]
+    for number, setting in enumerate(made["settings"]):
+        own = [line for line in made["lines"] if line["setting"] == number]
+        parts += [f"## {_md(setting['label'])}", _md_table(*_text(own))]
+    for label, heads, rows in rankings(made):
+        parts += [
+            f"## {_md(label)}: policies, best first by mean estimate",
+            _md_table(heads, rows),
+        ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _sentence(made: dict[str, Any]) -> str:
+    whole = made["missing"] + len(made["cells"])
+    return SENTENCE + (f" Not finished: {made['missing']} of {whole} cells are missing." if made["missing"] else "")
+
+
+SENTENCE = "Best first; ★ the best, ☆ not worse than the best beyond chance (paired bootstrap over runs, 5 %)."
+
+
+def terminal(made: dict[str, Any]) -> Iterator[Table]:
+    """For a terminal: the table over all settings, and the ranking of policies where no truth is known."""
+    if any(line["log_mse"][0] is not None for line in made["overall"]):
+        yield _scored(made)
+    for label, heads, rows in rankings(made):
+        table = Table(
+            *map(escape, heads), title=escape(f"{label}: policies, best first by mean estimate"), box=SIMPLE_HEAD
+        )
+        for row in rows:
+            table.add_row(*map(escape, row))
+        yield table
+
+
+def _scored(made: dict[str, Any]) -> Table:
+    """80 columns wide."""
+    shown = [name for name in SHORT if any(line[name][0] is not None for line in made["overall"])]
+    table = Table(title=escape(made["title"]), caption=_sentence(made), box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("  estimator", no_wrap=True)
+    for name in shown:
+        table.add_column(SHORT[name][0], justify="right", no_wrap=True)
+    settings = max((line["settings"] for line in made["overall"]), default=0)
+    for line in made["overall"]:
+        label = line["estimator"] + (f" ({line['failed']} failed)" if line["failed"] else "")
+        label += f" ({line['settings']}/{settings})" if line["settings"] < settings else ""
+        table.add_row(escape(f"{mark(line) or ' '} {label}"), *(_short(line[name], SHORT[name][1]) for name in shown))
+    return table
+
+
+def rankings(made: dict[str, Any]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    """Settings without truth: their label, the policies from best to worst by mean estimate, and every estimate."""
+    for number, setting in enumerate(made["settings"]):
+        if any(policy["truth"] is not None for policy in setting["policies"]):
+            continue
+        cells = {(one["policy"], one["estimator"]): one for one in made["cells"] if one["setting"] == number}
+        mean = {
+            policy["name"]: _mean([one["value"] for (name, _), one in cells.items() if name == policy["name"]])
+            for policy in setting["policies"]
+        }
+        policies = sorted(mean, key=lambda name: -mean[name])
+        labels = dict.fromkeys(label for _, label in cells)
+        rows = [[label, *(_estimate(cells.get((policy, label))) for policy in policies)] for label in labels]
+        yield setting["label"], ["estimator", *policies], rows
+
+
+def _mean(values: Sequence[float | None]) -> float:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else float("-inf")
+
+
+def _estimate(cell: dict[str, Any] | None) -> str:
+    if cell is None or cell["value"] is None:
+        return "" if cell is None else "failed"
+    between = "" if cell["low"] is None else f" [{cell['low']:.4g}, {cell['high']:.4g}]"
+    return f"{cell['value']:.4g}{between} {cell['verdict']}"
+
+
+def _short(number: Sequence[float | None], form: str) -> str:
+    return with_error(number) if not form else "" if number[0] is None else f"{number[0]:{form}}"
+
+
+def _text(found: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows, without the metrics that nobody has."""
+    shown = [name for name in METRICS if any(line[name][0] is not None for line in found)]
+    heads = ["", "estimator", *(METRICS[name] for name in shown), "failed"]
+    return heads, [
+        [mark(line), line["estimator"], *(with_error(line[name]) for name in shown), str(line["failed"] or "")]
+        for line in found
+    ]
+
+
+def mark(line: dict[str, Any]) -> str:
+    """A full star for the best, an empty one for who is level with it."""
+    return "★" if line["best"] else "☆" if line["level"] else ""
+
+
+def with_error(number: Number | Sequence[float | None]) -> str:
+    """A number ± its standard error, with as many digits as that leaves."""
+    value, error = number
+    if value is None:
+        return ""
+    if not error:
+        return f"{value:.2g}" if abs(value) < 1 else f"{value:.3g}"
+    digits = min(6, max(0, 1 - _magnitude(error)))
+    return f"{value:.{digits}f} ± {error:.{digits}f}"
+
+
+def _magnitude(value: float) -> int:
+    """The place of the first digit: 0 for one to nine, -1 for tenths."""
+    return int(f"{value:e}".partition("e")[2])
+
+
+def _md(text: str) -> str:
+    for character in "\\`*_[]<>|":
+        text = text.replace(character, f"\\{character}")
+    return " ".join(text.split())
+
+
+def _md_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [[_md(head) for head in heads], ["---"] * len(heads), *([_md(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,0 +1,104 @@
+"""Reacher, HalfCheetah and Ant in PyBullet, as in the paper: shipped policies, stored truths."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from math import sqrt
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ope_vpm.envs import bullet
+from ope_vpm.envs.training import TASKS
+from ope_vpm.envs.truth import GAMMA, LENGTHS, stored_truth
+from ope_vpm.leaderboard.tasks.base import Reference, Task, at_least, without
+from ope_vpm.leaderboard.words import unknown
+from ope_vpm.logged import LoggedDataset
+from ope_vpm.policy import TargetPolicy
+from ope_vpm.policy.arrays import NetworkPolicy
+
+
+@dataclass(frozen=True, kw_only=True)
+class BulletTask(Task):
+    """Checkpoints of a robot's training; the behaviour is the last one with a larger variance, or a mixture.
+
+    At γ = 1 episodes of `length` steps are what the robot does (`time_limit="restart"`); at γ = 0.99 the task goes
+    on for ever. The floor is the deviation of one on-policy episode over √trajectories.
+    """
+
+    kind: ClassVar[str] = "bullet"
+    slow_data: ClassVar[bool] = True
+
+    robot: str
+    """"reacher", "halfcheetah" or "ant"."""
+    trajectories: int = 100
+    length: int = 100
+    """25, 50 or 100: those whose truth is stored."""
+    alpha: float = 1.0
+    """The behaviour has 1 + α times the target's variance."""
+    mix: bool = False
+    """Every other trajectory by α = 0.5, every other by an older checkpoint, instead of α."""
+    policies: tuple[str, ...] = ("target",)
+    """"target", or checkpoints such as "step-0320000"."""
+
+    def problems(self) -> list[str]:
+        """Names that are not there, truths that are not stored, libraries that are missing."""
+        if self.robot not in TASKS:
+            return [unknown("robot", self.robot, TASKS)]
+        found = at_least(self, trajectories=2, alpha=0)
+        if self.length not in LENGTHS:
+            found.append(f"length must be one of {', '.join(map(str, LENGTHS))}: got {self.length}")
+        for name in self.policies:
+            try:
+                bullet.policy(self.robot, name)
+                stored_truth(self.robot, name)
+            except (ValueError, OSError) as error:
+                found.append(str(error))
+        return found
+
+    def small(self) -> BulletTask:
+        """Two short trajectories; their truth is not asked for."""
+        return BulletTask(robot=self.robot, trajectories=2, length=5, alpha=self.alpha, policies=self.policies)
+
+    def refusals(self, gamma: float) -> list[str]:
+        """Truths are stored for two discounts."""
+        return [] if gamma in (1.0, GAMMA) else [f"the truth is stored for gamma 1 and {GAMMA}: got {gamma:g}"]
+
+    def identity(self, policy: str | None) -> dict[str, Any]:
+        """The policies that take part; which other targets there are does not matter."""
+        names = ("target", "older", *([] if policy is None else [policy]))
+        content = [_content(bullet.policy(self.robot, name)) for name in names]
+        return {**without(super().identity(policy), "policies"), "networks": content}
+
+    def truth_identity(self, policy: str) -> dict[str, Any]:
+        """The stored numbers."""
+        return asdict(stored_truth(self.robot, policy))
+
+    def targets(self) -> dict[str, TargetPolicy]:
+        """Network policies."""
+        return {name: bullet.policy(self.robot, name) for name in self.policies}
+
+    def dataset(self, seed: int) -> LoggedDataset:
+        """By the behaviour."""
+        return bullet.dataset(self.robot, bullet.MIX if self.mix else self.alpha, self.trajectories, self.length, seed)
+
+    def reference(self, policy: str, gamma: float) -> Reference:
+        """As stored."""
+        known = stored_truth(self.robot, policy).at(gamma, self.length)
+        return Reference(known.value, known.standard_error, known.deviation / sqrt(self.trajectories))
+
+    def choices(self, gamma: float) -> dict[str, Any]:
+        """What a time limit means."""
+        return {"time_limit": "restart" if gamma == 1 else "continue"}
+
+    def axes(self) -> dict[str, Any]:
+        """A mixture has no α."""
+        return {**super().axes(), "alpha": None if self.mix else self.alpha}
+
+
+def _content(network: NetworkPolicy) -> str:
+    """A hash of a network's numbers."""
+    parts = [*network.layers.weights, *network.layers.biases]
+    parts += [value for value in vars(network.layers).values() if not isinstance(value, list)]
+    return blake2b(b"".join(np.asarray(part).tobytes() for part in parts), digest_size=16).hexdigest()

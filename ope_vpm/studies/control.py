@@ -1,0 +1,180 @@
+"""Figure `fig:OPE`, continuous control: Reacher, HalfCheetah and Ant from logs of other policies.
+
+A run collects 200 trajectories of 100 or 150 steps by one behaviour; smaller logs are its beginnings. Errors are
+against the stored truth of `ope_vpm.envs.truth`, and against the truth given the logged initial states, for which the
+target is run from the same resets.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ope_vpm.envs import bullet
+from ope_vpm.envs.collect import collect
+from ope_vpm.envs.truth import GAMMA, LOGGED, average_parts, discounted_parts, stored_truth
+from ope_vpm.logged import LoggedDataset
+from ope_vpm.logged.columns import Floats
+from ope_vpm.ope import Problem
+from ope_vpm.ope.estimator import ProblemEstimator, make
+from ope_vpm.ope.steps import TimeLimit
+from ope_vpm.studies.control_report import draw, table
+from ope_vpm.studies.study import Cell, Outcome, Row, Study
+
+TRAJECTORIES, TRAJECTORY_SWEEP = 200, (50, 100, 200)
+SHORTER = {"reacher": (25, 50), "halfcheetah": (50, 100), "ant": (50, 100)}
+"""Lengths besides the longest, `LOGGED`."""
+LENGTH_BEHAVIOUR = 1.0
+"""The lengths are swept at this α."""
+BEHAVIOURS: tuple[bullet.Behaviour, ...] = (0.5, 1.0, 3.0, bullet.MIX)
+GAMMAS = (1.0, GAMMA)
+TARGET = "target"
+"""Instead of a behaviour: the target's own runs from the same resets."""
+
+METHODS: dict[str, dict[str, dict[str, Any]]] = {
+    "quick": {"vpm": {}, "naive": {}, "onestep": {}},
+    "networks": {"wist": {}, "wiss": {}, "model": {}, "liu": {}},
+    "paper": {"vpm (paper)": {"preset": "paper"}},
+}
+"""Estimators and their settings; those of one group share what they make of a log."""
+RUNS = {"quick": 1000, "networks": 3, "paper": 1}
+"""At most; networks are slow."""
+SIZES = {"quick": TRAJECTORY_SWEEP, "networks": TRAJECTORY_SWEEP, "paper": (200,)}
+REPEATS = {"reacher": 5, "halfcheetah": 1, "ant": 1}
+"""How often the target runs from each logged initial state. Reacher's differ by their goals; those of the others by
+little, and their truth given the initial states is no more than the on-policy mean."""
+ACTION_SEED = 5_000_000
+"""Added to a run's seed for the target's own actions."""
+
+
+def study(task: str, quick: bool) -> Study:
+    """All behaviours and methods; quick: two behaviours, small logs, the quick methods."""
+    behaviours = (1.0, bullet.MIX) if quick else BEHAVIOURS
+    groups = ["quick"] if quick else list(METHODS)
+    cells: list[Cell] = [{"behaviour": behaviour, "methods": group} for group in groups for behaviour in behaviours]
+    cells.insert(len(behaviours), {"behaviour": TARGET, "methods": "truth"})
+    trajectories = 20 if quick else TRAJECTORIES
+    settings = {
+        "task": task,
+        "policy": bullet.checkpoints(task)[-1].stem,
+        "older": bullet.checkpoints(task)[bullet.OLDER].stem,
+        "trajectories": trajectories,
+        "length": LOGGED[task],
+        "methods": {name: METHODS[name] for name in groups},
+        "most_runs": {name: RUNS[name] for name in groups},
+        "repeats": REPEATS[task],
+    }
+    title = f"{task}, off-policy evaluation (fig:OPE)"
+    return Study(
+        task, title, settings, cells, partial(run, task, trajectories), partial(table, task), partial(draw, task)
+    )
+
+
+def run(task: str, trajectories: int, cell: Cell, seed: int) -> Outcome:
+    """One log, or the target's own runs."""
+    if cell["behaviour"] == TARGET:
+        return Outcome(target_rows(task, trajectories, seed))
+    group = str(cell["methods"])
+    if seed >= RUNS[group]:
+        return Outcome([])
+    data = bullet.dataset(task, cell["behaviour"], trajectories, LOGGED[task], seed)
+    sizes = [(min(size, trajectories), LOGGED[task]) for size in SIZES[group]]
+    if group == "quick" and cell["behaviour"] == LENGTH_BEHAVIOUR:
+        sizes += [(trajectories, length) for length in SHORTER[task]]
+    rows = []
+    for size, length in dict.fromkeys(sizes):
+        log = shortened(data.select(slice(0, size)), length)
+        rows += estimates(task, log, METHODS[group], {"trajectories": size, "length": length})
+    return Outcome(rows)
+
+
+def estimates(task: str, log: LoggedDataset, methods: dict[str, dict[str, Any]], size: dict[str, int]) -> list[Row]:
+    """Every method at both discounts; what they share is made once."""
+    problem = Problem.pose(log, bullet.target(task), gamma=1.0, time_limit="restart")
+    rows = []
+    for gamma in GAMMAS:
+        limit: TimeLimit = "restart" if gamma == 1 else "continue"
+        problem = problem.with_gamma(gamma, time_limit=limit)
+        for name, options in methods.items():
+            estimator = make(name.partition(" ")[0], options)
+            assert isinstance(estimator, ProblemEstimator)
+            start = time.perf_counter()
+            found = estimator.answer(problem)
+            seconds = time.perf_counter() - start
+            low, high = found.interval or (float("nan"), float("nan"))
+            rows.append(
+                {"method": name, **size, "gamma": gamma, "value": found.value, "low": low, "high": high}
+                | {"verdict": found.verdict, "seconds": round(seconds, 2)}
+            )
+    return rows
+
+
+def target_rows(task: str, trajectories: int, seed: int) -> list[Row]:
+    """The on-policy mean of as many trajectories, and the truth given their initial states."""
+    start = time.perf_counter()
+    tail = stored_truth(task).tail
+    repeats = [
+        collect(
+            bullet.environment_id(task),
+            bullet.target(task),
+            trajectories,
+            LOGGED[task],
+            seed,
+            action_seed=ACTION_SEED + 1000 * number + seed,
+        )
+        for number in range(REPEATS[task])
+    ]
+    seconds = round(time.perf_counter() - start, 2)
+    rows = []
+    sizes = [(size, LOGGED[task]) for size in TRAJECTORY_SWEEP]
+    sizes += [(trajectories, length) for length in SHORTER[task]]
+    for size, length in dict.fromkeys((min(size, trajectories), length) for size, length in sizes):
+        for gamma in GAMMAS:
+            own = mean_of(repeats[:1], size, length, gamma, tail)
+            truth = mean_of(repeats, size, length, gamma, tail)
+            for name, (value, error) in {"on-policy": own, "conditional truth": truth}.items():
+                rows.append(
+                    {"method": name, "trajectories": size, "length": length, "gamma": gamma, "value": value}
+                    | {"low": value - 1.96 * error, "high": value + 1.96 * error, "verdict": "", "seconds": seconds}
+                )
+    return rows
+
+
+def mean_of(repeats: Sequence[LoggedDataset], size: int, length: int, gamma: float, tail: float) -> tuple[float, float]:
+    """The value over the first `size` initial states, and its standard error given these."""
+    chosen = [each.select(slice(0, size)) for each in repeats]
+    if gamma == 1:
+        parts = [average_parts(each, length) for each in chosen]
+        sums, steps = np.stack([part[0] for part in parts]), np.stack([part[1] for part in parts])
+        value = float(sums.sum() / steps.sum())
+        return value, _given_states((sums - value * steps) / steps.mean())
+    returns = np.stack([discounted_parts(each, gamma, tail) for each in chosen])
+    return float(returns.mean()), _given_states(returns)
+
+
+def _given_states(values: Floats) -> float:
+    """The standard error of the mean of (repeats, states), states being given; of one repeat as if they were not."""
+    if len(values) == 1:
+        return float(values.std(ddof=1) / np.sqrt(values.size))
+    return float(np.sqrt(values.var(axis=0, ddof=1).mean() / values.size))
+
+
+def shortened(data: LoggedDataset, length: int) -> LoggedDataset:
+    """Every trajectory cut after `length` steps."""
+    keep = data.time < length
+    cut = keep & (data.time == length - 1) & ~data.terminated
+    return LoggedDataset.from_arrays(
+        data.observations[keep],
+        data.actions[keep],
+        data.rewards[keep],
+        data.next_observations[keep],
+        data.terminated[keep],
+        (data.truncated | cut)[keep],
+        episode=data.episode[keep],
+        observation_space=data.observation_space,
+        action_space=data.action_space,
+    )

@@ -1,0 +1,151 @@
+"""The control studies' numbers: errors against both truths, which cells are informative, and a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ope_vpm.envs.truth import stored_truth
+from ope_vpm.studies.plots import panels
+from ope_vpm.studies.study import Cell, Results, Table, select
+
+METHODS = ("vpm", "vpm (paper)", "liu", "model", "wiss", "wist", "onestep", "naive", "on-policy")
+OPPONENTS = ("naive", "wist", "wiss", "model", "liu")
+INFORMATIVE = 1.3
+"""A cell whose logged mean is within this many floors of the truth tells no method from another."""
+STYLES: dict[str, dict[str, Any]] = {
+    "vpm": {"color": "C3", "marker": "o"},
+    "vpm (paper)": {"color": "C1", "marker": "s", "linestyle": "--"},
+    "liu": {"color": "C4", "marker": "D"},
+    "model": {"color": "C0", "marker": "^"},
+    "wiss": {"color": "C2", "marker": "v"},
+    "wist": {"color": "C8", "marker": "<"},
+    "onestep": {"color": "C5", "marker": "P"},
+    "naive": {"color": "C7", "marker": "x"},
+}
+
+
+def errors(results: Results, task: str, cell: Cell, method: str, seeds: set[int] | None = None) -> list[float]:
+    """Estimate minus truth, by run."""
+    truth = stored_truth(task).at(cell["gamma"], cell["length"]).value
+    rows = select(results.rows, **cell, method=method)
+    return [row["value"] - truth for row in rows if seeds is None or row["seed"] in seeds]
+
+
+def conditional_errors(results: Results, cell: Cell, method: str) -> list[float]:
+    """Estimate minus the truth given the logged initial states, by run."""
+    own = {name: cell[name] for name in ("trajectories", "length", "gamma")}
+    truths = {row["seed"]: row["value"] for row in select(results.rows, **own, method="conditional truth")}
+    rows = select(results.rows, **cell, method=method)
+    return [row["value"] - truths[row["seed"]] for row in rows if row["seed"] in truths]
+
+
+def rmse(values: Sequence[float]) -> float:
+    """The root of the mean square; NaN for none, infinite where a run has no value."""
+    if len(values) == 0:
+        return float("nan")
+    return float(np.sqrt(np.mean(np.square(np.where(np.isfinite(values), values, np.inf)))))
+
+
+def floor(task: str, cell: Cell) -> float:
+    """The standard error of an on-policy mean of as many trajectories."""
+    return float(stored_truth(task).at(cell["gamma"], cell["length"]).deviation / np.sqrt(cell["trajectories"]))
+
+
+def informative(results: Results, task: str, cell: Cell) -> bool:
+    """Whether the logged mean is worse than an on-policy mean would be, by more than 1.3."""
+    return rmse(errors(results, task, cell, "naive")) > INFORMATIVE * floor(task, cell)
+
+
+def cells_of(results: Results) -> list[Cell]:
+    """Every log and discount that was evaluated."""
+    names = ("behaviour", "trajectories", "length", "gamma")
+    logged = [row for row in results.rows if row["methods"] == "quick"]
+    keys = dict.fromkeys(tuple(row[name] for name in names) for row in logged)
+    return [dict(zip(names, key, strict=True)) for key in keys]
+
+
+def beats(results: Results, task: str, cell: Cell) -> bool:
+    """Whether vpm has a lower error than every opponent, each compared on the runs that it has."""
+    for other in OPPONENTS:
+        rows = select(results.rows, **cell, method=other)
+        if rows:
+            seeds = {row["seed"] for row in rows}
+            if not rmse(errors(results, task, cell, "vpm", seeds)) < rmse(errors(results, task, cell, other)):
+                return False
+    return True
+
+
+def summary(results: Results, task: str) -> dict[str, float]:
+    """Over the informative cells: vpm's RMSE in floors (geometric mean), and how often it is below all opponents."""
+    cells = [cell for cell in cells_of(results) if informative(results, task, cell)]
+    ratios = [rmse(errors(results, task, cell, "vpm")) / floor(task, cell) for cell in cells]
+    return {
+        "cells": len(cells_of(results)),
+        "informative": len(cells),
+        "geometric_mean": float(np.exp(np.mean(np.log(ratios)))) if ratios else float("nan"),
+        "share_below_all": float(np.mean([beats(results, task, cell) for cell in cells])) if cells else float("nan"),
+    }
+
+
+def table(task: str, results: Results) -> Table:
+    """RMSE as a multiple of the on-policy floor, one line a log and discount."""
+    lines = []
+    for cell in cells_of(results):
+        base = floor(task, cell)
+        shown = [_cell(errors(results, task, cell, method), base) for method in METHODS[:-1]]
+        given = rmse(conditional_errors(results, cell, "vpm")) / base
+        mark = "" if informative(results, task, cell) else "uninformative"
+        size = [str(cell[name]) for name in ("behaviour", "gamma", "trajectories", "length")]
+        lines.append([*size, f"{base:.4f}", *shown, f"{given:.2f}", mark])
+    found = summary(results, task)
+    first = f"informative cells: {found['informative']} of {found['cells']}"
+    gaps = [""] * (len(METHODS) - 1)
+    last = f"below all opponents in {found['share_below_all']:.0%}"
+    lines.append([first, "", "", "", "", f"{found['geometric_mean']:.2f}", *gaps, last])
+    columns = ["behaviour", "gamma", "trajectories", "length", "floor", *METHODS[:-1], "vpm given s₀", ""]
+    return Table(columns, lines, "RMSE as a multiple of the on-policy floor (runs)")
+
+
+def draw(task: str, results: Results) -> Figure:
+    """Log MSE against trajectories, length and α, for both discounts; the dashed line is the on-policy mean."""
+    gammas = sorted({cell["gamma"] for cell in cells_of(results)}, reverse=True)
+    figure, axes = panels(len(gammas), 3)
+    cells = cells_of(results)
+    longest, most = max(cell["length"] for cell in cells), max(cell["trajectories"] for cell in cells)
+    middle: list[dict[str, Any]] = [
+        {"x": "trajectories", "behaviour": 1.0, "length": longest},
+        {"x": "length", "behaviour": 1.0, "trajectories": most},
+        {"x": "behaviour", "trajectories": most, "length": longest},
+    ]
+    for row, gamma in enumerate(gammas):
+        for column, panel in enumerate(middle):
+            fixed = {name: value for name, value in panel.items() if name != "x"} | {"gamma": gamma}
+            chosen = [cell for cell in cells if all(cell[name] == value for name, value in fixed.items())]
+            _panel(axes[3 * row + column], results, task, chosen, str(panel["x"]))
+            axes[3 * row + column].set_title(f"γ = {gamma}", fontsize="small")
+    axes[0].set_ylabel("log₁₀ MSE")
+    axes[2].legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure
+
+
+def _panel(axes: Axes, results: Results, task: str, cells: Sequence[Cell], x: str) -> None:
+    cells = sorted(cells, key=lambda cell: (isinstance(cell[x], str), cell[x]))  # numbers, then "mix"
+    places = [str(cell[x]) for cell in cells]
+    for method in METHODS[:-1]:
+        scores = [rmse(errors(results, task, cell, method)) ** 2 for cell in cells]
+        known = [(place, np.log10(score)) for place, score in zip(places, scores, strict=True) if 0 < score < np.inf]
+        if known:
+            look: dict[str, Any] = {"markersize": 4, "linewidth": 1.2, "label": method} | STYLES[method]
+            axes.plot(*zip(*known, strict=True), **look)
+    base = [2 * np.log10(floor(task, cell)) for cell in cells]
+    axes.plot(places, base, "k--", linewidth=1, label="on-policy mean")
+    axes.set_xlabel({"trajectories": "number of trajectories", "length": "length", "behaviour": "behaviour α"}[x])
+
+
+def _cell(values: Sequence[float], base: float) -> str:
+    return f"{rmse(values) / base:.2f} ({len(values)})" if len(values) else ""

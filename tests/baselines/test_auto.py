@@ -1,0 +1,88 @@
+"""The estimator that chooses, and how estimates are combined."""
+
+import numpy as np
+import pytest
+
+import ope_vpm as ov
+from ope_vpm.baselines.auto import Auto
+from ope_vpm.baselines.blend import blend, blended_sums, least_on_simplex
+from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, GaussianController, LinearGaussian
+from ope_vpm.envs.random_mdp import RandomMDP
+from ope_vpm.ope import Problem
+from ope_vpm.ope.intervals import EpisodeSums
+from ope_vpm.policy import DeterministicPolicy
+
+FAST = {"training_steps": 200, "n_features": 60}
+
+
+def test_least_on_simplex():
+    """diag(1, 2): x ∝ (1, ½) = (⅔, ⅓). A correlated third that is worse in every way gets nothing."""
+    np.testing.assert_allclose(least_on_simplex(np.diag([1.0, 2.0])), [2 / 3, 1 / 3], atol=1e-6)
+    matrix = np.array([[1.0, 0.0, 1.5], [0.0, 2.0, 0.0], [1.5, 0.0, 4.0]])
+    np.testing.assert_allclose(least_on_simplex(matrix), [2 / 3, 1 / 3, 0], atol=1e-6)
+
+
+def independent(deviations, episodes=10_000):
+    """Influence functions of independent estimates with these standard errors."""
+    drawn = np.random.default_rng(0).standard_normal((episodes, len(deviations)))
+    orthogonal = np.linalg.qr(drawn - drawn.mean(axis=0))[0]
+    return orthogonal * deviations
+
+
+def test_agreeing_estimates_are_weighed_by_their_variances():
+    """Errors 1 and 2, values equal: shares 4/5 and 1/5, and the error √(16 + 4)/5."""
+    mixed = blend(np.array([3.0, 3.0]), independent([1.0, 2.0]), anchor=0)
+    np.testing.assert_allclose(mixed.weights, [0.8, 0.2], atol=1e-6)
+    assert mixed.value == pytest.approx(3)
+    assert mixed.bias == 0
+
+
+def test_an_estimate_far_from_the_anchor_hardly_counts():
+    """Anchor with error 1, the other with none and 10 away: its squared bias is 100 - 1, so it gets 1/(1 + 99)."""
+    mixed = blend(np.array([0.0, 10.0]), independent([1.0, 0.0]), anchor=0)
+    np.testing.assert_allclose(mixed.weights, [0.99, 0.01], atol=1e-6)
+
+
+def test_sums_of_a_blend_have_its_value_and_influence():
+    rng = np.random.default_rng(1)
+    sums = [EpisodeSums(rng.random((20, 2)), rng.random((20, 2))) for _ in range(2)]
+    mixed = blended_sums(sums, np.array([0.3, 0.7]))
+    assert mixed.ratios.sum() == pytest.approx(0.3 * sums[0].ratios.sum() + 0.7 * sums[1].ratios.sum())
+    np.testing.assert_allclose(mixed.influence, 0.3 * sums[0].influence + 0.7 * sums[1].influence)
+
+
+def test_influence_is_the_derivative_by_an_episode_s_weight():
+    rng = np.random.default_rng(2)
+    sums = EpisodeSums(rng.random((5, 3)), rng.random((5, 3)))
+    more = np.ones((5, 1))
+    more[2] += 1e-6
+    moved = EpisodeSums(sums.numerator * more, sums.denominator * more)
+    assert (moved.ratios.sum() - sums.ratios.sum()) / 1e-6 == pytest.approx(sums.influence[2], rel=1e-4)
+    assert sums.influence.sum() == pytest.approx(0)
+
+
+def test_choices_and_their_reasons():
+    mdp = RandomMDP.draw(6, 2, seed=0)
+    env = LinearGaussian()
+    finite = ov.evaluate(mdp.dataset(30, 40, mdp.policy(1), seed=2), mdp.policy(3), "auto")
+    assert finite.diagnostics["chosen"] == "vpm"
+    assert finite.value == ov.evaluate(mdp.dataset(30, 40, mdp.policy(1), seed=2), mdp.policy(3), "vpm").value
+    data = env.dataset(20, 30, BEHAVIOUR, seed=0)
+    assert Auto().choose(Problem.pose(data, TARGET.policy()))[0] == "dr"
+    greedy = DeterministicPolicy(lambda s: s @ np.array(TARGET.gain)[:, None] + TARGET.shift)
+    name, reason = Auto().choose(Problem.pose(data, greedy))
+    assert name == "dr"
+    assert "without densities" in reason
+    far = env.dataset(20, 30, GaussianController((0.1, -0.1), -4.0, 0.2), seed=0)
+    name, reason = Auto().choose(Problem.pose(far, TARGET.policy()))
+    assert name == "fqe"
+    assert "little overlap" in reason
+
+
+def test_points_are_blended_and_the_biased_control_left_out():
+    """The logged mean is 0.35 off, a hundred of its standard errors; its share must be small, the value near."""
+    env = LinearGaussian()
+    found = ov.evaluate(env.dataset(60, 50, BEHAVIOUR, seed=3), TARGET.policy(), "auto", **FAST)
+    assert found.diagnostics["shares"].get("naive", 0) < 0.01
+    assert sum(found.diagnostics["shares"].values()) == pytest.approx(1, abs=0.01)
+    assert abs(found.value - env.value(TARGET, 1.0)) < 4 * found.standard_error

@@ -1,0 +1,94 @@
+"""Estimators of another package that make trouble, installed for a while, also for the processes that tests start."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from contextlib import contextmanager
+
+import pytest
+
+from ope_vpm.leaderboard.code_version import code_version
+from ope_vpm.ope import estimator
+
+MODULE = """
+import os
+import time
+
+import ope_vpm as ov
+
+
+class Constant:
+    name = "constant"
+
+    def __init__(self, *, answer=7.0, seconds=0.0):
+        self.answer, self.seconds = answer, seconds
+
+    def estimate(self, data, policy, *, gamma=1.0, seed=0, **choices):
+        with open(__file__ + ".parents", "a") as log:
+            log.write(f"{os.getppid()}\\n")
+        time.sleep(self.seconds)
+        return ov.PolicyValue(
+            estimator=self.name, value=self.answer + seed, gamma=gamma, standard_error=None,
+            interval=(0.0, 100.0), effective_sample_size=None, verdict="caution", reasons=("it is made up",),
+        )
+
+
+class Fails(Constant):
+    name = "fails"
+
+    def estimate(self, data, policy, *, gamma=1.0, seed=0, **choices):
+        if seed == 1:
+            raise KeyError("<b>seed one</b>")
+        return super().estimate(data, policy, gamma=gamma, seed=seed)
+
+
+class Kills(Constant):
+    name = "kills"
+
+    def estimate(self, data, policy, *, gamma=1.0, seed=0, **choices):
+        if seed == 1:
+            os._exit(9)
+        return super().estimate(data, policy, gamma=gamma, seed=seed)
+"""
+NAMES = ("Constant", "Fails", "Kills")
+
+
+@contextmanager
+def new_path(folder):
+    """A folder of packages, in front of the others here and in new processes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        before = os.environ.get("PYTHONPATH")
+        patch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{before}" if before else str(folder))
+        importlib.invalidate_caches()
+        _forget()
+        yield folder
+    _forget()
+
+
+def _forget():
+    estimator._locations.cache_clear()
+    code_version.cache_clear()
+
+
+@contextmanager
+def trouble_in(path):
+    """constant, fails and kills, found by entry points."""
+    folder = path / "trouble-1.0.dist-info"
+    folder.mkdir()
+    (path / "trouble_estimators.py").write_text(MODULE)
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: trouble\nVersion: 1.0\n")
+    points = "\n".join(f"{name.lower()} = trouble_estimators:{name}" for name in NAMES)
+    (folder / "entry_points.txt").write_text(f"[ope_vpm.estimators]\n{points}\n")
+    with new_path(path):
+        yield path
+    sys.modules.pop("trouble_estimators", None)
+
+
+@pytest.fixture
+def trouble(tmp_path):
+    """Where they are installed."""
+    with trouble_in(tmp_path) as path:
+        yield path

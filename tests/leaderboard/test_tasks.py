@@ -1,0 +1,70 @@
+"""Every kind of task: repeatable logs, policies that fit them, and truths that running the policies confirms."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ope_vpm.leaderboard.tasks import KINDS, task_class
+from ope_vpm.leaderboard.tasks.base import Simulated, on_policy_mean
+from ope_vpm.leaderboard.tasks.bullet import BulletTask
+from ope_vpm.leaderboard.tasks.linear_gaussian import LinearGaussianTask
+from ope_vpm.leaderboard.tasks.random_mdp import RandomMDPTask
+from ope_vpm.leaderboard.tasks.taxi import TaxiTask
+from ope_vpm.ope import Problem
+
+TASKS = {
+    "random_mdp": RandomMDPTask(trajectories=20, length=200, policies=3),
+    "linear_gaussian": LinearGaussianTask(trajectories=20, length=200),
+    "taxi": TaxiTask(trajectories=20, length=800),
+    "bullet": BulletTask(robot="reacher", trajectories=2, length=5),
+}
+
+
+def test_every_kind_is_tried_here_or_has_files():
+    assert set(TASKS) | {"files"} == set(KINDS)
+    for kind, task in TASKS.items():
+        assert task_class(kind) is type(task)
+        assert task.kind == kind
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_logs_are_repeatable_and_the_policies_fit(kind):
+    task = TASKS[kind].small()
+    first, again, other = task.dataset(3), task.dataset(3), task.dataset(4)
+    np.testing.assert_array_equal(first.rewards, again.rewards)
+    np.testing.assert_array_equal(first.observations, again.observations)
+    assert not np.array_equal(first.observations, other.observations)
+    assert list(task.targets()) == task.names()
+    for gamma in (1.0, 0.99):
+        for target in task.targets().values():
+            Problem.pose(first, target, gamma=gamma, **task.choices(gamma))
+
+
+@pytest.mark.parametrize("kind", [kind for kind, task in TASKS.items() if isinstance(task, Simulated)])
+def test_truths_are_what_running_the_target_gives(kind):
+    """Long episodes by the target itself: their mean reward, within four standard errors and what the start adds."""
+    task = TASKS[kind]
+    for policy in task.names():
+        truth = task.truth(policy, 1.0)
+        means = [on_policy_mean(task.on_policy(policy, seed), 1.0) for seed in range(30)]
+        error = np.std(means, ddof=1) / np.sqrt(30)
+        assert abs(np.mean(means) - truth) < 4 * error + 5 / task.length * np.std(task.on_policy(policy, 0).rewards)
+
+
+def test_alpha_moves_the_behaviour_towards_the_target():
+    """At α = 1 the logged mean is the target's value; for several targets it is that of their mean."""
+    own, near = (TaxiTask(trajectories=100, length=400, alpha=alpha).dataset(0).rewards.mean() for alpha in (0, 1))
+    truth = TaxiTask().truth("iteration-1000", 1.0)
+    assert abs(near - truth) < abs(own - truth) / 3
+    wide, narrow = (LinearGaussianTask(trajectories=200, alpha=alpha).dataset(0).actions for alpha in (3, 0))
+    assert wide.std() / narrow.std() == pytest.approx(2, rel=0.1)
+
+
+def test_what_is_wrong_is_said():
+    assert "no policy of iteration 975 is shipped" in TaxiTask(policies=(975,)).problems()[0]
+    assert BulletTask(robot="reecher").problems() == ["there is no robot 'reecher': did you mean 'reacher'?"]
+    assert "length must be one of 25, 50, 100: got 30" in BulletTask(robot="reacher", length=30).problems()
+    assert "has no policy 'step-1'" in " ".join(BulletTask(robot="reacher", policies=("step-1",)).problems())
+    assert BulletTask(robot="reacher").refusals(0.9) == ["the truth is stored for gamma 1 and 0.99: got 0.9"]
+    assert RandomMDPTask(states=1).problems() == ["states must be at least 2: got 1"]

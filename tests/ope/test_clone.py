@@ -1,0 +1,96 @@
+"""The behaviour's clone: clipped draws and mixed logs, against scipy and against what made the draws."""
+
+import numpy as np
+import pytest
+from scipy.stats import norm, truncnorm
+
+import ope_vpm as ov
+from ope_vpm.ope import Problem
+from ope_vpm.ope.action_ratio import action_ratio
+from ope_vpm.ope.clone import Draws, fit_clone, tell_apart
+from ope_vpm.policy import GaussianPolicy
+
+
+def clipped(z, low, high):
+    return Draws(np.clip(z, low, high), z <= low, z >= high)
+
+
+def test_densities_and_tails_are_scipy_s():
+    draws = clipped(np.array([[-3.0], [0.2], [5.0]]), -1.0, 1.5)
+    logs = draws.log_density(np.array([[0.1], [0.1], [0.1]]), np.array([0.7]))
+    law = norm(0.1, 0.7)
+    np.testing.assert_allclose(logs, [law.logcdf(-1.0), law.logpdf(0.2), law.logsf(1.5)])
+
+
+def test_expectations_beyond_a_bound_are_scipy_s():
+    draws = clipped(np.array([[-3.0], [0.2], [5.0]]), -1.0, 1.5)
+    centre, variance = draws.expected(np.full((3, 1), 0.1), np.array([0.7]))
+    low = truncnorm(-np.inf, (-1.0 - 0.1) / 0.7, 0.1, 0.7)
+    high = truncnorm((1.5 - 0.1) / 0.7, np.inf, 0.1, 0.7)
+    np.testing.assert_allclose(centre[:, 0], [low.mean(), 0.2, high.mean()])
+    np.testing.assert_allclose(variance[:, 0], [low.var(), 0.0, high.var()], rtol=1e-6)
+
+
+def test_expectations_far_beyond_a_bound_stay_finite():
+    draws = Draws(np.array([[50.0]]), np.array([[False]]), np.array([[True]]))
+    centre, variance = draws.expected(np.zeros((1, 1)), np.ones(1))
+    assert centre[0, 0] == pytest.approx(50.02, abs=0.01)
+    assert 0 <= variance[0, 0] < 1
+
+
+def test_a_clipped_gaussian_is_found_although_most_of_it_is_not_seen():
+    rng = np.random.default_rng(0)
+    s = rng.standard_normal((8000, 1))
+    z = 0.8 + 0.5 * s + 1.4 * rng.standard_normal((8000, 1))
+    draws = clipped(z, -0.5, 0.9)
+    assert draws.clipped.mean() > 0.6
+    episode = np.arange(8000) // 100
+    fitted, _ = fit_clone(draws, np.hstack([np.ones_like(s), s]), 1, episode % 5 == 4, episode)
+    exact = draws.log_density(0.8 + 0.5 * s, np.array([1.4]))
+    assert np.abs(fitted - exact).mean() < 0.03
+
+
+def test_episodes_of_two_policies_are_told_apart_and_those_of_one_are_not():
+    rng = np.random.default_rng(0)
+    episode, s = np.repeat(np.arange(40), 50), rng.standard_normal((2000, 1))
+    plain = np.hstack([np.ones_like(s), s])
+    second = (episode % 2 == 1)[:, None]
+    noise = rng.standard_normal((2000, 1))
+    two = np.where(second, 1.5 - s + 0.5 * noise, 1.2 * noise)
+    chance = tell_apart(Draws.unclipped(two), plain, episode)
+    assert (np.abs(chance - np.arange(40) % 2) < 0.05).all() or (np.abs(chance - 1 + np.arange(40) % 2) < 0.05).all()
+    assert tell_apart(Draws.unclipped(1.2 * noise), plain, episode) is None
+    fitted, _ = fit_clone(Draws.unclipped(two), plain, 1, episode % 5 == 4, episode)
+    exact = np.log(0.5 * norm.pdf(two, 1.5 - s, 0.5) + 0.5 * norm.pdf(two, 0, 1.2))[:, 0]
+    assert np.abs(fitted - exact).mean() < 0.1
+
+
+def wide(factor):
+    return GaussianPolicy(lambda s: (1.5 * np.tanh(s[:, :1]), 0.6 * factor), bounds=(-1.0, 1.0))
+
+
+def test_the_ratio_of_clipped_policies():
+    """Against the exact ratio: densities inside, tails at the bounds; a third of the actions are clipped."""
+    rng = np.random.default_rng(0)
+    states = rng.standard_normal((20_000, 2))
+    data = ov.LoggedDataset.from_arrays(
+        states, wide(1.5).sample(states, rng), np.zeros(20_000), states, episode=np.arange(20_000) // 100
+    )
+    problem = Problem.pose(data, wide(1.0), ignore=("one-row-off", "broken-chain"))
+    found = action_ratio(problem)
+    here = problem.data.observations, problem.data.actions
+    exact = np.exp(wide(1.0).log_chance(*here) - wide(1.5).log_chance(*here))
+    assert (np.abs(data.actions) == 1).mean() > 0.3
+    assert np.abs(found.ratio - exact / exact.mean()).mean() < 0.03
+    assert found.overlap == pytest.approx(1, abs=0.03)
+
+
+def test_log_chance_sums_to_one():
+    policy = wide(1.0)
+    inside = np.linspace(-1, 1, 4001)[1:-1, None]
+    state = np.full((1, 2), 0.4)
+    density = np.exp(policy.log_chance(np.repeat(state, len(inside), axis=0), inside)).sum() * (2 / 4000)
+    tails = np.exp(policy.log_chance(np.repeat(state, 2, axis=0), np.array([[-1.0], [1.0]]))).sum()
+    assert density + tails == pytest.approx(1, abs=1e-3)
+    beyond = policy.log_chance(state, np.array([[1.2]]))  # was not clipped: a density, as `log_prob` has it
+    np.testing.assert_allclose(beyond, policy.log_prob(state, np.array([[1.2]])))
