@@ -19,7 +19,7 @@ from ope_vpm.chain import StationaryWarning
 from ope_vpm.outside import write_text, write_whole
 from ope_vpm.progress import progress_bar
 from ope_vpm.studies.files import read_arrays, read_rows, write_arrays, write_rows
-from ope_vpm.studies.study import TUNING_SEEDS, Cell, Outcome, Results, Row, Study, label, mean_and_error, select
+from ope_vpm.studies.study import Cell, Outcome, Results, Row, Study, label, mean_and_error, select
 
 LIBRARIES = ("ope-vpm", "numpy", "scipy", "torch", "matplotlib")
 Job = tuple[Cell, int]
@@ -61,7 +61,7 @@ def _run(study: Study, job: Job) -> tuple[Job, Outcome]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StationaryWarning)  # with 50 rows a counted chain is often reducible
         outcome = study.run(cell, seed)
-    rows = [{**cell, "seed": seed, **row, "tuning_seeds": TUNING_SEEDS} for row in outcome.rows]
+    rows = [{**cell, "seed": seed, **row, "tuning_seeds": study.tuning_seeds} for row in outcome.rows]
     return job, Outcome(rows, outcome.arrays)
 
 
@@ -118,7 +118,7 @@ def _report(study: Study, rows: list[Row]) -> str:
         "title": study.title,
         "settings": study.settings,
         "seeds": {label(cell): sorted({row["seed"] for row in select(rows, **cell)}) for cell in study.cells},
-        "tuning_seeds": TUNING_SEEDS,
+        "tuning_seeds": study.tuning_seeds,
         "versions": {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES},
         "mean_seconds_of_a_fit": seconds,
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()) if rows else None,

@@ -62,6 +62,7 @@ class Study:
     """A module's own function, so that other processes can import it."""
     table: Callable[[Results], Table]
     draw: Callable[[Results], Figure]
+    tuning_seeds: str = TUNING_SEEDS
 
 
 def label(cell: Cell) -> str:
