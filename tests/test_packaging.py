@@ -51,6 +51,9 @@ def test_the_wheel_holds_every_module(tmp_path):
     assert result.returncode == 0, result.stderr
     assert str(site) in result.stdout
     assert (site / "ope_vpm" / "py.typed").exists()
+    for task in ("reacher", "halfcheetah", "ant"):
+        assert list((site / "ope_vpm" / "envs" / "policies" / task).glob("step-*.npz")), f"{task} has no policies"
+        assert (site / "ope_vpm" / "envs" / "policies" / task / "truth.json").exists()
 
 
 def test_versions_agree():
