@@ -52,6 +52,11 @@ def test_the_wheel_holds_every_module(tmp_path):
     assert str(site) in result.stdout
     for data in ("py.typed", "leaderboard/suites/quick.toml", "leaderboard/static/template.html"):
         assert (site / "ope_vpm" / data).exists(), data
+    policies = site / "ope_vpm" / "envs" / "policies"
+    assert (policies / "taxi" / "iteration-1000.npy").exists()
+    for task in ("reacher", "halfcheetah", "ant"):
+        assert list((policies / task).glob("step-*.npz")), f"{task} has no policies"
+        assert (policies / task / "truth.json").exists()
 
 
 def test_versions_agree():

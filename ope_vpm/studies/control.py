@@ -47,6 +47,7 @@ SIZES = {"quick": TRAJECTORY_SWEEP, "networks": TRAJECTORY_SWEEP, "paper": (200,
 REPEATS = {"reacher": 5, "halfcheetah": 1, "ant": 1}
 """How often the target runs from each logged initial state. Reacher's differ by their goals; those of the others by
 little, and their truth given the initial states is no more than the on-policy mean."""
+TUNING_SEEDS = "100-105"
 ACTION_SEED = 5_000_000
 """Added to a run's seed for the target's own actions."""
 
@@ -69,9 +70,8 @@ def study(task: str, quick: bool) -> Study:
         "repeats": REPEATS[task],
     }
     title = f"{task}, off-policy evaluation (fig:OPE)"
-    return Study(
-        task, title, settings, cells, partial(run, task, trajectories), partial(table, task), partial(draw, task)
-    )
+    fill = partial(run, task, trajectories)
+    return Study(task, title, settings, cells, fill, partial(table, task), partial(draw, task), TUNING_SEEDS)
 
 
 def run(task: str, trajectories: int, cell: Cell, seed: int) -> Outcome:

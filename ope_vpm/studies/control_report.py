@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ope_vpm.envs.truth import stored_truth
+from ope_vpm.envs.truth import LOGGED, stored_truth
 from ope_vpm.studies.plots import panels
 from ope_vpm.studies.study import Cell, Results, Table, select
 
@@ -64,7 +64,7 @@ def informative(results: Results, task: str, cell: Cell) -> bool:
 def cells_of(results: Results) -> list[Cell]:
     """Every log and discount that was evaluated."""
     names = ("behaviour", "trajectories", "length", "gamma")
-    logged = [row for row in results.rows if row["methods"] == "quick"]
+    logged = [row for row in results.rows if row["methods"] != "truth"]
     keys = dict.fromkeys(tuple(row[name] for name in names) for row in logged)
     return [dict(zip(names, key, strict=True)) for key in keys]
 
@@ -81,11 +81,12 @@ def beats(results: Results, task: str, cell: Cell) -> bool:
 
 
 def summary(results: Results, task: str) -> dict[str, float]:
-    """Over the informative cells: vpm's RMSE in floors (geometric mean), and how often it is below all opponents."""
-    cells = [cell for cell in cells_of(results) if informative(results, task, cell)]
+    """Over informative logs of full length: vpm's RMSE in floors (geometric mean), how often it is below all others."""
+    full = [cell for cell in cells_of(results) if cell["length"] == LOGGED[task]]
+    cells = [cell for cell in full if informative(results, task, cell)]
     ratios = [rmse(errors(results, task, cell, "vpm")) / floor(task, cell) for cell in cells]
     return {
-        "cells": len(cells_of(results)),
+        "cells": len(full),
         "informative": len(cells),
         "geometric_mean": float(np.exp(np.mean(np.log(ratios)))) if ratios else float("nan"),
         "share_below_all": float(np.mean([beats(results, task, cell) for cell in cells])) if cells else float("nan"),
