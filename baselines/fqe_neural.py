@@ -110,9 +110,11 @@ def fit_networks(
     count = int(folds.max()) + 1
     usable = [np.flatnonzero((fold != k) | (count == 1)) for k in range(count) for _ in range(members)]
     network = Ensemble(count * members, seen.here.shape[1], 1 + seen.centred.shape[1], problem.seed)
+    with torch.no_grad():
+        network.weights[-1].zero_()  # begin at Q = 0, the mean reward: equal rewards give exactly that reward
     counts = plan.weight if weight is None else plan.weight * weight
     average = train(network, seen, usable, counts, steps, problem.gamma, problem.seed)
-    return ask(problem, average, seen, fold, folds, members)
+    return ask(problem, average, seen, folds, members, counts)
 
 
 def train(
@@ -144,9 +146,13 @@ def train(
 
 
 @torch.no_grad()
-def ask(problem: Problem, network: Ensemble, seen: Inputs, fold: Integers, folds: Integers, members: int) -> QValues:
-    """Q, V and ℓ of every step by the networks that were not trained on it, averaged over members."""
+def ask(problem: Problem, network: Ensemble, seen: Inputs, folds: Integers, members: int, counts: Floats) -> QValues:
+    """Q, V and ℓ of every step by the networks that were not trained on it, averaged over members.
+
+    ℓ is the mean Bellman residual of the steps that they were trained on, counted as there.
+    """
     gamma, data = problem.gamma, problem.data
+    fold = folds[data.episode[problem.steps.rows]]
     first_fold = folds[data.from_reset] if data.from_reset.any() else folds[:1]
     q, after, level = (np.zeros(len(fold)) for _ in range(3))
     first = np.zeros(len(seen.first))
@@ -159,9 +165,9 @@ def ask(problem: Problem, network: Ensemble, seen: Inputs, fold: Integers, folds
         next_value = seen.alive.double() * one(seen.there[None])[0, :, 0].double()
         start = one(seen.first[None])[0, :, 0].double().numpy()
         trained = (fold != k) | (size == members)
-        counts = problem.steps.weight * trained
+        used = counts * trained
         residual = seen.reward.double() + gamma * next_value - mine
-        offset = 0.0 if (seen.alive == 0).any() else float(counts @ residual.numpy() / counts.sum())
+        offset = 0.0 if (seen.alive == 0).any() else float(used @ residual.numpy() / used.sum())
         held, held_first = fold == k, first_fold == k
         q[held] += mine.numpy()[held] / members
         after[held] += next_value.numpy()[held] / members
