@@ -33,7 +33,7 @@ class Auto(ProblemEstimator):
 
     combine: bool = True
     """Points: whether to blend with closed forms and controls."""
-    training_steps: int = 4000
+    training_steps: int = 2000
     """Of each network, for points."""
     n_features: int = 400
     """Random features of the state, for points."""
