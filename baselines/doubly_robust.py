@@ -32,7 +32,6 @@ from ope_vpm.ope.sums import summed
 from ope_vpm.ope.verdict import Evidence
 
 Q_SOLVERS = ("neural", "linear")
-FINITE_FOLDS, FOLDS = 5, 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,10 +40,10 @@ class DoublyRobust(ProblemEstimator):
 
     name: ClassVar[str] = "dr"
 
-    folds: int | None = None
-    """None: 5 for finite pairs, where they cost little and every pair left out is missed; 2 for points. 1: none."""
-    q: str = "neural"
-    """For points: "neural" or "linear" (LSTD-Q). Finite pairs have the counted equation."""
+    folds: int = 5
+    """1: no cross-fitting."""
+    q: str = "linear"
+    """For points: "linear" (LSTD-Q) or "neural" (networks on top of it). Finite pairs have the counted equation."""
     members: int = 1
     """Networks a fold."""
     training_steps: int = 2000
@@ -59,16 +58,14 @@ class DoublyRobust(ProblemEstimator):
     def __post_init__(self) -> None:
         if self.q not in Q_SOLVERS:
             raise ValueError(f"q must be one of {', '.join(Q_SOLVERS)}: got {self.q!r}")
-        if self.folds is not None and self.folds < 1:
-            raise ValueError(f"folds must be at least 1: got {self.folds}")
-        for name in ("members", "training_steps", "n_features", "draws"):
+        for name in ("folds", "members", "training_steps", "n_features", "draws"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1: got {getattr(self, name)}")
 
     def find(self, problem: Problem) -> Found:
         """By the kind of data."""
         finite = problem.data.finite and problem.data.discrete_actions
-        folds = problem.folds(self.folds or (FINITE_FOLDS if finite else FOLDS))
+        folds = problem.folds(self.folds)
         if finite:
             fit = cross_fitted_counts(problem, folds)
             return corrected(problem, fit.q, fit.tau, {"solver": "counts"}, unseen=fit.unseen, bias=fit.misfit)

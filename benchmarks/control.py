@@ -28,6 +28,7 @@ ESTIMATORS: dict[str, tuple[str, dict[str, Any]]] = {
     "mwl": ("mwl", {}),
     "fqe": ("fqe", {}),
     "dr": ("dr", {}),
+    "dr-networks": ("dr", {"q": "neural", "folds": 2}),
     "auto": ("auto", {}),
 }
 Errors = dict[tuple[str, str, float, str], list[float]]
