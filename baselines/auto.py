@@ -1,8 +1,8 @@
 """The estimator that chooses: from the data and the policy alone, with its reasons in the diagnostics.
 
 Finite states and actions: vpm, whose fixed point is the exact solution of the counted model and which predicts the
-values of unseen pairs. Points: dr, the networks' Q corrected by vpm's ratio; without overlap fqe, for a ratio that
-hardly exists corrects nothing. It is then combined with the closed forms (vpm, LSTD-Q) and the two controls (the logged
+values of unseen pairs. Points: dr, LSTD-Q corrected by vpm's ratio; without overlap fqe, for a ratio that hardly exists
+corrects nothing. It is then combined with the closed forms (vpm, LSTD-Q) and the two controls (the logged
 mean, the one-step ratio) by `blend`: near on-policy the logged mean has the least variance, and where it is biased its
 distance shows.
 """
@@ -33,8 +33,8 @@ class Auto(ProblemEstimator):
 
     combine: bool = True
     """Points: whether to blend with closed forms and controls."""
-    training_steps: int = 4000
-    """Of each network, for points."""
+    training_steps: int = 2000
+    """Of each network, for points without overlap."""
     n_features: int = 400
     """Random features of the state, for points."""
 
@@ -58,15 +58,15 @@ class Auto(ProblemEstimator):
         if problem.data.finite and problem.data.discrete_actions:
             return "vpm", "finite states and actions: counted and solved exactly"
         if not problem.policy.has_log_prob:
-            return "dr", "points, and a policy without densities: Q by networks, corrected by LSTD-Q's ratio"
+            return "dr", "points, and a policy without densities: LSTD-Q, corrected by its own ratio"
         overlap = action_ratio(problem).overlap
         if overlap < LEAST_OVERLAP:
             return "fqe", f"points with little overlap ({overlap:.0%}): Q by networks, no ratios"
-        return "dr", f"points with overlap ({overlap:.0%}): Q by networks, corrected by vpm's ratio"
+        return "dr", f"points with overlap ({overlap:.0%}): LSTD-Q, corrected by vpm's ratio"
 
     def _one(self, name: str, problem: Problem) -> Found:
-        networks = {"training_steps": self.training_steps, "n_features": self.n_features}
-        options: dict[str, dict[str, Any]] = {"dr": networks, "fqe": networks}
+        features = {"n_features": self.n_features}
+        options: dict[str, dict[str, Any]] = {"dr": features, "fqe": features | {"training_steps": self.training_steps}}
         if name == "linear":
             return _find("fqe", {"solver": "linear", "n_features": self.n_features}, problem)
         if name == "vpm" and not (problem.data.finite and problem.data.discrete_actions):

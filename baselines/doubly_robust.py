@@ -18,23 +18,20 @@ from ope_vpm.baselines.dr_linear import cross_fitted
 from ope_vpm.baselines.dr_tabular import cross_fitted_counts
 from ope_vpm.baselines.fqe_linear import centred_rows
 from ope_vpm.baselines.fqe_neural import fit_networks
+from ope_vpm.baselines.linear_q import at_steps, least_spread, linear_base, linear_q
 from ope_vpm.baselines.q_values import QValues, influence, spread
 from ope_vpm.chain.diagnostics import effective_sample_size
 from ope_vpm.logged.columns import Floats, Integers
 from ope_vpm.ope.action_ratio import action_ratio
 from ope_vpm.ope.conclude import Found, episode_effective_size
 from ope_vpm.ope.estimator import ProblemEstimator
-from ope_vpm.ope.factored import Rows, choose_ridge
+from ope_vpm.ope.factored import Rows
 from ope_vpm.ope.features import StateFeatures
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.sums import summed
 from ope_vpm.ope.verdict import Evidence
 
 Q_SOLVERS = ("neural", "linear")
-FINITE_FOLDS, FOLDS = 5, 2
-TOLERANCE = 1.1
-"""The ridge of the ratio is the smallest whose standard error is at most so many times the least. vpm has 1.5: here Q
-takes care of most of the bias that a larger ridge brings. Chosen on Reacher and HalfCheetah logs, seeds from 100."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,13 +40,13 @@ class DoublyRobust(ProblemEstimator):
 
     name: ClassVar[str] = "dr"
 
-    folds: int | None = None
-    """None: 5 for finite pairs, where they cost little and every pair left out is missed; 2 for points. 1: none."""
-    q: str = "neural"
-    """For points: "neural" or "linear" (LSTD-Q). Finite pairs have the counted equation."""
+    folds: int = 5
+    """1: no cross-fitting."""
+    q: str = "linear"
+    """For points: "linear" (LSTD-Q) or "neural" (networks on top of it). Finite pairs have the counted equation."""
     members: int = 1
     """Networks a fold."""
-    training_steps: int = 4000
+    training_steps: int = 2000
     """Of each network."""
     n_features: int = 400
     """Random features of the state, for the ratio and for a linear Q."""
@@ -61,16 +58,14 @@ class DoublyRobust(ProblemEstimator):
     def __post_init__(self) -> None:
         if self.q not in Q_SOLVERS:
             raise ValueError(f"q must be one of {', '.join(Q_SOLVERS)}: got {self.q!r}")
-        if self.folds is not None and self.folds < 1:
-            raise ValueError(f"folds must be at least 1: got {self.folds}")
-        for name in ("members", "training_steps", "n_features", "draws"):
+        for name in ("folds", "members", "training_steps", "n_features", "draws"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1: got {getattr(self, name)}")
 
     def find(self, problem: Problem) -> Found:
         """By the kind of data."""
         finite = problem.data.finite and problem.data.discrete_actions
-        folds = problem.folds(self.folds or (FINITE_FOLDS if finite else FOLDS))
+        folds = problem.folds(self.folds)
         if finite:
             fit = cross_fitted_counts(problem, folds)
             return corrected(problem, fit.q, fit.tau, {"solver": "counts"}, unseen=fit.unseen, bias=fit.misfit)
@@ -79,10 +74,15 @@ class DoublyRobust(ProblemEstimator):
         return corrected(problem, q, tau, {"solver": self.q, "ridge": ridge}, overlap=overlap)
 
     def _q(self, problem: Problem, folds: Integers) -> QValues:
-        if self.q == "neural":
-            settings = self.members, self.training_steps, self.draws
-            return problem.once(f"networks {folds.max()} {settings}", lambda: fit_networks(problem, folds, *settings))
-        return linear_q(centred_rows(problem, self.n_features, self.draws), folds, self.ridge)[0]
+        rows = centred_rows(problem, self.n_features, self.draws)
+        if self.q == "linear":
+            return linear_q(rows, folds, self.ridge)[0]
+        settings = self.members, self.training_steps, self.draws
+
+        def fit() -> QValues:
+            return fit_networks(problem, folds, *settings, base=linear_base(rows, folds, self.ridge))
+
+        return problem.once(f"networks {folds.max()} {settings} {self.n_features} {self.ridge}", fit)
 
     def _ratio(self, problem: Problem, folds: Integers, q: QValues) -> tuple[Floats, float, float | None]:
         """τ of each step, its ridge, and the overlap where it is known."""
@@ -97,35 +97,6 @@ class DoublyRobust(ProblemEstimator):
         tau = at_steps(rows, whole.tau)
         place = least_spread(problem, tau, q.residual(problem)[:, None], q.first[:, None])
         return tau[:, place], whole.ridges[place], overlap
-
-
-def linear_q(rows: Rows, folds: Integers, ridge: float | None) -> tuple[QValues, Floats]:
-    """LSTD-Q, cross-fitted, given by its residuals (Q less γV(s') stands for Q); and the ratio of its equations."""
-    problem = rows.problem
-    whole = cross_fitted(rows, np.zeros_like(folds), ridge)
-    held = cross_fitted(rows, folds, ridge) if folds.any() else whole
-    tau = at_steps(rows, whole.tau)
-    tau = tau[:, [least_spread(problem, tau, at_steps(rows, whole.residual), whole.first)]]
-    residual = at_steps(rows, held.residual)
-    place = least_spread(problem, tau, residual, held.first)
-    level = at_steps(rows, held.level)[:, place]
-    q = problem.data.rewards[problem.steps.rows] - level - residual[:, place]
-    return QValues(q, np.zeros_like(q), held.first[:, place], level), tau[:, 0]
-
-
-def least_spread(problem: Problem, tau: Floats, residual: Floats, first: Floats) -> int:
-    """The place of the ridge that the rule chooses; columns of one number stand for every ridge."""
-    columns = max(tau.shape[1], residual.shape[1])
-    parts = [np.broadcast_to(part, (len(part), columns)).T for part in (tau, residual, first)]
-    errors = [spread(influence(problem, *each)) for each in zip(*parts, strict=True)]
-    return choose_ridge(np.array(errors), TOLERANCE)
-
-
-def at_steps(rows: Rows, kept: Floats) -> Floats:
-    """Numbers of the kept rows at each step of the plan."""
-    by_row = np.zeros((len(rows.problem.data), kept.shape[1]))
-    by_row[rows.kept] = kept
-    return by_row[rows.problem.steps.rows]
 
 
 def corrected(

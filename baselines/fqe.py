@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ope_vpm.baselines.fqe_linear import find_lstd
+from ope_vpm.baselines.fqe_linear import centred_rows, find_lstd
 from ope_vpm.baselines.fqe_neural import fit_networks
 from ope_vpm.baselines.likelihood import likelihood_interval
+from ope_vpm.baselines.linear_q import linear_base
 from ope_vpm.baselines.model_tabular import find_tabular
 from ope_vpm.baselines.q_values import influence, spread
 from ope_vpm.logged.columns import Floats
@@ -33,7 +34,7 @@ class FQE(ProblemEstimator):
     "neural" (networks), or "auto": tabular for finite pairs, otherwise neural."""
     members: int = 2
     """Networks whose answers are averaged."""
-    training_steps: int = 4000
+    training_steps: int = 2000
     """Of each network."""
     weighted: bool = False
     """Weigh the Bellman regression by vpm's ratio, so that Q is best where the target goes; of no effect on finite
@@ -86,7 +87,8 @@ class FQE(ProblemEstimator):
         plan = problem.steps
         whole = np.zeros(problem.data.n_episodes, dtype=np.int64)
         by_step = None if weight is None else weight[plan.rows]
-        q = fit_networks(problem, whole, self.members, self.training_steps, self.draws, by_step)
+        base = linear_base(centred_rows(problem, self.n_features, self.draws, weight), whole, self.ridge)
+        q = fit_networks(problem, whole, self.members, self.training_steps, self.draws, by_step, base)
         ratio = find_lstd(problem, self.n_features, self.ridge, self.draws, None).weights
         assert ratio is not None
         residual = q.residual(problem)

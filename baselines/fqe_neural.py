@@ -3,6 +3,9 @@
 The regression target is r - ℓ + γV̄(s'), V̄ a moving average of the network and ℓ the mean of V over the batch:
 relative value iteration, in which the constant that discounting would carry over 1/(1-γ) sweeps settles at once, and
 which is the differential form at γ = 1. Where ends absorb, V of the end is 0 and so is ℓ.
+
+The networks learn what LSTD-Q leaves: its Bellman residuals take the place of the rewards, and both Q are summed. The
+slow modes are then solved already, and a network that learns nothing is LSTD-Q.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ope_vpm.baselines.action_features import centred_features
+from ope_vpm.baselines.linear_q import Base
 from ope_vpm.baselines.model_neural import Ensemble
 from ope_vpm.baselines.q_values import QValues
 from ope_vpm.logged.columns import Array, Floats, Integers
@@ -39,9 +43,6 @@ class Inputs:
     reward: Tensor
     alive: Tensor
     """0 where nothing follows, else 1."""
-    shift: float
-    scale: float
-    """A reward is shift + scale·(the number in `reward`)."""
 
 
 def inputs(problem: Problem, draws: int) -> Inputs:
@@ -56,18 +57,14 @@ def inputs(problem: Problem, draws: int) -> Inputs:
         here = np.column_stack([here, clock(data.time[plan.rows])])
         there = np.column_stack([there, clock(np.where(restarted, 0, data.time[plan.rows] + 1))])
         first = np.column_stack([first, clock(np.zeros(len(first)))])
-    rewards = data.rewards[plan.rows]
-    scale = float(rewards.std()) or 1.0
-    shift = 0.0 if plan.absorbed.any() else float(rewards.mean())
+    rewards, _, _ = standardised(data.rewards[plan.rows], bool(plan.absorbed.any()))
     return Inputs(
         here=_tensor(here),
         there=_tensor(there),
         first=_tensor(first),
         centred=_tensor(centred_features(problem, draws)[plan.rows]),
-        reward=_tensor((rewards - shift) / scale),
+        reward=_tensor(rewards),
         alive=_tensor(~plan.absorbed),
-        shift=shift,
-        scale=scale,
     )
 
 
@@ -93,7 +90,13 @@ def clock_of(problem: Problem) -> Clock | None:
 
 
 def fit_networks(
-    problem: Problem, folds: Integers, members: int, steps: int, draws: int, weight: Floats | None = None
+    problem: Problem,
+    folds: Integers,
+    members: int,
+    steps: int,
+    draws: int,
+    weight: Floats | None = None,
+    base: Base | None = None,
 ) -> QValues:
     """Train `members` networks for each fold on the episodes of the others, and ask them about that fold.
 
@@ -104,19 +107,53 @@ def fit_networks(
         steps: of Adam.
         draws: target actions a state where the policy's mean action is not known otherwise.
         weight: of each step in the regression, where it is not 1.
+        base: the Q to begin from; else 0.
     """
     seen, plan = inputs(problem, draws), problem.steps
     fold = folds[problem.data.episode[plan.rows]]
     count = int(folds.max()) + 1
+    base = base or nothing(problem, count)
+    rewards, shift, scale = standardised(base.residual, bool(plan.absorbed.any()))
     usable = [np.flatnonzero((fold != k) | (count == 1)) for k in range(count) for _ in range(members)]
     network = Ensemble(count * members, seen.here.shape[1], 1 + seen.centred.shape[1], problem.seed)
+    with torch.no_grad():
+        network.weights[-1].zero_()  # begin at Q = 0, the mean reward: equal rewards give exactly that reward
     counts = plan.weight if weight is None else plan.weight * weight
-    average = train(network, seen, usable, counts, steps, problem.gamma, problem.seed)
-    return ask(problem, average, seen, fold, folds, members)
+    each = torch.from_numpy(np.repeat(rewards, members, axis=0)).float()
+    average = train(network, seen, each, usable, counts, steps, problem.gamma, problem.seed)
+    learnt = ask(problem, average, seen, each, folds, members, counts)
+    own = np.arange(len(fold))
+    level = base.level[fold] + shift + scale * learnt.level
+    q = problem.data.rewards[plan.rows] - base.level[fold] - base.residual[fold, own] + scale * learnt.q
+    first = scale * learnt.first
+    if problem.data.from_reset.any():
+        first = first + base.first[folds[problem.data.from_reset], np.arange(len(first))]
+    return QValues(q, scale * learnt.after, first, level)
+
+
+def nothing(problem: Problem, count: int) -> Base:
+    """Q = 0, whose residuals are the rewards."""
+    rewards = problem.data.rewards[problem.steps.rows]
+    return Base(np.tile(rewards, (count, 1)), np.zeros((count, problem.data.from_reset.sum())), np.zeros(count))
+
+
+def standardised(residual: Floats, absorbs: bool) -> tuple[Floats, float, float]:
+    """Numbers of deviation 1 and, unless ends absorb, mean 0; and the shift and scale that undo it."""
+    shift, scale = 0.0 if absorbs else float(residual.mean()), float(residual.std())
+    # What is left of equal rewards is rounding, and nothing to learn.
+    scale = scale if scale > 1e-9 * (1 + np.abs(residual).max()) else 1.0
+    return (residual - shift) / scale, shift, scale
 
 
 def train(
-    network: Ensemble, seen: Inputs, usable: list[Integers], counts: Floats, steps: int, gamma: float, seed: int
+    network: Ensemble,
+    seen: Inputs,
+    rewards: Tensor,
+    usable: list[Integers],
+    counts: Floats,
+    steps: int,
+    gamma: float,
+    seed: int,
 ) -> Ensemble:
     """The moving average of the networks, each trained on its own steps, drawn as often as they count."""
     rng = np.random.default_rng(seed)
@@ -132,7 +169,7 @@ def train(
         value, moves = out[..., 0], out[..., 1:]
         level = torch.zeros(1) if absorbs else value.detach().mean(dim=1, keepdim=True)
         with torch.no_grad():
-            target = seen.reward[batch] - level + gamma * seen.alive[batch] * average(seen.there[batch])[..., 0]
+            target = rewards.gather(1, batch) - level + gamma * seen.alive[batch] * average(seen.there[batch])[..., 0]
         loss = (value + (moves * seen.centred[batch]).sum(dim=-1) - target).square().mean(dim=1).sum()
         optimiser.zero_grad()
         loss.backward()
@@ -144,9 +181,21 @@ def train(
 
 
 @torch.no_grad()
-def ask(problem: Problem, network: Ensemble, seen: Inputs, fold: Integers, folds: Integers, members: int) -> QValues:
-    """Q, V and ℓ of every step by the networks that were not trained on it, averaged over members."""
+def ask(
+    problem: Problem,
+    network: Ensemble,
+    seen: Inputs,
+    rewards: Tensor,
+    folds: Integers,
+    members: int,
+    counts: Floats,
+) -> QValues:
+    """Q, V and ℓ of every step by the networks that were not trained on it, averaged over members.
+
+    ℓ is the mean Bellman residual of the steps that they were trained on, counted as there.
+    """
     gamma, data = problem.gamma, problem.data
+    fold = folds[data.episode[problem.steps.rows]]
     first_fold = folds[data.from_reset] if data.from_reset.any() else folds[:1]
     q, after, level = (np.zeros(len(fold)) for _ in range(3))
     first = np.zeros(len(seen.first))
@@ -159,17 +208,15 @@ def ask(problem: Problem, network: Ensemble, seen: Inputs, fold: Integers, folds
         next_value = seen.alive.double() * one(seen.there[None])[0, :, 0].double()
         start = one(seen.first[None])[0, :, 0].double().numpy()
         trained = (fold != k) | (size == members)
-        counts = problem.steps.weight * trained
-        residual = seen.reward.double() + gamma * next_value - mine
-        offset = 0.0 if (seen.alive == 0).any() else float(counts @ residual.numpy() / counts.sum())
+        used = counts * trained
+        residual = rewards[number].double() + gamma * next_value - mine
+        offset = 0.0 if (seen.alive == 0).any() else float(used @ residual.numpy() / used.sum())
         held, held_first = fold == k, first_fold == k
         q[held] += mine.numpy()[held] / members
         after[held] += next_value.numpy()[held] / members
         level[held] += offset / members
         first[held_first] += start[held_first] / members
-    # Back to rewards: Q may be given on any scale, ℓ takes the shift.
-    scale = seen.scale
-    return QValues(q * scale, after * scale, first * scale, level * scale + seen.shift)
+    return QValues(q, after, first, level)
 
 
 def _only(network: Ensemble, number: int) -> Ensemble:

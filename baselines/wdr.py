@@ -20,10 +20,10 @@ import numpy as np
 
 from ope_vpm.baselines.behaviour_cloning import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.baselines.blend import least_on_simplex
-from ope_vpm.baselines.doubly_robust import linear_q
 from ope_vpm.baselines.dr_tabular import cross_fitted_counts
 from ope_vpm.baselines.fqe_linear import centred_rows
 from ope_vpm.baselines.importance_sampling import step_weights
+from ope_vpm.baselines.linear_q import linear_q
 from ope_vpm.baselines.q_values import QValues, influence
 from ope_vpm.chain.diagnostics import effective_sample_size
 from ope_vpm.logged.columns import Bools, Floats

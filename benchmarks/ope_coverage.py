@@ -21,9 +21,10 @@ FAR = GaussianController(gain=(0.1, -0.1), shift=-4.0, deviation=0.2)
 Maker = Callable[[int], LoggedDataset]
 ON_POINTS: dict[str, tuple[str, dict[str, Any]]] = {
     "vpm": ("vpm", {}),
-    "dr-linear": ("dr", {"q": "linear"}),
-    "fqe-linear": ("fqe", {"solver": "linear"}),
     "dr": ("dr", {}),
+    "auto": ("auto", {}),
+    "fqe-linear": ("fqe", {"solver": "linear"}),
+    "dr-networks": ("dr", {"q": "neural"}),
     "model": ("model", {}),
 }
 

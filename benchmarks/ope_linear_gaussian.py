@@ -13,7 +13,22 @@ from ope_vpm.logged import LoggedDataset
 
 EPISODES, LENGTH, SEEDS = 100, 100, 20
 FIRST_SEED = 20_000
-NAMES = ("vpm", "naive", "onestep", "wist", "wiss", "model", "liu")
+NAMES = (
+    "vpm",
+    "naive",
+    "onestep",
+    "wist",
+    "wiss",
+    "model",
+    "liu",
+    "auto",
+    "fqe",
+    "dr",
+    "gendice",
+    "bestdice",
+    "mwl",
+    "mql",
+)
 
 
 def main() -> None:

@@ -20,13 +20,13 @@ GROUP = "ope_vpm.estimators"
 
 BUILT_IN = {
     "vpm": "ope_vpm.ope.vpm:VPMEstimator",
-    "auto": "ope_vpm.baselines.auto:Auto",
     "naive": "ope_vpm.baselines.naive:Naive",
     "onestep": "ope_vpm.baselines.onestep:OneStep",
     "wist": "ope_vpm.baselines.importance_sampling:TrajectoryWise",
     "wiss": "ope_vpm.baselines.importance_sampling:StepWise",
     "model": "ope_vpm.baselines.model_based:ModelBased",
     "liu": "ope_vpm.baselines.liu2018:Liu2018",
+    "auto": "ope_vpm.baselines.auto:Auto",
     "fqe": "ope_vpm.baselines.fqe:FQE",
     "d3rlpy_fqe": "ope_vpm.baselines.d3rlpy_fqe:D3rlpyFQE",
     "dr": "ope_vpm.baselines.doubly_robust:DoublyRobust",

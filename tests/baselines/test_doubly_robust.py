@@ -75,6 +75,16 @@ def test_cross_fitted_by_hand():
     assert corrected(problem, fit.q, fit.tau, {}).value == pytest.approx(2.0)
 
 
+@pytest.mark.parametrize("gamma", [1.0, 0.9])
+def test_networks_as_q(gamma):
+    """Two folds of 300 steps each: within 0.05 of the truth, and inside the interval."""
+    env, truth = LinearGaussian(), LinearGaussian().value(TARGET, gamma)
+    options = {"q": "neural", "folds": 2, "training_steps": 300, "n_features": 40}
+    found = ov.evaluate(env.dataset(40, 50, BEHAVIOUR, 0), TARGET.policy(), "dr", gamma=gamma, **options)
+    assert abs(found.value - truth) < 0.05
+    assert found.interval[0] < truth < found.interval[1]
+
+
 @pytest.mark.parametrize("gamma", [1.0, 0.95])
 def test_linear_gaussian_intervals_have_the_right_size(gamma):
     env, truth = LinearGaussian(), LinearGaussian().value(TARGET, gamma)

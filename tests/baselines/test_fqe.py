@@ -6,9 +6,10 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.baselines.action_features import centred_features
 from ope_vpm.baselines.dr_tabular import cross_fitted_counts
+from ope_vpm.baselines.fqe_neural import fit_networks
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, GaussianController, LinearGaussian
 from ope_vpm.ope import Problem
-from ope_vpm.policy import DeterministicPolicy, GaussianPolicy, TargetPolicy
+from ope_vpm.policy import CategoricalPolicy, DeterministicPolicy, GaussianPolicy, TargetPolicy
 
 
 class Foreign(TargetPolicy):
@@ -86,3 +87,38 @@ def test_linear_fqe_of_a_policy_without_noise_or_densities(gamma):
             for seed in range(3)
         ]
         assert np.abs(errors).max() < 0.03
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("gamma", [1.0, 0.9])
+def test_networks_find_the_closed_form(gamma, weighted):
+    """After 600 steps within 0.06 of the truth; the logged mean is off by 0.3."""
+    env, policy = LinearGaussian(), TARGET.policy()
+    data = env.dataset(40, 50, BEHAVIOUR, 0)
+    options = {"training_steps": 600, "members": 1, "n_features": 40, "weighted": weighted}
+    found = ov.evaluate(data, policy, "fqe", gamma=gamma, solver="neural", **options)
+    assert abs(found.value - env.value(TARGET, gamma)) < 0.06
+    assert found.interval[0] < env.value(TARGET, gamma) < found.interval[1]
+
+
+def test_networks_know_the_time_where_a_limit_ends_episodes():
+    """Reward 1 in the first half of 10 steps and 0 after, and states that do not tell the time: on average ½.
+
+    Five steps of 1 - ½ lie between t = 0 and t = 5, so V falls by 2½ there, which only the clock can tell.
+    """
+    rng, episodes = np.random.default_rng(0), 60
+    states = rng.standard_normal((episodes, 11, 1))
+    rewards = np.tile(np.arange(10) < 5, episodes).astype(float)
+    data = ov.LoggedDataset.from_arrays(
+        states[:, :-1].reshape(-1, 1),
+        rng.integers(2, size=10 * episodes),
+        rewards,
+        states[:, 1:].reshape(-1, 1),
+        truncated=np.tile(np.arange(10) == 9, episodes),
+    )
+    policy = CategoricalPolicy(lambda s: np.full((len(s), 2), 0.5), 2)
+    problem = Problem.pose(data, policy, time_limit="restart", ignore=("one-row-off",))
+    values = fit_networks(problem, np.zeros(episodes, dtype=int), 1, 600, 8)
+    assert values.value(problem) == pytest.approx(0.5, abs=0.03)
+    time = problem.data.time[problem.steps.rows]
+    assert values.q[time == 0].mean() - values.q[time == 5].mean() == pytest.approx(2.5, abs=0.5)

@@ -7,8 +7,15 @@ import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.policy import GaussianPolicy
 
-NAMES = tuple(ov.estimators())
-FAST = {"model": {"training_steps": 100, "rollouts": 20, "members": 2}, "liu": {"training_steps": 30}}
+NAMES = tuple(name for name in ov.estimators() if name != "d3rlpy_fqe")  # takes d3rlpy's policies only
+SMALL = {"training_steps": 50, "n_features": 50}
+FAST = {
+    "model": {"training_steps": 100, "rollouts": 20, "members": 2},
+    "liu": {"training_steps": 30},
+    **dict.fromkeys(("fqe", "dr", "auto"), SMALL),
+    **{name: {"n_features": 50} for name in ("dualdice", "gendice", "gradientdice", "bestdice")},
+    **{name: {"n_features": 50} for name in ("mwl", "mql", "wdr", "magic")},
+}
 INDEPENDENT = ("one-row-off", "constant-columns")
 """States are drawn anew at each step here, which the doctor takes for a shift by one row."""
 
@@ -27,7 +34,7 @@ def test_multi_discrete_states(name):
     assert found.value == pytest.approx(wanted, abs=4 * found.standard_error + 1e-9)
 
 
-@pytest.mark.parametrize("name", ["vpm", "naive", "onestep", "liu"])
+@pytest.mark.parametrize("name", ["vpm", "naive", "onestep", "liu", "dr", "bestdice", "mwl", "wdr"])
 def test_finite_states_with_continuous_actions(name):
     """The reward is a + s: E[a] = 0.2 under the target, E[s] = 1.5."""
     rng = np.random.default_rng(0)
@@ -40,7 +47,7 @@ def test_finite_states_with_continuous_actions(name):
     assert found.value == pytest.approx(1.5 if name == "naive" else 1.7, abs=4 * found.standard_error)
 
 
-@pytest.mark.parametrize("name", ["vpm", "model", "liu"])
+@pytest.mark.parametrize("name", ["vpm", "model", "liu", "fqe", "dr", "gendice", "mwl"])
 def test_rows_without_a_next_state_are_dropped_and_counted(name):
     logged = LinearGaussian().dataset(12, 20, BEHAVIOUR, seed=0)
     data = ov.LoggedDataset.from_arrays(logged.observations, logged.actions, logged.rewards, truncated=logged.truncated)
