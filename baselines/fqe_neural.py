@@ -140,8 +140,8 @@ def nothing(problem: Problem, count: int) -> Base:
 def standardised(residual: Floats, absorbs: bool) -> tuple[Floats, float, float]:
     """Numbers of deviation 1 and, unless ends absorb, mean 0; and the shift and scale that undo it."""
     shift, scale = 0.0 if absorbs else float(residual.mean()), float(residual.std())
-    # What is left of equal rewards is rounding, and nothing to learn.
-    scale = scale if scale > 1e-9 * (1 + np.abs(residual).max()) else 1.0
+    if scale <= 1e-9 * (1 + np.abs(residual).max()):  # what is left of equal rewards is rounding: nothing to learn
+        return np.zeros_like(residual), shift, 0.0
     return (residual - shift) / scale, shift, scale
 
 

@@ -64,7 +64,7 @@ def test_alpha_moves_the_behaviour_towards_the_target():
 def test_what_is_wrong_is_said():
     assert "no policy of iteration 975 is shipped" in TaxiTask(policies=(975,)).problems()[0]
     assert BulletTask(robot="reecher").problems() == ["there is no robot 'reecher': did you mean 'reacher'?"]
-    assert "length must be one of 25, 50, 100: got 30" in BulletTask(robot="reacher", length=30).problems()
+    assert "length must be one of 25, 50, 100, 150: got 30" in BulletTask(robot="reacher", length=30).problems()
     assert "has no policy 'step-1'" in " ".join(BulletTask(robot="reacher", policies=("step-1",)).problems())
     assert BulletTask(robot="reacher").refusals(0.9) == ["the truth is stored for gamma 1 and 0.99: got 0.9"]
     assert RandomMDPTask(states=1).problems() == ["states must be at least 2: got 1"]

@@ -81,7 +81,7 @@ def test_logged_and_known_behaviour():
 
 MISTAKES = {
     "misspelt estimator": (lambda: ov.evaluate(DATA, TABLES["first"], "vmp"), "did you mean 'vpm'"),
-    "unheard-of estimator": (lambda: ov.evaluate(DATA, TABLES["first"], "zzz"), "known are vpm, naive"),
+    "unheard-of estimator": (lambda: ov.evaluate(DATA, TABLES["first"], "zzz"), "known are vpm, naive, onestep"),
     "no estimator": (lambda: ov.evaluate(DATA, TABLES["first"], []), "at least one estimator"),
     "misspelt option": (lambda: ov.evaluate(DATA, TABLES["first"], "wist", behavior="logged"), "'behaviour'"),
     "misspelt solver option": (lambda: ov.evaluate(DATA, TABLES["first"], step=3), "did you mean steps"),
