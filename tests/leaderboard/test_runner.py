@@ -68,7 +68,13 @@ def test_only_what_is_missing_runs_and_a_failing_cell_is_a_row(suite, trouble, t
 def test_ctrl_c_keeps_what_is_finished(trouble, suite, tmp_path):
     found = suite('["naive", { name = "constant", settings = { seconds = 0.6 } }]', runs=6)
     command = ["leaderboard", "--suite", str(tmp_path / "own.toml"), "--output", str(tmp_path / "out"), "--jobs", "1"]
-    code = f"import sys; sys.argv = {['ope-vpm', *command]!r}; from ope_vpm.cli import main; main()"
+    code = f"""
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # as in a terminal; tests in the background inherit SIG_IGN
+sys.argv = {["ope-vpm", *command]!r}
+from ope_vpm.cli import main
+main()
+"""
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
