@@ -1,12 +1,14 @@
 """Estimates of one value, combined for the least squared error that their own influence functions foresee.
 
 Ω is their covariance over episodes. One of them, the anchor, is taken as unbiased; another one's squared bias is what
-its squared distance from the anchor exceeds the variance of that distance by. The weights x ≥ 0 with Σx = 1 have the
-least x'(Ω + bb')x. As OPERA (Nie et al. 2024) combines by bootstrapped errors, without bootstrapping anything.
+its squared distance from the anchor exceeds the variance of that distance by, or some times that variance for one that
+is likely to be right. The weights x ≥ 0 with Σx = 1 have the least x'(Ω + bb')x. As OPERA (Nie et al. 2024) combines by
+bootstrapped errors, without bootstrapping anything.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,30 +27,27 @@ class Blend:
 
     weights: Floats
     value: float
+    sums: EpisodeSums
     bias: float
-    """Of the blend, by the estimates' distances from the anchor."""
+    """How far the blend lies from the anchor."""
 
 
-def blend(values: Floats, influence: Floats, anchor: int) -> Blend:
-    """Weigh estimates.
+def blend(values: Sequence[float], sums: Sequence[EpisodeSums], trust: float = 1.0) -> Blend:
+    """Weigh estimates, the first of which is the anchor.
 
     Args:
         values: of each estimate.
-        influence: (episodes, estimates): how each episode moves them.
-        anchor: the number of the one that is taken as unbiased.
+        sums: how each episode moves them.
+        trust: how many variances of its distance from the anchor an estimate's squared distance may have for free.
     """
-    covariance = influence.T @ influence
-    distance = values - values[anchor]
-    apart = np.sum((influence - influence[:, [anchor]]) ** 2, axis=0)
-    bias = np.sign(distance) * np.sqrt(np.maximum(distance**2 - apart, 0))
-    weights = least_on_simplex(covariance + np.outer(bias, bias), anchor)
-    return Blend(weights, float(weights @ values), abs(float(weights @ bias)))
-
-
-def blended_sums(sums: list[EpisodeSums], weights: Floats) -> EpisodeSums:
-    """The sums of Σ x_j v_j."""
+    value, influence = np.array(values), np.stack([each.influence for each in sums], axis=1)
+    distance = value - value[0]
+    apart = np.sum((influence - influence[:, [0]]) ** 2, axis=0)
+    bias = np.sign(distance) * np.sqrt(np.maximum(distance**2 - trust * apart, 0))
+    weights = least_on_simplex(influence.T @ influence + np.outer(bias, bias), 0)
     parts = [each.scaled(float(weight)) for each, weight in zip(sums, weights, strict=True)]
-    return EpisodeSums(np.hstack([part.numerator for part in parts]), np.hstack([part.denominator for part in parts]))
+    mixed = EpisodeSums(np.hstack([part.numerator for part in parts]), np.hstack([part.denominator for part in parts]))
+    return Blend(weights, float(weights @ value), mixed, abs(float(weights @ distance)))
 
 
 def least_on_simplex(matrix: Floats, otherwise: int = -1) -> Floats:

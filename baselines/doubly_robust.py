@@ -16,7 +16,6 @@ import numpy as np
 
 from ope_vpm.baselines.dr_linear import cross_fitted
 from ope_vpm.baselines.dr_tabular import cross_fitted_counts
-from ope_vpm.baselines.fqe_linear import centred_rows
 from ope_vpm.baselines.fqe_neural import fit_networks
 from ope_vpm.baselines.linear_q import at_steps, least_spread, linear_base, linear_q
 from ope_vpm.baselines.q_values import QValues, influence, spread
@@ -25,8 +24,7 @@ from ope_vpm.logged.columns import Floats, Integers
 from ope_vpm.ope.action_ratio import action_ratio
 from ope_vpm.ope.conclude import Found, episode_effective_size
 from ope_vpm.ope.estimator import ProblemEstimator
-from ope_vpm.ope.factored import Rows
-from ope_vpm.ope.features import StateFeatures
+from ope_vpm.ope.factored import POWER, Rows, factored_rows
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.sums import summed
 from ope_vpm.ope.verdict import Evidence
@@ -64,7 +62,7 @@ class DoublyRobust(ProblemEstimator):
 
     def find(self, problem: Problem) -> Found:
         """By the kind of data."""
-        finite = problem.data.finite and problem.data.discrete_actions
+        finite = problem.finite
         folds = problem.folds(self.folds)
         if finite:
             fit = cross_fitted_counts(problem, folds)
@@ -74,7 +72,7 @@ class DoublyRobust(ProblemEstimator):
         return corrected(problem, q, tau, {"solver": self.q, "ridge": ridge}, overlap=overlap)
 
     def _q(self, problem: Problem, folds: Integers) -> QValues:
-        rows = centred_rows(problem, self.n_features, self.draws)
+        rows = Rows.draw(problem, self.n_features, self.draws)
         if self.q == "linear":
             return linear_q(rows, folds, self.ridge)[0]
         settings = self.members, self.training_steps, self.draws
@@ -89,10 +87,10 @@ class DoublyRobust(ProblemEstimator):
         overlap = None
         if problem.policy.has_log_prob:
             action = action_ratio(problem)
-            rows = Rows(problem, StateFeatures.draw(problem, self.n_features), action.ratio)
+            rows = factored_rows(problem, self.n_features, POWER, self.draws)
             overlap = min(action.overlap, 1.0)
         else:
-            rows = centred_rows(problem, self.n_features, self.draws)
+            rows = Rows.draw(problem, self.n_features, self.draws)
         whole = cross_fitted(rows, np.zeros_like(folds), self.ridge)
         tau = at_steps(rows, whole.tau)
         place = least_spread(problem, tau, q.residual(problem)[:, None], q.first[:, None])

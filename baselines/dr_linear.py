@@ -30,18 +30,11 @@ def cross_fitted(rows: Rows, folds: Integers, ridge: float | None) -> Held:
     ridges = RIDGES if ridge is None else (ridge,)
     data, gamma = rows.problem.data, rows.problem.gamma
     fold, first_fold = folds[data.episode[rows.kept]], folds[data.from_reset]
-    tau, residual, level = (np.zeros((len(fold), len(ridges))) for _ in range(3))
+    solved = [[each.solve(one) for one in ridges] for each in rows.without(folds)]
+    theta, beta = (np.array([[pair[k] for pair in each] for each in solved]).swapaxes(1, 2) for k in (0, 1))
+    tau, residual = rows.held(folds, theta, beta)
+    level = theta[fold, 0] if gamma == 1 else np.zeros((len(fold), len(ridges)))
     first = np.zeros((len(first_fold), len(ridges)))
-    count = int(folds.max()) + 1
-    for k in range(count):
-        held = fold == k
-        equations = rows.equations(~held if count > 1 else held)
-        solved = [equations.solve(each) for each in ridges]
-        theta, beta = (np.stack(columns, axis=1) for columns in zip(*solved, strict=True))
-        tau_all, residual_all = rows.ratios_and_residuals(theta, beta)
-        tau[held], residual[held] = tau_all[held], residual_all[held]
-        if gamma == 1:
-            level[held] = theta[0]
-        if len(first_fold):
-            first[first_fold == k] = rows.initial[first_fold == k] @ theta
+    for k in np.unique(first_fold):
+        first[first_fold == k] = rows.initial[first_fold == k] @ theta[k]
     return Held(ridges, tau, residual, first, level)

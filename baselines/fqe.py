@@ -7,15 +7,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ope_vpm.baselines.fqe_linear import centred_rows, find_lstd
 from ope_vpm.baselines.fqe_neural import fit_networks
 from ope_vpm.baselines.likelihood import likelihood_interval
-from ope_vpm.baselines.linear_q import linear_base
+from ope_vpm.baselines.linear_q import find_lstd, linear_base
 from ope_vpm.baselines.model_tabular import find_tabular
 from ope_vpm.baselines.q_values import influence, spread
 from ope_vpm.logged.columns import Floats
 from ope_vpm.ope.conclude import Found
 from ope_vpm.ope.estimator import ProblemEstimator
+from ope_vpm.ope.factored import Rows
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.verdict import Evidence
 from ope_vpm.ope.vpm import VPMEstimator
@@ -59,11 +59,11 @@ class FQE(ProblemEstimator):
 
     def check(self, problem: Problem) -> None:
         """Refuse a solver that does not fit the data."""
-        if self.solver == "tabular" and not finite(problem):
+        if self.solver == "tabular" and not problem.finite:
             raise ValueError("solver 'tabular' needs finite states and actions: use solver='linear' or 'neural'")
 
         if self.interval == "likelihood" and (
-            not finite(problem) or (problem.steps.ended and problem.on_end == "restart")
+            not problem.finite or (problem.steps.ended and problem.on_end == "restart")
         ):
             raise ValueError("interval='likelihood' needs finite pairs without restarts: use interval='bootstrap'")
 
@@ -71,7 +71,7 @@ class FQE(ProblemEstimator):
         """By the solver that fits."""
         solver = self.solver
         if solver == "auto":
-            solver = "tabular" if finite(problem) else "neural"
+            solver = "tabular" if problem.finite else "neural"
         if solver == "tabular":
             found = find_tabular(problem, None)  # its value is that of the counted model
             if self.interval == "bootstrap" or problem.data.n_episodes < 2:
@@ -87,7 +87,7 @@ class FQE(ProblemEstimator):
         plan = problem.steps
         whole = np.zeros(problem.data.n_episodes, dtype=np.int64)
         by_step = None if weight is None else weight[plan.rows]
-        base = linear_base(centred_rows(problem, self.n_features, self.draws, weight), whole, self.ridge)
+        base = linear_base(Rows.draw(problem, self.n_features, self.draws, weight), whole, self.ridge)
         q = fit_networks(problem, whole, self.members, self.training_steps, self.draws, by_step, base)
         ratio = find_lstd(problem, self.n_features, self.ridge, self.draws, None).weights
         assert ratio is not None
@@ -106,12 +106,7 @@ class FQE(ProblemEstimator):
 
 def vpm_weights(problem: Problem, n_features: int) -> Floats:
     """The ratio of vpm at each row, cut at 0."""
-    options: dict[str, Any] = {"n_features": n_features} if problem.policy.has_log_prob and not finite(problem) else {}
+    options: dict[str, Any] = {"n_features": n_features} if problem.policy.has_log_prob and not problem.finite else {}
     weights = VPMEstimator(**options).find(problem).weights
     assert weights is not None
     return np.maximum(weights, 0)
-
-
-def finite(problem: Problem) -> bool:
-    """Whether pairs can be counted."""
-    return problem.data.finite and problem.data.discrete_actions

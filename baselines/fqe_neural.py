@@ -17,11 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ope_vpm.baselines.action_features import centred_features
 from ope_vpm.baselines.linear_q import Base
 from ope_vpm.baselines.model_neural import Ensemble
 from ope_vpm.baselines.q_values import QValues
 from ope_vpm.logged.columns import Array, Floats, Integers
+from ope_vpm.ope.action_features import centred_features
+from ope_vpm.ope.clock import clock_of
 from ope_vpm.ope.features import StateFeatures
 from ope_vpm.ope.problem import Problem
 
@@ -48,15 +49,11 @@ class Inputs:
 def inputs(problem: Problem, draws: int) -> Inputs:
     """Standardised states, with the time as one more coordinate where the task has a clock."""
     data, plan = problem.data, problem.steps
-    features = StateFeatures.draw(problem, 0)
-    here, there = features.near_points(data.observations[plan.rows]), features.near_points(problem.following)
-    first = features.near_points(data.initial_observations) if data.from_reset.any() else here[:1]
-    clock = clock_of(problem)
-    if clock is not None:
-        restarted = problem.ending[plan.rows]
-        here = np.column_stack([here, clock(data.time[plan.rows])])
-        there = np.column_stack([there, clock(np.where(restarted, 0, data.time[plan.rows] + 1))])
-        first = np.column_stack([first, clock(np.zeros(len(first)))])
+    features, time = StateFeatures.draw(problem, 0, clock_of(problem)), data.time[plan.rows]
+    here = features.near_points(data.observations[plan.rows], time)
+    there = features.near_points(problem.following, np.where(problem.ending[plan.rows], 0, time + 1))
+    start = data.initial_observations
+    first = features.near_points(start, np.zeros(len(start), dtype=np.int64)) if len(start) else here[:1]
     rewards, _, _ = standardised(data.rewards[plan.rows], bool(plan.absorbed.any()))
     return Inputs(
         here=_tensor(here),
@@ -66,27 +63,6 @@ def inputs(problem: Problem, draws: int) -> Inputs:
         reward=_tensor(rewards),
         alive=_tensor(~plan.absorbed),
     )
-
-
-class Clock:
-    """Time within an episode of fixed length, scaled to deviation 1."""
-
-    def __init__(self, length: int) -> None:
-        self.length = length
-
-    def __call__(self, time: Floats | Integers) -> Floats:
-        """One number a step."""
-        scaled: Floats = (time / self.length - 0.5) * np.sqrt(12)
-        return scaled
-
-
-def clock_of(problem: Problem) -> Clock | None:
-    """The task's clock, where a time limit of one length ends its episodes: what is left then depends on the time."""
-    data = problem.data
-    cut = data.lengths[data.truncated[data.ends]]
-    if problem.time_limit != "restart" or len(cut) == 0 or (cut != cut[0]).any():
-        return None
-    return Clock(int(cut[0]))
 
 
 def fit_networks(

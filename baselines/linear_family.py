@@ -12,14 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ope_vpm.baselines.fqe_linear import CentredRows, centred_rows
 from ope_vpm.baselines.model_tabular import find_tabular
 from ope_vpm.baselines.onestep import ratio_or_nan
 from ope_vpm.chain.diagnostics import effective_sample_size
 from ope_vpm.logged.columns import Floats
 from ope_vpm.ope.conclude import Found, episode_effective_size
 from ope_vpm.ope.estimator import ProblemEstimator
-from ope_vpm.ope.factored import RIDGES, Equations, solve_grid
+from ope_vpm.ope.factored import RIDGES, Equations, Rows, solve_grid
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.verdict import Evidence
 
@@ -28,7 +27,7 @@ from ope_vpm.ope.verdict import Evidence
 class LinearParts:
     """Rows of pair features, their equations, and LSTD-Q's solution, which gives the ridge and the interval."""
 
-    rows: CentredRows
+    rows: Rows
     equations: Equations
     ridge: float
     theta: Floats
@@ -51,17 +50,17 @@ class LinearEstimator(ProblemEstimator):
 
     def find(self, problem: Problem) -> Found:
         """By the kind of data."""
-        if problem.data.finite and problem.data.discrete_actions:
+        if problem.finite:
             return find_tabular(problem, None)
         key = f"linear parts {self.n_features} {self.ridge} {self.draws}"
         return self._points(problem.once(key, lambda: self._parts(problem)))
 
     def _parts(self, problem: Problem) -> LinearParts:
-        rows = centred_rows(problem, self.n_features, self.draws)
+        rows = Rows.draw(problem, self.n_features, self.draws)
         equations = rows.equations()
         ridge = self.ridge
         if ridge is None:
-            ridge = RIDGES[solve_grid(rows, equations, RIDGES, False, None).chosen]
+            ridge = RIDGES[solve_grid(rows, equations, RIDGES, None).chosen]
         return LinearParts(rows, equations, ridge, equations.solve(ridge)[0])
 
     @abstractmethod
@@ -69,7 +68,7 @@ class LinearEstimator(ProblemEstimator):
         """Find the ratio, or Q, of points."""
 
 
-def end_mass(rows: CentredRows) -> Floats:
+def end_mass(rows: Rows) -> Floats:
     """By how much each row stands for more than itself: an absorbed end carries γ/(1-γ) of its last row's mass."""
     gamma = rows.problem.gamma
     if rows.restarts or gamma == 1:

@@ -1,4 +1,8 @@
-"""LSTD-Q as a part of other estimators: cross-fitted, and as what networks begin from."""
+"""FQE in closed form (LSTD-Q): Q linear in features of the state and in centred functions of the action.
+
+Its equations are those of `ope_vpm.ope.factored` without the action ratio, κ = 0. Also as a part of other estimators:
+cross-fitted, and as what networks begin from.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,9 @@ import numpy as np
 from ope_vpm.baselines.dr_linear import cross_fitted
 from ope_vpm.baselines.q_values import QValues, influence, spread
 from ope_vpm.logged.columns import Floats, Integers
-from ope_vpm.ope.factored import Rows, choose_ridge
+from ope_vpm.ope.conclude import Found
+from ope_vpm.ope.factored import Rows, choose_ridge, find_linear
 from ope_vpm.ope.problem import Problem
-
-TOLERANCE = 1.1
-"""The ridge of the ratio is the smallest whose standard error is at most so many times the least. vpm has 1.5: here Q
-takes care of most of the bias that a larger ridge brings. Chosen on Reacher and HalfCheetah logs, seeds from 100."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,16 @@ class Base:
     """(folds,): ℓ."""
 
 
+def find_lstd(problem: Problem, n_features: int, ridge: float | None, draws: int, weight: Floats | None) -> Found:
+    """LSTD-Q, the ridge chosen from the data alone unless it is given; `weight` of each row, where it is not 1."""
+    return find_linear("linear", Rows.draw(problem, n_features, draws, weight), ridge, None, {})
+
+
 def linear_base(rows: Rows, folds: Integers, ridge: float | None) -> Base:
     """LSTD-Q of each fold's others, at every step; one ridge for all, chosen on held-out steps."""
     problem, count = rows.problem, int(folds.max()) + 1
     chosen = ridge if ridge is not None else _chosen(rows, folds)
-    fold = folds[problem.data.episode[rows.kept]]
-    solved = [rows.equations((fold != k) | (count == 1)).solve(chosen)[0] for k in range(count)]
+    solved = [each.solve(chosen)[0] for each in rows.without(folds)]
     theta = np.stack(solved, axis=1)
     _, residual = rows.ratios_and_residuals(theta, theta)
     level = theta[0] if problem.gamma == 1 else np.zeros(count)
@@ -68,7 +73,7 @@ def least_spread(problem: Problem, tau: Floats, residual: Floats, first: Floats)
     columns = max(tau.shape[1], residual.shape[1])
     parts = [np.broadcast_to(part, (len(part), columns)).T for part in (tau, residual, first)]
     errors = [spread(influence(problem, *each)) for each in zip(*parts, strict=True)]
-    return choose_ridge(np.array(errors), TOLERANCE)
+    return choose_ridge(np.array(errors))
 
 
 def at_steps(rows: Rows, kept: Floats) -> Floats:

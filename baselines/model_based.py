@@ -42,12 +42,12 @@ class ModelBased(ProblemEstimator):
 
     def check(self, problem: Problem) -> None:
         """Simulation of counts needs finite pairs."""
-        if self.method == "simulate" and not (problem.data.finite and problem.data.discrete_actions):
+        if self.method == "simulate" and not problem.finite:
             raise ValueError("method='simulate' rolls out counts of finite pairs: use method='auto' for points")
 
     def find(self, problem: Problem) -> Found:
         """By the kind of data."""
-        if problem.data.finite and problem.data.discrete_actions:
+        if problem.finite:
             return find_tabular(problem, self.horizon or 200 if self.method == "simulate" else None)
         return find_neural(
             problem,

@@ -51,7 +51,7 @@ class OneStep(ProblemEstimator):
         )
 
     def _ratio(self, problem: Problem) -> ActionRatio:
-        if self.behaviour == "cloned" and not (problem.data.finite and problem.data.discrete_actions):
+        if self.behaviour == "cloned" and not problem.finite:
             return action_ratio(problem)
         behaviour = behaviour_log_prob(problem, self.behaviour)
         return ActionRatio.of_logs(

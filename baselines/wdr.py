@@ -21,7 +21,6 @@ import numpy as np
 from ope_vpm.baselines.behaviour_cloning import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.baselines.blend import least_on_simplex
 from ope_vpm.baselines.dr_tabular import cross_fitted_counts
-from ope_vpm.baselines.fqe_linear import centred_rows
 from ope_vpm.baselines.importance_sampling import step_weights
 from ope_vpm.baselines.linear_q import linear_q
 from ope_vpm.baselines.q_values import QValues, influence
@@ -29,6 +28,7 @@ from ope_vpm.chain.diagnostics import effective_sample_size
 from ope_vpm.logged.columns import Bools, Floats
 from ope_vpm.ope.conclude import Found, episode_effective_size
 from ope_vpm.ope.estimator import ProblemEstimator
+from ope_vpm.ope.factored import Rows
 from ope_vpm.ope.influence import initial_sums
 from ope_vpm.ope.intervals import EpisodeSums
 from ope_vpm.ope.problem import Problem
@@ -88,10 +88,10 @@ class WeightedDoublyRobust(ProblemEstimator):
     def _q(self, problem: Problem) -> tuple[QValues, Floats]:
         """Q, and the ratio of stationary laws that goes with it."""
         whole = np.zeros(problem.data.n_episodes, dtype=np.int64)
-        if problem.data.finite and problem.data.discrete_actions:
+        if problem.finite:
             fit = cross_fitted_counts(problem, whole)
             return fit.q, fit.tau
-        return linear_q(centred_rows(problem, self.n_features, self.draws), whole, None)
+        return linear_q(Rows.draw(problem, self.n_features, self.draws), whole, None)
 
     def _blend(self, terms: Terms) -> Floats:
         """How much each horizon counts: the longest alone."""

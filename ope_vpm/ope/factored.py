@@ -1,12 +1,16 @@
-"""VPM with a factored ratio, τ(s, a) = w(s)·π(a|s)/b̂(a|s): only a function of the state is left to find.
+"""VPM with a factored ratio, τ(s, a) = ρ̂(a|s)^κ·w(s, a), and w linear in features: one linear system.
 
-w is linear in features V of the state, and the fixed point of the power iteration is one linear system. With
-X = ρ̂·V(s) and Δ = V(s) - γV(s') its matrix is A = XᵀΔ/n; the same matrix, transposed, gives the value function,
-so that the value, its weights and its influence function come from one factorisation:
+ρ̂ = π/b̂ is known up to the clone. With κ = 1 a function of the state is left to find; but then the few logged actions
+that are likely under π carry all of the weight. With κ = 1/2 they carry less, and w makes up for it. The features of a
+pair are Φ = [V(s), u(s, a)⊗(1, s)], u functions of the action with E_π[u(s, ·)] = 0, so that those of the next pair are
+[V(s'), 0] on average, without drawing an action. With X = ρ̂^κ·Φ and Δ = Φ - γ[V(s'), 0] the fixed point of the power
+iteration has the matrix A = XᵀΔ/n; the same matrix, transposed, gives Q, so that the value, its weights and its
+influence function come from one factorisation:
 
     M = A + λΛ,   θ = M⁻¹ Xᵀr/n,   β = M⁻ᵀc,   τ = Xβ,   v = cᵀθ = Σ τr/n.
 
-γ < 1: c = (1-γ)·mean V(s₀). γ = 1: Δ's constant column is 1 and c = e₁, which says E[τ] = 1.
+γ < 1: c = (1-γ)·mean [V(s₀), 0]. γ = 1: Δ's constant column is 1 and c = e₁, which says E[τ] = 1.
+κ = 0 is LSTD-Q.
 """
 
 from __future__ import annotations
@@ -22,8 +26,9 @@ from scipy.linalg import lu_factor, lu_solve
 from ope_vpm.chain.diagnostics import effective_sample_size
 from ope_vpm.chain.transitions import chunks
 from ope_vpm.logged.columns import Bools, Floats, Integers
+from ope_vpm.ope.action_features import centred_features
 from ope_vpm.ope.action_ratio import action_ratio
-from ope_vpm.ope.advantage import fitted_advantage
+from ope_vpm.ope.clock import clock_of
 from ope_vpm.ope.conclude import Found, episode_effective_size
 from ope_vpm.ope.features import StateFeatures
 from ope_vpm.ope.influence import entry_rate, initial_sums
@@ -35,6 +40,10 @@ RIDGES = tuple(10 ** (exponent / 2) for exponent in range(-12, -1))
 """10⁻⁶ … 10⁻¹, in units of the features' mean squares."""
 TOLERANCE = 1.5
 """How much larger than the smallest the standard error of the chosen ridge may be."""
+POWER = 0.5
+"""κ."""
+NEGLIGIBLE = 1e-3
+"""Of the rewards' deviation: values that lie nearer together do not disagree, however small the standard error."""
 ROWS = 1 << 14
 FEW_ROWS = 1 << 15
 """Whose features are kept in memory, some 100 MB each for V and Δ."""
@@ -82,8 +91,25 @@ class Rows:
 
     problem: Problem
     features: StateFeatures
-    ratio: Floats
-    """ρ̂ of each of the data's rows."""
+    """V."""
+    centred: Floats
+    """u at each of the data's rows, (n, k); k may be 0."""
+    weight: Floats
+    """ρ̂^κ of each of the data's rows, or whatever weighs the equations."""
+
+    @classmethod
+    def draw(cls, problem: Problem, n_features: int, draws: int, weight: Floats | None = None) -> Rows:
+        """Draw the features, which know the time where a time limit restarts the task.
+
+        Args:
+            problem: the question.
+            n_features: random features of the state.
+            draws: target actions a state where the policy's mean action is not known otherwise.
+            weight: of each row, where it is not 1.
+        """
+        features = StateFeatures.draw(problem, n_features, clock_of(problem))
+        counts = np.ones(len(problem.data)) if weight is None else weight
+        return cls(problem, features, centred_features(problem, draws), counts)
 
     @cached_property
     def kept(self) -> Integers:
@@ -97,19 +123,21 @@ class Rows:
 
     @property
     def size(self) -> int:
-        """How many columns X and Δ have."""
-        return self.features.size
+        """How many columns X and Δ have: features of the state, then each u times the constant and the linear ones."""
+        return self.features.size + int(self.centred.shape[1]) * (1 + self.features.linear)
 
     @cached_property
     def first_states(self) -> Floats:
         """V at the logged initial states."""
         first = self.problem.data.initial_observations
-        return self.features(first) if len(first) else np.zeros((1, self.features.size))
+        start = np.zeros(len(first), dtype=np.int64)
+        return self.features(first, start) if len(first) else np.zeros((1, self.features.size))
 
-    @property
+    @cached_property
     def initial(self) -> Floats:
-        """The features of initial states, averaged over the target's actions."""
-        return self.first_states
+        """The features of initial states, averaged over the target's actions: [V(s₀), 0]."""
+        first = self.first_states
+        return np.hstack([first, np.zeros((len(first), self.size - first.shape[1]))])
 
     @property
     def restarts(self) -> bool:
@@ -121,47 +149,77 @@ class Rows:
         return list(self._parts())
 
     def parts(self) -> Iterator[tuple[slice, Floats, Floats]]:
-        """Rows, V and Δ, some at a time; of small data they are made once."""
-        return iter(self._kept_parts) if len(self.kept) <= FEW_ROWS else self._parts()
+        """Rows, Φ and Δ, some at a time; of small data their state features are made once."""
+        for part, here, difference in iter(self._kept_parts) if len(self.kept) <= FEW_ROWS else self._parts():
+            state = here[:, : 1 + self.features.linear]
+            action = np.einsum("nk,nj->nkj", self.centred[self.kept[part]], state).reshape(len(here), -1)
+            yield part, np.hstack([here, action]), np.hstack([difference, action])
 
     def _parts(self) -> Iterator[tuple[slice, Floats, Floats]]:
+        """The same of the state features alone."""
         data, gamma = self.problem.data, self.problem.gamma
         after_end = self.first_states.mean(axis=0) if self.restarts else np.zeros(self.features.size)
         for part in chunks(len(self.kept), ROWS):
-            here, ended = self.features(data.observations[self.kept[part]]), self.ended[part]
-            following = np.array(data.next_observations[self.kept[part]])
-            following[ended] = data.observations[self.kept[part]][ended]  # may be unknown, and is not looked at
-            there = self.features(following)
+            rows, ended = self.kept[part], self.ended[part]
+            here = self.features(data.observations[rows], data.time[rows])
+            following = np.array(data.next_observations[rows])
+            following[ended] = data.observations[rows][ended]  # may be unknown, and is not looked at
+            there = self.features(following, data.time[rows] + 1)
             there[ended] = after_end
             difference = here - gamma * there
             if gamma == 1:
                 difference[:, 0] = 1
             yield part, here, difference
 
-    def equations(self, used: Bools | None = None) -> Equations:
-        """One pass over the rows, of which only those `used` count."""
-        size, gamma = self.size, self.problem.gamma
-        counts = np.ones(len(self.kept)) if used is None else used.astype(np.float64)
-        n = counts.sum()
-        matrix, reward, square = np.zeros((size, size)), np.zeros(size), np.zeros(size)
+    def equations(self) -> Equations:
+        """Of all rows; one pass over them."""
+        return self.without(np.zeros(self.problem.data.n_episodes, dtype=np.int64))[0]
+
+    def without(self, folds: Integers) -> list[Equations]:
+        """Of all rows but one fold's, fold by fold, in one pass; of all where there is one fold.
+
+        Args:
+            folds: (episodes,): the fold of each, from 0.
+        """
+        fold, count = folds[self.problem.data.episode[self.kept]], int(folds.max()) + 1
+        matrix = np.zeros((count, self.size, self.size))
+        reward, square = np.zeros((count, self.size)), np.zeros((count, self.size))
         for part, here, difference in self.parts():
-            weighted = here * (counts[part] * self.ratio[self.kept[part]])[:, None]
-            matrix += weighted.T @ difference
-            reward += weighted.T @ self.problem.data.rewards[self.kept[part]]
-            square += counts[part] @ here**2
-        scale = square / n
+            rows = self.kept[part]
+            for k in range(count):
+                mine = fold[part] == k
+                weighted = here[mine] * self.weight[rows[mine], None]
+                matrix[k] += weighted.T @ difference[mine]
+                reward[k] += weighted.T @ self.problem.data.rewards[rows[mine]]
+                square[k] += np.sum(here[mine] ** 2, axis=0)
+        numbers = np.bincount(fold, minlength=count)
+        if count > 1:
+            matrix, reward, square, numbers = (each.sum(axis=0) - each for each in (matrix, reward, square, numbers))
+        return [self._equations(*sums) for sums in zip(matrix, reward, square, numbers, strict=True)]
+
+    def _equations(self, matrix: Floats, reward: Floats, square: Floats, n: int) -> Equations:
+        """Means from sums."""
+        gamma, scale = self.problem.gamma, square / n
         scale = np.where(scale > 1e-6, scale, 1.0)  # a column of zeros still needs a pivot
         scale[0] = 0
-        source = np.eye(size)[0] if gamma == 1 else (1 - gamma) * self.initial.mean(axis=0)
+        source = np.eye(self.size)[0] if gamma == 1 else (1 - gamma) * self.initial.mean(axis=0)
         return Equations(matrix / n, reward / n, source, scale)
 
     def ratios_and_residuals(self, theta: Floats, beta: Floats) -> tuple[Floats, Floats]:
         """τ = Xβ and r - Δθ at every kept row, one column a ridge; a second pass over the rows."""
-        tau, residual = np.empty((len(self.kept), theta.shape[1])), np.empty((len(self.kept), theta.shape[1]))
+        everywhere = np.zeros(self.problem.data.n_episodes, dtype=np.int64)
+        return self.held(everywhere, theta[None], beta[None])
+
+    def held(self, folds: Integers, theta: Floats, beta: Floats) -> tuple[Floats, Floats]:
+        """The same with a θ and a β for each fold, (folds, size, ridges); folds as in `without`."""
+        fold = folds[self.problem.data.episode[self.kept]]
+        tau, residual = np.empty((len(self.kept), theta.shape[2])), np.empty((len(self.kept), theta.shape[2]))
         for part, here, difference in self.parts():
-            rows = self.kept[part]
-            tau[part] = self.ratio[rows, None] * (here @ beta)
-            residual[part] = self.problem.data.rewards[rows, None] - difference @ theta
+            for k in range(len(theta)):
+                mine = np.flatnonzero(fold[part] == k)
+                rows, at = self.kept[part][mine], part.start + mine
+                tau[at] = self.weight[rows, None] * (here[mine] @ beta[k])
+                residual[at] = self.problem.data.rewards[rows, None] - difference[mine] @ theta[k]
         return tau, residual
 
     def influence(self, theta: Floats, tau: Floats, residual: Floats) -> tuple[EpisodeSums, float]:
@@ -190,8 +248,6 @@ class Solutions:
     errors: Floats
     """Standard errors."""
     chosen: int
-    varied: bool
-    """Whether control variates were subtracted."""
 
     @property
     def error(self) -> float:
@@ -199,54 +255,42 @@ class Solutions:
         return float(self.errors[self.chosen])
 
 
-def solve_grid(
-    rows: Rows, equations: Equations, ridges: tuple[float, ...], control_variates: bool, chosen: int | None
-) -> Solutions:
-    """Solve for every ridge; unless one is `chosen`, the rule chooses.
-
-    Control variates are kept where they make the standard error smaller.
-    """
+def solve_grid(rows: Rows, equations: Equations, ridges: tuple[float, ...], chosen: int | None) -> Solutions:
+    """Solve for every ridge; unless one is `chosen`, the rule chooses."""
     solved = [equations.solve(each) for each in ridges]
     theta, beta = (np.stack(columns, axis=1) for columns in zip(*solved, strict=True))
     tau, residual = rows.ratios_and_residuals(theta, beta)
-    values = equations.source @ theta
+    influences = [rows.influence(theta[:, k], tau[:, k], residual[:, k]) for k in range(len(ridges))]
+    errors = np.array([error for _, error in influences])
+    place = choose_ridge(errors) if chosen is None else chosen
+    return Solutions(ridges, equations.source @ theta, tau, [sums for sums, _ in influences], errors, place)
 
-    def judged(values: Floats, residual: Floats, varied: bool) -> Solutions:
-        influences = [rows.influence(theta[:, k], tau[:, k], residual[:, k]) for k in range(len(ridges))]
-        errors = np.array([error for _, error in influences])
-        place = choose_ridge(errors) if chosen is None else chosen
-        return Solutions(ridges, values, tau, [sums for sums, _ in influences], errors, place, varied)
 
-    plain = judged(values, residual, varied=False)
-    if not control_variates:
-        return plain
-    explained = fitted_advantage(rows.problem, rows.features, rows.kept, rows.ratio[rows.kept], residual)
-    if not explained.any():
-        return plain
-    varied = judged(values - np.mean(tau * explained, axis=0), residual - explained, varied=True)
-    return varied if varied.error < plain.error else plain
+def factored_rows(problem: Problem, n_features: int, power: float, draws: int) -> Rows:
+    """Rows weighed by ρ̂^power, scaled to mean 1."""
+    weight = action_ratio(problem).ratio ** power
+    return Rows.draw(problem, n_features, draws, weight / weight.mean())
 
 
 def find_factored(
-    problem: Problem, n_features: int = 400, ridge: float | None = None, control_variates: bool = True
+    problem: Problem, n_features: int = 400, ridge: float | None = None, power: float = POWER, draws: int = 8
 ) -> Found:
-    """Find w, with the ridge chosen from the data alone unless it is given; see `advantage` for the variates."""
+    """Find the ratio, with the ridge chosen from the data alone unless it is given."""
     action = action_ratio(problem)
-    rows = Rows(problem, StateFeatures.draw(problem, n_features), action.ratio)
-    fit = {"behaviour_held_out_log_likelihood": action.held_out_log_likelihood}
-    return find_linear("factored", rows, ridge, control_variates, min(action.overlap, 1.0), fit)
+    fit = {"power": power, "behaviour_held_out_log_likelihood": action.held_out_log_likelihood}
+    rows = factored_rows(problem, n_features, power, draws)
+    return find_linear("factored", rows, ridge, min(action.overlap, 1.0), fit)
 
 
-def find_linear(
-    solver: str, rows: Rows, ridge: float | None, control_variates: bool, overlap: float | None, fit: dict[str, Any]
-) -> Found:
+def find_linear(solver: str, rows: Rows, ridge: float | None, overlap: float | None, fit: dict[str, Any]) -> Found:
     """Solve the rows' equations, the ridge chosen unless it is given; `fit` joins the diagnostics."""
     problem = rows.problem
     equations = rows.equations()
     ridges, fixed = (RIDGES, None) if ridge is None else ((ridge, ridge * 10**0.5, ridge * 10), 0)
-    grid = solve_grid(rows, equations, ridges, control_variates, fixed)
+    grid = solve_grid(rows, equations, ridges, fixed)
     chosen, error = grid.chosen, grid.error
     bias = suspected_bias(grid.values, chosen)
+    least = float(np.hypot(error, NEGLIGIBLE * problem.data.rewards[rows.kept].std()))
     # Fitted residuals are too small; 1/(1 - leverage) undoes that and a little more (MacKinnon and White's HC3).
     leverage = min(equations.degrees_of_freedom(ridges[chosen]) / len(rows.kept), 0.5)
     weights = np.zeros(len(problem.data))
@@ -262,12 +306,11 @@ def find_linear(
             effective_episodes=episode_effective_size(problem, weights),
             overlap=overlap,
             negative_mass=float(-np.minimum(weights, 0).sum() / np.abs(weights).sum()),
-            disagreement=bias / error if error > 0 else None,
+            disagreement=bias / least if least > 0 else None,
         ),
         diagnostics={
             "solver": solver,
             "ridge": ridges[chosen],
-            "control_variates": grid.varied,
             **fit,
             "dropped": problem.steps.dropped,
             "ended": problem.steps.ended,

@@ -108,6 +108,11 @@ class Problem:
         )
 
     @property
+    def finite(self) -> bool:
+        """Whether pairs of state and action can be counted."""
+        return self.data.finite and self.data.discrete_actions
+
+    @property
     def steps(self) -> Steps:
         """What follows each logged step, shared."""
         choices: dict[str, Any] = {"on_end": self.on_end, "time_limit": self.time_limit}

@@ -13,7 +13,9 @@ from ope_vpm.ope.on_pairs import find_on_pairs
 from ope_vpm.ope.problem import Problem
 
 SOLVERS = ("auto", "tabular", "factored", "kernel", "neural")
-FACTORED_OPTIONS = ("n_features", "ridge", "control_variates")
+FACTORED_OPTIONS = ("n_features", "ridge", "power")
+DRAWS = 8
+"""Target actions a state for the factored form, where the policy's mean action is not known otherwise."""
 PAPER: dict[str, dict[str, Any]] = {
     "tabular": {"solver": "tabular", "steps": 100, "damping": "sqrt", "unseen": "restart", "lam": 1.0},
     "neural": {"solver": "neural", "preset": "paper"},
@@ -27,12 +29,12 @@ class VPMEstimator(ProblemEstimator):
 
     Args:
         solver: "tabular" (finite states and actions: the exact fixed point on counted pairs, with the whole
-            target distribution), "factored" (policies with densities: τ = w(s)·π/b̂, see `factored`), "kernel" or
+            target distribution), "factored" (policies with densities: τ = w·(π/b̂)^κ, see `factored`), "kernel" or
             "neural" (pairs as points), or "auto": the first of these that fits.
         preset: "default", or "paper" for the paper's own settings.
         draws: target actions a row where pairs are points; 1 is the paper's.
         options: everything that `ope_vpm.VPM` takes for the solver; "factored" takes `n_features` (400),
-            `ridge` (None: chosen from the data) and `control_variates` (True). On finite states `unseen` has one more
+            `ridge` (None: chosen from the data) and `power` (κ, 0.5). On finite states `unseen` has one more
             choice, "regression" (see `good_turing`), and "auto" takes it, at the exact fixed point, where
             something is unseen and rarely seen pairs are well predicted by the others.
     """
@@ -58,7 +60,7 @@ class VPMEstimator(ProblemEstimator):
 
     def check(self, problem: Problem) -> None:
         """Refuse a solver that does not fit the data or the policy."""
-        finite = problem.data.finite and problem.data.discrete_actions
+        finite = problem.finite
         solver = self._solver(problem)
         if (solver == "tabular") != finite:
             fitting = "tabular" if finite else "factored, kernel or neural"
@@ -76,7 +78,7 @@ class VPMEstimator(ProblemEstimator):
         """By the solver that fits."""
         solver = self._solver(problem)
         if solver == "factored":
-            return find_factored(problem, **self.options)
+            return find_factored(problem, **self.options, draws=max(self.draws, DRAWS))
         if solver == "tabular" and self._may_regress():
             found = find_on_counts(problem, required=self.options.get("unseen") == "regression")
             if found is not None:
@@ -101,7 +103,7 @@ class VPMEstimator(ProblemEstimator):
     def _solver(self, problem: Problem) -> str:
         if self.solver != "auto":
             return self.solver
-        if problem.data.finite and problem.data.discrete_actions:
+        if problem.finite:
             return "tabular"
         if self.preset == "paper":
             return "neural"

@@ -36,7 +36,7 @@ TARGET = "target"
 """Instead of a behaviour: the target's own runs from the same resets."""
 
 METHODS: dict[str, dict[str, dict[str, Any]]] = {
-    "quick": {"vpm": {}, "naive": {}, "onestep": {}},
+    "quick": {"vpm": {}, "naive": {}, "onestep": {}, "auto": {}, "dr": {}, "fqe (linear)": {"solver": "linear"}},
     "networks": {"wist": {}, "wiss": {}, "model": {}, "liu": {}},
     "paper": {"vpm (paper)": {"preset": "paper"}},
 }

@@ -5,7 +5,7 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.baselines.auto import Auto
-from ope_vpm.baselines.blend import blend, blended_sums, least_on_simplex
+from ope_vpm.baselines.blend import blend, least_on_simplex
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, GaussianController, LinearGaussian
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope import Problem
@@ -23,32 +23,42 @@ def test_least_on_simplex():
 
 
 def independent(deviations, episodes=10_000):
-    """Influence functions of independent estimates with these standard errors."""
+    """Sums of independent estimates of value 0 with these standard errors."""
     drawn = np.random.default_rng(0).standard_normal((episodes, len(deviations)))
     orthogonal = np.linalg.qr(drawn - drawn.mean(axis=0))[0]
-    return orthogonal * deviations
+    share = np.full((episodes, 1), 1 / episodes)
+    return [EpisodeSums(column[:, None], share) for column in (orthogonal * deviations).T]
 
 
 def test_agreeing_estimates_are_weighed_by_their_variances():
     """Errors 1 and 2, values equal: shares 4/5 and 1/5, and the error √(16 + 4)/5."""
-    mixed = blend(np.array([3.0, 3.0]), independent([1.0, 2.0]), anchor=0)
+    mixed = blend([3.0, 3.0], independent([1.0, 2.0]))
     np.testing.assert_allclose(mixed.weights, [0.8, 0.2], atol=1e-6)
     assert mixed.value == pytest.approx(3)
     assert mixed.bias == 0
+    assert np.sqrt(np.sum(mixed.sums.influence**2)) == pytest.approx(np.sqrt(20) / 5)
 
 
 def test_an_estimate_far_from_the_anchor_hardly_counts():
     """Anchor with error 1, the other with none and 10 away: its squared bias is 100 - 1, so it gets 1/(1 + 99)."""
-    mixed = blend(np.array([0.0, 10.0]), independent([1.0, 0.0]), anchor=0)
+    mixed = blend([0.0, 10.0], independent([1.0, 0.0]))
     np.testing.assert_allclose(mixed.weights, [0.99, 0.01], atol=1e-6)
+    assert mixed.bias == pytest.approx(0.1)
+
+
+def test_trust_forgives_some_variances_of_the_distance():
+    """10 away, the distance having variance 1: trusted with 100 of them it has no bias and all the weight."""
+    np.testing.assert_allclose(blend([0.0, 10.0], independent([1.0, 0.0]), trust=100).weights, [0, 1], atol=1e-6)
+    np.testing.assert_allclose(blend([0.0, 10.0], independent([1.0, 0.0]), trust=51).weights, [0.98, 0.02], atol=1e-6)
 
 
 def test_sums_of_a_blend_have_its_value_and_influence():
     rng = np.random.default_rng(1)
     sums = [EpisodeSums(rng.random((20, 2)), rng.random((20, 2))) for _ in range(2)]
-    mixed = blended_sums(sums, np.array([0.3, 0.7]))
-    assert mixed.ratios.sum() == pytest.approx(0.3 * sums[0].ratios.sum() + 0.7 * sums[1].ratios.sum())
-    np.testing.assert_allclose(mixed.influence, 0.3 * sums[0].influence + 0.7 * sums[1].influence)
+    mixed = blend([1.0, 1.0], sums)
+    first, second = mixed.weights
+    assert mixed.sums.ratios.sum() == pytest.approx(first * sums[0].ratios.sum() + second * sums[1].ratios.sum())
+    np.testing.assert_allclose(mixed.sums.influence, first * sums[0].influence + second * sums[1].influence)
 
 
 def test_influence_is_the_derivative_by_an_episode_s_weight():
@@ -68,10 +78,10 @@ def test_choices_and_their_reasons():
     assert finite.diagnostics["chosen"] == "vpm"
     assert finite.value == ov.evaluate(mdp.dataset(30, 40, mdp.policy(1), seed=2), mdp.policy(3), "vpm").value
     data = env.dataset(20, 30, BEHAVIOUR, seed=0)
-    assert Auto().choose(Problem.pose(data, TARGET.policy()))[0] == "dr"
+    assert Auto().choose(Problem.pose(data, TARGET.policy()))[0] == "vpm"
     greedy = DeterministicPolicy(lambda s: s @ np.array(TARGET.gain)[:, None] + TARGET.shift)
     name, reason = Auto().choose(Problem.pose(data, greedy))
-    assert name == "dr"
+    assert name == "lstd-q"
     assert "without densities" in reason
     far = env.dataset(20, 30, GaussianController((0.1, -0.1), -4.0, 0.2), seed=0)
     name, reason = Auto().choose(Problem.pose(far, TARGET.policy()))

@@ -55,7 +55,7 @@ def test_as_return_divides_by_one_minus_gamma():
 def test_every_solver_and_preset_runs_on_points():
     for options in (
         {"solver": "factored", "ridge": 1e-3},
-        {"solver": "factored", "control_variates": False},
+        {"solver": "factored", "power": 1.0},
         {"solver": "kernel", "draws": 3, "n_features": 32},
         {"solver": "neural", "steps": 3},
     ):

@@ -7,11 +7,10 @@ from scipy.stats import norm
 import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
+from ope_vpm.ope.action_features import centred_features, clipped_moments
 from ope_vpm.ope.action_ratio import ActionRatio, action_ratio, categorical_clone
-from ope_vpm.ope.advantage import centred_actions, clipped_moments
 from ope_vpm.ope.clone import Draws, fit_clone
-from ope_vpm.ope.factored import Equations, Rows, choose_ridge, suspected_bias
-from ope_vpm.ope.features import StateFeatures
+from ope_vpm.ope.factored import Equations, choose_ridge, factored_rows, suspected_bias
 from ope_vpm.policy import CategoricalPolicy, GaussianPolicy
 
 ENV = LinearGaussian()
@@ -41,10 +40,11 @@ def test_suspected_bias_looks_one_decade_up():
     assert suspected_bias(np.array([1.0, 1.5, 3.0, 9.0]), 3) == 0.0
 
 
+@pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("gamma", [1.0, 0.9])
-def test_ratio_keeps_mass_one_and_value_is_the_weighted_reward(gamma):
+def test_ratio_keeps_mass_one_and_value_is_the_weighted_reward(gamma, power):
     problem = Problem.pose(ENV.dataset(20, 30, BEHAVIOUR, seed=0), TARGET.policy(), gamma=gamma)
-    rows = Rows(problem, StateFeatures.draw(problem, 20), action_ratio(problem).ratio)
+    rows = factored_rows(problem, 20, power, draws=1)
     equations = rows.equations()
     theta, beta = equations.solve(1e-3)
     tau, _ = rows.ratios_and_residuals(theta[:, None], beta[:, None])
@@ -112,7 +112,7 @@ def test_centred_actions_have_mean_zero_under_the_target(bounds):
     rng = np.random.default_rng(0)
     states = rng.standard_normal((20_000, 2))
     data = ov.LoggedDataset.from_arrays(states, policy.sample(states, rng), np.zeros(20_000), states)
-    centred = centred_actions(Problem.pose(data, policy, ignore=("one-row-off", "broken-chain")))
+    centred = centred_features(Problem.pose(data, policy, ignore=("one-row-off", "broken-chain")))
     assert np.abs(centred.mean(axis=0)).max() < 4 * centred.std() / np.sqrt(20_000)
 
 
@@ -128,3 +128,26 @@ def test_discrete_actions_on_points_take_the_factored_form():
     assert found.diagnostics["solver"] == "factored"
     assert found.value == pytest.approx(0.8, abs=1e-3)
     assert found.verdict == "reliable"
+
+
+@pytest.mark.parametrize("name", ["vpm", "fqe", "dr", "auto"])
+def test_a_time_limit_is_a_clock(name):
+    """s' = s + a from 0, r = s, 20 steps, actions of mean 0.5 rather than the log's 0.3: 0.5·(0 + … + 19)/20 = 4.75.
+
+    The log never restarts at random, as a chain without a clock would: it restarts after 20 steps, wherever it is.
+    """
+    rng = np.random.default_rng(0)
+    actions = rng.normal(0.3, 1.0, (200, 20))
+    states = np.hstack([np.zeros((200, 1)), actions.cumsum(axis=1)])
+    data = ov.LoggedDataset.from_arrays(
+        states[:, :-1].reshape(-1, 1),
+        actions.reshape(-1, 1),
+        states[:, :-1].ravel(),
+        states[:, 1:].reshape(-1, 1),
+        truncated=np.arange(4000) % 20 == 19,
+    )
+    policy = GaussianPolicy(lambda s: (np.full((len(s), 1), 0.5), 1.0))
+    options = {"solver": "linear"} if name == "fqe" else {}
+    found = ov.evaluate(data, policy, name, time_limit="restart", **options)
+    assert found.standard_error < 0.3
+    assert abs(found.value - 4.75) < 3 * found.standard_error

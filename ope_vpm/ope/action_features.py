@@ -6,9 +6,9 @@ With them Q(s, a) = V(s) + Σ_j p_j(s)·u_j(s, a) has E_π[Q(s, ·)] = V(s) exac
 from __future__ import annotations
 
 import numpy as np
+from scipy.stats import norm
 
 from ope_vpm.logged.columns import Array, Floats
-from ope_vpm.ope.advantage import clipped_moments
 from ope_vpm.ope.encoding import Standardisation
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import DeterministicPolicy, GaussianPolicy
@@ -56,6 +56,18 @@ def target_moments(problem: Problem, draws: int) -> tuple[Floats, Floats]:
     rng = np.random.default_rng(problem.seed)
     drawn: Array = np.stack([np.reshape(policy.sample(observations, rng), shape) for _ in range(draws)])
     return drawn.mean(axis=0), (drawn**2).mean(axis=0)
+
+
+def clipped_moments(low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """E[clip(ξ)] and E[clip(ξ)²] of a standard normal ξ clipped to [low, high]."""
+    inside = norm.cdf(high) - norm.cdf(low)
+    first = norm.pdf(low) - norm.pdf(high)
+    second = inside
+    for edge, beyond, sign in ((low, norm.cdf(low), 1.0), (high, norm.sf(high), -1.0)):
+        at = np.where(np.isfinite(edge), edge, 0.0)
+        first = first + at * beyond
+        second = second + at**2 * beyond + sign * at * norm.pdf(at) * np.isfinite(edge)
+    return first, second
 
 
 def _clipped(policy: GaussianPolicy, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
