@@ -32,7 +32,11 @@ class Base:
 
 def find_lstd(problem: Problem, n_features: int, ridge: float | None, draws: int, weight: Floats | None) -> Found:
     """LSTD-Q, the ridge chosen from the data alone unless it is given; `weight` of each row, where it is not 1."""
-    return find_linear("linear", Rows.draw(problem, n_features, draws, weight), ridge, None, {})
+
+    def find() -> Found:
+        return find_linear("linear", Rows.draw(problem, n_features, draws, weight), ridge, None, {})
+
+    return find() if weight is not None else problem.once(f"LSTD-Q {n_features} {ridge} {draws}", find)
 
 
 def linear_base(rows: Rows, folds: Integers, ridge: float | None) -> Base:

@@ -275,11 +275,15 @@ def factored_rows(problem: Problem, n_features: int, power: float, draws: int) -
 def find_factored(
     problem: Problem, n_features: int = 400, ridge: float | None = None, power: float = POWER, draws: int = 8
 ) -> Found:
-    """Find the ratio, with the ridge chosen from the data alone unless it is given."""
-    action = action_ratio(problem)
-    fit = {"power": power, "behaviour_held_out_log_likelihood": action.held_out_log_likelihood}
-    rows = factored_rows(problem, n_features, power, draws)
-    return find_linear("factored", rows, ridge, min(action.overlap, 1.0), fit)
+    """Find the ratio, with the ridge chosen from the data alone unless it is given; shared by estimators."""
+
+    def find() -> Found:
+        action = action_ratio(problem)
+        fit = {"power": power, "behaviour_held_out_log_likelihood": action.held_out_log_likelihood}
+        rows = factored_rows(problem, n_features, power, draws)
+        return find_linear("factored", rows, ridge, min(action.overlap, 1.0), fit)
+
+    return problem.once(f"factored {n_features} {ridge} {power} {draws}", find)
 
 
 def find_linear(solver: str, rows: Rows, ridge: float | None, overlap: float | None, fit: dict[str, Any]) -> Found:
