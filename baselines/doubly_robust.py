@@ -19,15 +19,13 @@ from ope_vpm.baselines.dr_tabular import cross_fitted_counts
 from ope_vpm.baselines.fqe_neural import fit_networks
 from ope_vpm.baselines.linear_q import at_steps, least_spread, linear_base, linear_q
 from ope_vpm.baselines.q_values import QValues, influence, spread
-from ope_vpm.chain.diagnostics import effective_sample_size
 from ope_vpm.logged.columns import Floats, Integers
 from ope_vpm.ope.action_ratio import action_ratio
-from ope_vpm.ope.conclude import Found, episode_effective_size
+from ope_vpm.ope.conclude import Found, evidence_of
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.factored import POWER, Rows, factored_rows
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.sums import summed
-from ope_vpm.ope.verdict import Evidence
 
 Q_SOLVERS = ("neural", "linear")
 
@@ -120,13 +118,11 @@ def corrected(
         sums=sums,
         weights=weights,
         bias=bias,
-        evidence=Evidence(
-            effective_rows=effective_sample_size(np.maximum(weights, 0)),
-            rows=len(problem.data),
-            effective_episodes=episode_effective_size(problem, weights),
+        evidence=evidence_of(
+            problem,
+            weights,
             overlap=overlap,
             unseen_mass=unseen,
-            negative_mass=float(-np.minimum(weights, 0).sum() / max(np.abs(weights).sum(), 1e-300)),
         ),
         diagnostics={
             **notes,

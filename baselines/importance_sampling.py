@@ -10,13 +10,11 @@ import numpy as np
 from ope_vpm.baselines.behaviour_cloning import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.baselines.onestep import ratio_or_nan
 from ope_vpm.baselines.time_weights import time_weights, weighted_sums
-from ope_vpm.chain.diagnostics import effective_sample_size
 from ope_vpm.logged.columns import Bools, Floats
-from ope_vpm.ope.conclude import Found, episode_effective_size
+from ope_vpm.ope.conclude import Found, evidence_of
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.intervals import EpisodeSums
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.verdict import Evidence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,10 +32,9 @@ class _ImportanceSampling(ProblemEstimator):
         return problem.target_log_prob - clone.log_prob, fit
 
     def _found(self, problem: Problem, sums: EpisodeSums, weights: Floats, fit: dict[str, Any]) -> Found:
-        evidence = Evidence(
-            effective_rows=effective_sample_size(weights),
-            rows=len(problem.data),
-            effective_episodes=episode_effective_size(problem, weights),
+        evidence = evidence_of(
+            problem,
+            weights,
         )
         value = ratio_or_nan(sums.ratios.sum(), weights)
         return Found(value=value, sums=sums, weights=weights, evidence=evidence, diagnostics=fit)

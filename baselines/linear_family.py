@@ -14,13 +14,11 @@ import numpy as np
 
 from ope_vpm.baselines.model_tabular import find_tabular
 from ope_vpm.baselines.onestep import ratio_or_nan
-from ope_vpm.chain.diagnostics import effective_sample_size
 from ope_vpm.logged.columns import Floats
-from ope_vpm.ope.conclude import Found, episode_effective_size
+from ope_vpm.ope.conclude import Found, evidence_of
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.factored import RIDGES, Equations, Rows, solve_grid
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.verdict import Evidence
 
 
 @dataclass(frozen=True)
@@ -90,12 +88,10 @@ def weighed(parts: LinearParts, zeta: Floats, residual: Floats, remarks: tuple[s
         sums=sums,
         weights=weights,
         bias=abs(value - lstd),
-        evidence=Evidence(
-            effective_rows=effective_sample_size(np.maximum(weights, 0)),
-            rows=len(problem.data),
-            effective_episodes=episode_effective_size(problem, weights),
+        evidence=evidence_of(
+            problem,
+            weights,
             mean_ratio=total / len(zeta),
-            negative_mass=float(-np.minimum(zeta, 0).sum() / max(np.abs(zeta).sum(), 1e-300)),
             disagreement=abs(value - lstd) / error if error > 0 else None,
             remarks=remarks,
         ),

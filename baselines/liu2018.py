@@ -15,15 +15,13 @@ from ope_vpm.baselines.behaviour_cloning import Behaviour, behaviour_log_prob, c
 from ope_vpm.baselines.liu_network import network_ratio
 from ope_vpm.baselines.liu_tabular import tabular_ratio
 from ope_vpm.baselines.onestep import ratio_or_nan
-from ope_vpm.chain.diagnostics import effective_sample_size
 from ope_vpm.logged.columns import Floats
 from ope_vpm.ope.action_ratio import ActionRatio
-from ope_vpm.ope.conclude import Found, episode_effective_size
+from ope_vpm.ope.conclude import Found, evidence_of
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.intervals import EpisodeSums
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.sums import summed
-from ope_vpm.ope.verdict import Evidence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,10 +59,9 @@ class Liu2018(ProblemEstimator):
         weight = plan.weight * of_state * ratio[plan.rows]
         weights = summed(plan.rows, weight, len(problem.data))
         sums = _sums(problem, weights)
-        evidence = Evidence(
-            effective_rows=effective_sample_size(weights),
-            rows=len(problem.data),
-            effective_episodes=episode_effective_size(problem, weights),
+        evidence = evidence_of(
+            problem,
+            weights,
             overlap=min(action.overlap, 1.0),
             remarks=("the interval takes the state ratio as known",),
         )

@@ -9,13 +9,11 @@ import numpy as np
 from scipy import sparse
 
 from ope_vpm.chain import linear
-from ope_vpm.chain.diagnostics import effective_sample_size
 from ope_vpm.logged.columns import Floats, Integers
-from ope_vpm.ope.conclude import Found, episode_effective_size
+from ope_vpm.ope.conclude import Found, evidence_of
 from ope_vpm.ope.counted import CountedPairs, count_pairs, influence
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.sums import summed
-from ope_vpm.ope.verdict import Evidence
 
 
 @dataclass(frozen=True)
@@ -119,10 +117,9 @@ def find_tabular(problem: Problem, simulate: int | None) -> Found:
     after = model.reward + problem.gamma * (model.transitions() @ values)
     middle = mass @ after / mass.sum()
     spread = float(np.sqrt(mass @ (after - middle) ** 2 / mass.sum())) if unseen > 0 else 0.0
-    evidence = Evidence(
-        effective_rows=effective_sample_size(weights),
-        rows=len(problem.data),
-        effective_episodes=episode_effective_size(problem, weights),
+    evidence = evidence_of(
+        problem,
+        weights,
         unseen_mass=unseen,
     )
     diagnostics = {"solver": "counts", "exact_value": value, "dropped": problem.steps.dropped}

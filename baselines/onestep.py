@@ -9,12 +9,10 @@ import numpy as np
 
 from ope_vpm.baselines.behaviour_cloning import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.baselines.time_weights import time_weights, weighted_sums
-from ope_vpm.chain.diagnostics import effective_sample_size
 from ope_vpm.ope.action_ratio import CAP, ActionRatio, action_ratio
-from ope_vpm.ope.conclude import Found, episode_effective_size
+from ope_vpm.ope.conclude import Found, evidence_of
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.verdict import Evidence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +36,9 @@ class OneStep(ProblemEstimator):
         by_time, tail = time_weights(problem)
         weights = by_time * np.minimum(action.ratio, self.cap)
         sums = weighted_sums(problem, weights, tail)
-        evidence = Evidence(
-            effective_rows=effective_sample_size(weights),
-            rows=len(problem.data),
-            effective_episodes=episode_effective_size(problem, weights),
+        evidence = evidence_of(
+            problem,
+            weights,
             overlap=min(action.overlap, 1.0),
             remarks=("the action ratio alone ignores that the target visits other states",),
         )

@@ -24,16 +24,14 @@ from ope_vpm.baselines.dr_tabular import cross_fitted_counts
 from ope_vpm.baselines.importance_sampling import step_weights
 from ope_vpm.baselines.linear_q import linear_q
 from ope_vpm.baselines.q_values import QValues, influence
-from ope_vpm.chain.diagnostics import effective_sample_size
 from ope_vpm.logged.columns import Bools, Floats
-from ope_vpm.ope.conclude import Found, episode_effective_size
+from ope_vpm.ope.conclude import Found, evidence_of
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.factored import Rows
 from ope_vpm.ope.influence import initial_sums
 from ope_vpm.ope.intervals import EpisodeSums
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.sums import summed
-from ope_vpm.ope.verdict import Evidence
 
 HORIZONS = 20
 """How many j MAGIC blends."""
@@ -68,10 +66,9 @@ class WeightedDoublyRobust(ProblemEstimator):
         by_time, beyond = terms.at_most(blend), float(blend @ terms.beyond)
         weights = (terms.weights * by_time)[problem.data.episode, problem.data.time]
         weights += beyond * summed(problem.steps.rows, problem.steps.weight * tau, len(weights)) / len(weights)
-        evidence = Evidence(
-            effective_rows=effective_sample_size(np.maximum(weights, 0)),
-            rows=len(problem.data),
-            effective_episodes=episode_effective_size(problem, weights),
+        evidence = evidence_of(
+            problem,
+            weights,
         )
         return Found(
             value=terms.start + float(blend @ terms.steps),

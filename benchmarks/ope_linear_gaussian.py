@@ -1,4 +1,7 @@
-"""Every estimator on the linear-Gaussian MDP, 100 trajectories by another controller, against the closed form."""
+"""Every estimator on the linear-Gaussian MDP, 100 trajectories by another controller, against the closed form.
+
+`python -m benchmarks.ope_linear_gaussian [NAME]...` for some of them.
+"""
 
 from __future__ import annotations
 
@@ -35,18 +38,18 @@ def main() -> None:
     print(f"{EPISODES} trajectories of {LENGTH} steps, {SEEDS} seeds\n")
     print("| estimator | γ | RMSE | × on-policy mean | bias | seconds |\n|---|---|---|---|---|---|")
     for gamma in (1.0, 0.95):
-        table(gamma)
+        table(gamma, sys.argv[1:] or list(NAMES))
 
 
-def table(gamma: float) -> None:
+def table(gamma: float, names: list[str]) -> None:
     env = LinearGaussian()
     truth = env.value(TARGET, gamma)
-    errors: dict[str, list[float]] = {name: [] for name in ("on-policy mean", *NAMES)}
+    errors: dict[str, list[float]] = {name: [] for name in ("on-policy mean", *names)}
     seconds = dict.fromkeys(errors, 0.0)
     for seed in range(FIRST_SEED, FIRST_SEED + SEEDS):
         data = env.dataset(EPISODES, LENGTH, BEHAVIOUR, seed)
         errors["on-policy mean"].append(on_policy_mean(env.dataset(EPISODES, LENGTH, TARGET, seed), gamma) - truth)
-        for name in NAMES:
+        for name in names:
             start = time.perf_counter()
             errors[name].append(ov.evaluate(data, TARGET.policy(), name, gamma=gamma, seed=seed).value - truth)
             seconds[name] += (time.perf_counter() - start) / SEEDS

@@ -64,6 +64,17 @@ def conclude(problem: Problem, estimator: str, found: Found) -> PolicyValue:
     )
 
 
+def evidence_of(problem: Problem, weights: Floats, **known: Any) -> Evidence:
+    """What the weights of the data's rows say: how much of the log they use, and how much of them is negative."""
+    return Evidence(
+        effective_rows=effective_sample_size(np.maximum(weights, 0)),
+        rows=len(problem.data),
+        effective_episodes=episode_effective_size(problem, weights),
+        negative_mass=float(np.maximum(-weights, 0).sum() / max(np.abs(weights).sum(), 1e-300)),
+        **known,
+    )
+
+
 def episode_effective_size(problem: Problem, weights: Floats) -> float:
     """Kish's effective sample size of the episodes' summed weights, as a share of what equal rows would give."""
     data = problem.data

@@ -23,18 +23,16 @@ from typing import Any
 import numpy as np
 from scipy.linalg import lu_factor, lu_solve
 
-from ope_vpm.chain.diagnostics import effective_sample_size
 from ope_vpm.chain.transitions import chunks
 from ope_vpm.logged.columns import Bools, Floats, Integers
 from ope_vpm.ope.action_features import centred_features
 from ope_vpm.ope.action_ratio import action_ratio
 from ope_vpm.ope.clock import clock_of
-from ope_vpm.ope.conclude import Found, episode_effective_size
+from ope_vpm.ope.conclude import Found, evidence_of
 from ope_vpm.ope.features import StateFeatures
 from ope_vpm.ope.influence import entry_rate, initial_sums
 from ope_vpm.ope.intervals import EpisodeSums
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.verdict import Evidence
 
 RIDGES = tuple(10 ** (exponent / 2) for exponent in range(-12, -1))
 """10⁻⁶ … 10⁻¹, in units of the features' mean squares."""
@@ -304,12 +302,10 @@ def find_linear(solver: str, rows: Rows, ridge: float | None, overlap: float | N
         sums=grid.sums[chosen].scaled(1 / (1 - leverage)),
         weights=weights,
         bias=bias,
-        evidence=Evidence(
-            effective_rows=effective_sample_size(np.maximum(weights, 0)),
-            rows=len(problem.data),
-            effective_episodes=episode_effective_size(problem, weights),
+        evidence=evidence_of(
+            problem,
+            weights,
             overlap=overlap,
-            negative_mass=float(-np.minimum(weights, 0).sum() / np.abs(weights).sum()),
             disagreement=bias / least if least > 0 else None,
         ),
         diagnostics={

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from ope_vpm.chain.diagnostics import effective_sample_size
-from ope_vpm.ope.conclude import Found, episode_effective_size
+from ope_vpm.ope.conclude import Found, evidence_of
 from ope_vpm.ope.counted import count_pairs, influence
 from ope_vpm.ope.good_turing import LEAST_EXPLAINED, regression, solve
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.sums import summed
-from ope_vpm.ope.verdict import Evidence
 
 
 def find_on_counts(problem: Problem, required: bool) -> Found | None:
@@ -37,12 +33,10 @@ def find_on_counts(problem: Problem, required: bool) -> Found | None:
     tau = (mass / (counted.times / total))[counted.pair]
     weights = summed(problem.steps.rows, tau * counted.weight, len(problem.data))
     unseen = model.spread(solution.law) @ model.unseen[:, -1] + solution.law[model.never_left].sum()
-    evidence = Evidence(
-        effective_rows=effective_sample_size(np.maximum(weights, 0)),
-        rows=len(problem.data),
-        effective_episodes=episode_effective_size(problem, weights),
+    evidence = evidence_of(
+        problem,
+        weights,
         unseen_mass=float(unseen / solution.law.sum()),
-        negative_mass=float(-np.minimum(weights, 0).sum() / np.abs(weights).sum()),
     )
     return Found(
         value=solution.value,

@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 
 from ope_vpm.chain import VPM, StationaryEstimate, StationaryWarning, Transitions
-from ope_vpm.chain.diagnostics import effective_sample_size
 from ope_vpm.chain.solution import ValueFunction
 from ope_vpm.logged.columns import Floats
-from ope_vpm.ope.conclude import Found, episode_effective_size
+from ope_vpm.ope.conclude import Found, evidence_of
 from ope_vpm.ope.influence import entry_rate, initial_sums
 from ope_vpm.ope.intervals import EpisodeSums
 from ope_vpm.ope.pairs import Pairs
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.sums import summed
-from ope_vpm.ope.verdict import Evidence
 
 MOST_WIDENING = 10.0
 
@@ -31,10 +29,9 @@ def find_on_pairs(problem: Problem, method: VPM, draws: int) -> Found:
     other = another_treatment(method, pairs, estimate, value)
     weights = by_row(problem, pairs, estimate.weights)
     report = estimate.diagnostics
-    evidence = Evidence(
-        effective_rows=effective_sample_size(weights),
-        rows=len(problem.data),
-        effective_episodes=episode_effective_size(problem, weights),
+    evidence = evidence_of(
+        problem,
+        weights,
         mean_ratio=report.mean_ratio,
         residual=report.stationarity_residual,
         residual_noise=report.stationarity_noise,
