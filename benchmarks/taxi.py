@@ -1,9 +1,10 @@
-"""Taxi: `python -m benchmarks taxi`, or `python -m benchmarks.taxi [time|accuracy|grid|coverage]... [--runs N]`.
+"""Taxi: `python -m benchmarks taxi`, or `python -m benchmarks.taxi [time|accuracy|grid|coverage|auto]... [--runs N]`.
 
 * time: a vpm fit at 200×400 against counting its transitions with numpy;
 * accuracy: log10 of the mean squared error at 200×400 for behaviours after 950, 850 and 550 iterations, 50 runs;
 * grid: the same for default, paper's preset and bound over numbers and lengths of trajectories;
-* coverage: how often 95 % intervals hold the exact value, 100 runs.
+* coverage: how often 95 % intervals of vpm and dr hold the exact value, 100 runs;
+* auto: how far auto is from the best of all estimators in each cell of the grid, 10 runs.
 
 Seeds 0 and up; constants were chosen on seeds from 100.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -20,12 +22,14 @@ from ope_vpm.chain import VPM
 from ope_vpm.envs import taxi
 from ope_vpm.envs.taxi_bound import cramer_rao_bound
 from ope_vpm.logged import LoggedDataset
+from ope_vpm.ope.estimator import ProblemEstimator, make
 from ope_vpm.ope.on_pairs import quietly, weighted_mean
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.vpm import PAPER, VPMEstimator
 
 TARGET = taxi.shipped(1000)
 NUMBERS, LENGTHS = (50, 100, 200, 400), (100, 200, 400, 800)
+RIVALS = ("auto", "model", "dr", "liu", "wist", "wiss", "onestep", "naive")
 MOST_TIMES = 3.0
 ASKED = {950: -3.9, 850: -3.8, 550: -2.8}
 ASKED_OF_PAPER = -3.5
@@ -107,18 +111,38 @@ def grid(runs: int) -> list[str]:
     return missed
 
 
+def against_all(runs: int) -> list[str]:
+    """Every estimator that is not the same as another one here: fqe and the DICE family are the counted model."""
+    print(f"| trajectories x length | {' | '.join(RIVALS)} | auto behind the best |\n|---|{'---|' * (len(RIVALS) + 1)}")
+    missed = []
+    for shape in ((number, length) for number in NUMBERS for length in LENGTHS):
+        found = {name: log_mse(errors(partial(value_of, name), 950, shape, runs)) for name in RIVALS}
+        behind = found["auto"] - min(found.values())
+        shown = " | ".join(f"{each:.2f}" for each in found.values())
+        print(f"| {shape[0]}x{shape[1]} | {shown} | {behind:.2f} |", flush=True)
+        if behind > 0.15:
+            missed.append(f"{shape[0]}x{shape[1]}: auto {behind:.2f} behind the best")
+    return missed
+
+
+def value_of(name: str, problem: Problem) -> float:
+    estimator = make(name, {})
+    assert isinstance(estimator, ProblemEstimator)
+    return estimator.find(problem).value
+
+
 def coverage(runs: int) -> None:
-    for behaviour in (950, 850, 550):
-        for gamma in (1.0, 0.99) if behaviour == 950 else (1.0,):
+    for name in ("vpm", "dr"):
+        for behaviour, gamma in ((950, 1.0), (950, 0.99), (850, 1.0), (550, 1.0)):
             truth = taxi.exact_value(TARGET, gamma)
             logs = (taxi.simulate(taxi.shipped(behaviour), 200, 400, seed) for seed in range(runs))
-            found = [VPMEstimator().estimate(log, TARGET, gamma=gamma) for log in logs]
+            found = [make(name, {}).estimate(log, TARGET, gamma=gamma) for log in logs]
             held = np.mean([each.interval[0] <= truth <= each.interval[1] for each in found if each.interval])
             spread = np.mean([each.standard_error for each in found])
             rms = np.sqrt(np.mean([(each.value - truth) ** 2 for each in found]))
             levels = {level: sum(each.verdict == level for each in found) for level in ("reliable", "caution")}
             print(
-                f"behaviour after {behaviour}, γ = {gamma}: {held:.0%} of {runs}, mean standard error {spread:.4f}, "
+                f"{name}, behaviour after {behaviour}, γ = {gamma}: {held:.0%} of {runs}, mean error {spread:.4f}, "
                 f"RMSE {rms:.4f}, verdicts {levels}",
                 flush=True,
             )
@@ -126,7 +150,7 @@ def coverage(runs: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("parts", nargs="*", default=["time", "accuracy", "grid", "coverage"])
+    parser.add_argument("parts", nargs="*", default=["time", "accuracy", "grid", "coverage", "auto"])
     parser.add_argument("--runs", type=int)
     given = parser.parse_args()
     missed: list[str] = []
@@ -138,6 +162,8 @@ def main() -> None:
         missed += grid(given.runs or 50)
     if "coverage" in given.parts:
         coverage(given.runs or 100)
+    if "auto" in given.parts:
+        missed += against_all(given.runs or 10)
     if missed:
         raise SystemExit(f"taxi: {'; '.join(missed)}")
 
