@@ -12,18 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
-from ope_vpm.baselines.dr_linear import cross_fitted
 from ope_vpm.baselines.dr_tabular import cross_fitted_counts
 from ope_vpm.baselines.fqe_neural import fit_networks
-from ope_vpm.baselines.linear_q import at_steps, least_spread, linear_base, linear_q
+from ope_vpm.baselines.linear_q import find_lstd, held_out, linear_base
 from ope_vpm.baselines.q_values import QValues, influence, spread
 from ope_vpm.logged.columns import Floats, Integers
-from ope_vpm.ope.action_ratio import action_ratio
 from ope_vpm.ope.conclude import Found, evidence_of
 from ope_vpm.ope.estimator import ProblemEstimator
-from ope_vpm.ope.factored import POWER, Rows, factored_rows
+from ope_vpm.ope.factored import POWER, Rows, find_factored
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.sums import summed
 
@@ -60,39 +56,34 @@ class DoublyRobust(ProblemEstimator):
 
     def find(self, problem: Problem) -> Found:
         """By the kind of data."""
-        finite = problem.finite
         folds = problem.folds(self.folds)
-        if finite:
+        if problem.finite:
             fit = cross_fitted_counts(problem, folds)
             return corrected(problem, fit.q, fit.tau, {"solver": "counts"}, unseen=fit.unseen, bias=fit.misfit)
-        q = self._q(problem, folds)
-        tau, ridge, overlap = self._ratio(problem, folds, q)
-        return corrected(problem, q, tau, {"solver": self.q, "ridge": ridge}, overlap=overlap)
+        ratio = self._ratio(problem)
+        assert ratio.weights is not None
+        tau = ratio.weights[problem.steps.rows]
+        notes = {"solver": self.q, "ridge": ratio.diagnostics["ridge"]}
+        return corrected(problem, self._q(problem, folds, tau), tau, notes, overlap=ratio.evidence.overlap)
 
-    def _q(self, problem: Problem, folds: Integers) -> QValues:
+    def _ratio(self, problem: Problem) -> Found:
+        """What vpm finds; without densities, the ratio that LSTD-Q implies."""
+        if problem.policy.has_log_prob:
+            return find_factored(problem, self.n_features, self.ridge, POWER, self.draws)
+        return find_lstd(problem, self.n_features, self.ridge, self.draws)
+
+    def _q(self, problem: Problem, folds: Integers, tau: Floats) -> QValues:
         rows = Rows.draw(problem, self.n_features, self.draws)
+        held = held_out(rows, folds, self.ridge)
+        place = held.least(problem, tau)
         if self.q == "linear":
-            return linear_q(rows, folds, self.ridge)[0]
+            return held.q(problem, place)
         settings = self.members, self.training_steps, self.draws
 
         def fit() -> QValues:
-            return fit_networks(problem, folds, *settings, base=linear_base(rows, folds, self.ridge))
+            return fit_networks(problem, folds, *settings, base=linear_base(rows, folds, held.ridges[place]))
 
         return problem.once(f"networks {folds.max()} {settings} {self.n_features} {self.ridge}", fit)
-
-    def _ratio(self, problem: Problem, folds: Integers, q: QValues) -> tuple[Floats, float, float | None]:
-        """τ of each step, its ridge, and the overlap where it is known."""
-        overlap = None
-        if problem.policy.has_log_prob:
-            action = action_ratio(problem)
-            rows = factored_rows(problem, self.n_features, POWER, self.draws)
-            overlap = min(action.overlap, 1.0)
-        else:
-            rows = Rows.draw(problem, self.n_features, self.draws)
-        whole = cross_fitted(rows, np.zeros_like(folds), self.ridge)
-        tau = at_steps(rows, whole.tau)
-        place = least_spread(problem, tau, q.residual(problem)[:, None], q.first[:, None])
-        return tau[:, place], whole.ridges[place], overlap
 
 
 def corrected(

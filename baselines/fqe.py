@@ -87,10 +87,11 @@ class FQE(ProblemEstimator):
         plan = problem.steps
         whole = np.zeros(problem.data.n_episodes, dtype=np.int64)
         by_step = None if weight is None else weight[plan.rows]
-        base = linear_base(Rows.draw(problem, self.n_features, self.draws, weight), whole, self.ridge)
-        q = fit_networks(problem, whole, self.members, self.training_steps, self.draws, by_step, base)
-        ratio = find_lstd(problem, self.n_features, self.ridge, self.draws, None).weights
+        linear = find_lstd(problem, self.n_features, self.ridge, self.draws)
+        rows, ratio = Rows.draw(problem, self.n_features, self.draws, weight), linear.weights
         assert ratio is not None
+        base = linear_base(rows, whole, linear.diagnostics["ridge"])
+        q = fit_networks(problem, whole, self.members, self.training_steps, self.draws, by_step, base)
         residual = q.residual(problem)
         sums = influence(problem, ratio[plan.rows], residual, q.first)
         correction = float(plan.weight @ (ratio[plan.rows] * residual) / plan.weight.sum())

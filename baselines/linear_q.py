@@ -10,12 +10,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ope_vpm.baselines.dr_linear import cross_fitted
 from ope_vpm.baselines.q_values import QValues, influence, spread
 from ope_vpm.logged.columns import Floats, Integers
 from ope_vpm.ope.conclude import Found
-from ope_vpm.ope.factored import Rows, choose_ridge, find_linear
+from ope_vpm.ope.factored import RIDGES, Rows, find_linear
 from ope_vpm.ope.problem import Problem
+
+
+def find_lstd(
+    problem: Problem, n_features: int, ridge: float | None, draws: int, weight: Floats | None = None
+) -> Found:
+    """LSTD-Q, the ridge chosen from the data alone unless it is given; `weight` of each row, where it is not 1."""
+
+    def find() -> Found:
+        return find_linear("linear", Rows.draw(problem, n_features, draws, weight), ridge, None, {})
+
+    return find() if weight is not None else problem.once(f"LSTD-Q {n_features} {ridge} {draws}", find)
 
 
 @dataclass(frozen=True)
@@ -30,54 +40,52 @@ class Base:
     """(folds,): ℓ."""
 
 
-def find_lstd(problem: Problem, n_features: int, ridge: float | None, draws: int, weight: Floats | None) -> Found:
-    """LSTD-Q, the ridge chosen from the data alone unless it is given; `weight` of each row, where it is not 1."""
-
-    def find() -> Found:
-        return find_linear("linear", Rows.draw(problem, n_features, draws, weight), ridge, None, {})
-
-    return find() if weight is not None else problem.once(f"LSTD-Q {n_features} {ridge} {draws}", find)
-
-
-def linear_base(rows: Rows, folds: Integers, ridge: float | None) -> Base:
-    """LSTD-Q of each fold's others, at every step; one ridge for all, chosen on held-out steps."""
+def linear_base(rows: Rows, folds: Integers, ridge: float) -> Base:
+    """LSTD-Q of each fold's others, at every step."""
     problem, count = rows.problem, int(folds.max()) + 1
-    chosen = ridge if ridge is not None else _chosen(rows, folds)
-    solved = [each.solve(chosen)[0] for each in rows.without(folds)]
-    theta = np.stack(solved, axis=1)
+    theta = np.stack([each.solve(ridge)[0] for each in rows.without(folds)], axis=1)
     _, residual = rows.ratios_and_residuals(theta, theta)
     level = theta[0] if problem.gamma == 1 else np.zeros(count)
     return Base(at_steps(rows, residual).T, (rows.initial @ theta).T, level)
 
 
-def _chosen(rows: Rows, folds: Integers) -> float:
-    whole = cross_fitted(rows, np.zeros_like(folds), None)
-    held = cross_fitted(rows, folds, None) if folds.any() else whole
-    problem, tau = rows.problem, at_steps(rows, whole.tau)
-    tau = tau[:, [least_spread(problem, tau, at_steps(rows, whole.residual), whole.first)]]
-    return held.ridges[least_spread(problem, tau, at_steps(rows, held.residual), held.first)]
+@dataclass(frozen=True)
+class Held:
+    """Q by its Bellman residuals, each step by what the other folds say of it; one column a ridge."""
+
+    ridges: tuple[float, ...]
+    residual: Floats
+    """At each step of the plan."""
+    first: Floats
+    """V of the initial states."""
+    level: Floats
+    """At γ = 1 the average reward, which the residual is without; else 0."""
+
+    def least(self, problem: Problem, tau: Floats) -> int:
+        """The place of the ridge whose residuals, weighted by the ratio, have the least standard error."""
+        pairs = zip(self.residual.T, self.first.T, strict=True)
+        errors = np.array([spread(influence(problem, tau, *each)) for each in pairs])
+        return int(np.argmin(np.where(np.isfinite(errors), errors, np.inf)))
+
+    def q(self, problem: Problem, place: int) -> QValues:
+        """Q less γV(s') stands for Q."""
+        level = self.level[:, place]
+        q = problem.data.rewards[problem.steps.rows] - level - self.residual[:, place]
+        return QValues(q, np.zeros_like(q), self.first[:, place], level)
 
 
-def linear_q(rows: Rows, folds: Integers, ridge: float | None) -> tuple[QValues, Floats]:
-    """LSTD-Q, cross-fitted, given by its residuals (Q less γV(s') stands for Q); and the ratio of its equations."""
-    problem = rows.problem
-    whole = cross_fitted(rows, np.zeros_like(folds), ridge)
-    held = cross_fitted(rows, folds, ridge) if folds.any() else whole
-    tau = at_steps(rows, whole.tau)
-    tau = tau[:, [least_spread(problem, tau, at_steps(rows, whole.residual), whole.first)]]
-    residual = at_steps(rows, held.residual)
-    place = least_spread(problem, tau, residual, held.first)
-    level = at_steps(rows, held.level)[:, place]
-    q = problem.data.rewards[problem.steps.rows] - level - residual[:, place]
-    return QValues(q, np.zeros_like(q), held.first[:, place], level), tau[:, 0]
-
-
-def least_spread(problem: Problem, tau: Floats, residual: Floats, first: Floats) -> int:
-    """The place of the ridge that the rule chooses; columns of one number stand for every ridge."""
-    columns = max(tau.shape[1], residual.shape[1])
-    parts = [np.broadcast_to(part, (len(part), columns)).T for part in (tau, residual, first)]
-    errors = [spread(influence(problem, *each)) for each in zip(*parts, strict=True)]
-    return choose_ridge(np.array(errors))
+def held_out(rows: Rows, folds: Integers, ridge: float | None) -> Held:
+    """LSTD-Q of each fold's others, for one ridge or for all of the grid."""
+    ridges = RIDGES if ridge is None else (ridge,)
+    data = rows.problem.data
+    fold, first_fold = folds[data.episode[rows.kept]], folds[data.from_reset]
+    solved = [np.stack([each.solve(one)[0] for one in ridges], axis=1) for each in rows.without(folds)]
+    theta = np.array(solved)
+    level = theta[fold, 0] if rows.problem.gamma == 1 else np.zeros((len(fold), len(ridges)))
+    first = np.zeros((len(first_fold), len(ridges)))
+    for k in np.unique(first_fold):
+        first[first_fold == k] = rows.initial[first_fold == k] @ theta[k]
+    return Held(ridges, at_steps(rows, rows.held_residuals(folds, theta)), first, at_steps(rows, level))
 
 
 def at_steps(rows: Rows, kept: Floats) -> Floats:

@@ -22,7 +22,7 @@ from ope_vpm.baselines.behaviour_cloning import Behaviour, behaviour_log_prob, c
 from ope_vpm.baselines.blend import least_on_simplex
 from ope_vpm.baselines.dr_tabular import cross_fitted_counts
 from ope_vpm.baselines.importance_sampling import step_weights
-from ope_vpm.baselines.linear_q import linear_q
+from ope_vpm.baselines.linear_q import find_lstd, held_out
 from ope_vpm.baselines.q_values import QValues, influence
 from ope_vpm.logged.columns import Bools, Floats
 from ope_vpm.ope.conclude import Found, evidence_of
@@ -88,7 +88,11 @@ class WeightedDoublyRobust(ProblemEstimator):
         if problem.finite:
             fit = cross_fitted_counts(problem, whole)
             return fit.q, fit.tau
-        return linear_q(Rows.draw(problem, self.n_features, self.draws), whole, None)
+        linear = find_lstd(problem, self.n_features, None, self.draws)
+        assert linear.weights is not None
+        rows = Rows.draw(problem, self.n_features, self.draws)
+        q = held_out(rows, whole, linear.diagnostics["ridge"]).q(problem, 0)
+        return q, linear.weights[problem.steps.rows]
 
     def _blend(self, terms: Terms) -> Floats:
         """How much each horizon counts: the longest alone."""

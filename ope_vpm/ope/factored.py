@@ -205,20 +205,23 @@ class Rows:
 
     def ratios_and_residuals(self, theta: Floats, beta: Floats) -> tuple[Floats, Floats]:
         """τ = Xβ and r - Δθ at every kept row, one column a ridge; a second pass over the rows."""
-        everywhere = np.zeros(self.problem.data.n_episodes, dtype=np.int64)
-        return self.held(everywhere, theta[None], beta[None])
-
-    def held(self, folds: Integers, theta: Floats, beta: Floats) -> tuple[Floats, Floats]:
-        """The same with a θ and a β for each fold, (folds, size, ridges); folds as in `without`."""
-        fold = folds[self.problem.data.episode[self.kept]]
-        tau, residual = np.empty((len(self.kept), theta.shape[2])), np.empty((len(self.kept), theta.shape[2]))
+        tau, residual = np.empty((len(self.kept), theta.shape[1])), np.empty((len(self.kept), theta.shape[1]))
         for part, here, difference in self.parts():
+            rows = self.kept[part]
+            tau[part] = self.weight[rows, None] * (here @ beta)
+            residual[part] = self.problem.data.rewards[rows, None] - difference @ theta
+        return tau, residual
+
+    def held_residuals(self, folds: Integers, theta: Floats) -> Floats:
+        """R - Δθ with a θ for each fold, (folds, size, ridges); folds as in `without`."""
+        fold = folds[self.problem.data.episode[self.kept]]
+        residual = np.empty((len(self.kept), theta.shape[2]))
+        for part, _, difference in self.parts():
             for k in range(len(theta)):
                 mine = np.flatnonzero(fold[part] == k)
-                rows, at = self.kept[part][mine], part.start + mine
-                tau[at] = self.weight[rows, None] * (here[mine] @ beta[k])
-                residual[at] = self.problem.data.rewards[rows, None] - difference[mine] @ theta[k]
-        return tau, residual
+                rewards = self.problem.data.rewards[self.kept[part][mine], None]
+                residual[part.start + mine] = rewards - difference[mine] @ theta[k]
+        return residual
 
     def influence(self, theta: Floats, tau: Floats, residual: Floats) -> tuple[EpisodeSums, float]:
         """Per-episode sums and the standard error for one ridge.
