@@ -13,12 +13,30 @@ from ope_vpm.envs.truth import LOGGED, stored_truth
 from ope_vpm.studies.plots import panels
 from ope_vpm.studies.study import Cell, Results, Table, select
 
-METHODS = ("vpm", "vpm (paper)", "liu", "model", "wiss", "wist", "onestep", "naive", "on-policy")
+METHODS = (
+    "vpm",
+    "auto",
+    "dr",
+    "fqe (linear)",
+    "vpm (paper)",
+    "liu",
+    "model",
+    "wiss",
+    "wist",
+    "onestep",
+    "naive",
+    "on-policy",
+)
+OURS = ("vpm", "auto", "dr", "fqe (linear)")
+"""Whose summaries are printed."""
 OPPONENTS = ("naive", "wist", "wiss", "model", "liu")
 INFORMATIVE = 1.3
 """A cell whose logged mean is within this many floors of the truth tells no method from another."""
 STYLES: dict[str, dict[str, Any]] = {
     "vpm": {"color": "C3", "marker": "o"},
+    "auto": {"color": "C3", "marker": "*", "linestyle": ":"},
+    "dr": {"color": "C6", "marker": "h"},
+    "fqe (linear)": {"color": "C9", "marker": "d"},
     "vpm (paper)": {"color": "C1", "marker": "s", "linestyle": "--"},
     "liu": {"color": "C4", "marker": "D"},
     "model": {"color": "C0", "marker": "^"},
@@ -69,28 +87,57 @@ def cells_of(results: Results) -> list[Cell]:
     return [dict(zip(names, key, strict=True)) for key in keys]
 
 
-def beats(results: Results, task: str, cell: Cell) -> bool:
-    """Whether vpm has a lower error than every opponent, each compared on the runs that it has."""
+def beats(results: Results, task: str, cell: Cell, method: str) -> bool:
+    """Whether a method has a lower error than every opponent, each compared on the runs that it has."""
     for other in OPPONENTS:
         rows = select(results.rows, **cell, method=other)
         if rows:
             seeds = {row["seed"] for row in rows}
-            if not rmse(errors(results, task, cell, "vpm", seeds)) < rmse(errors(results, task, cell, other)):
+            if not rmse(errors(results, task, cell, method, seeds)) < rmse(errors(results, task, cell, other)):
                 return False
     return True
 
 
-def summary(results: Results, task: str) -> dict[str, float]:
-    """Over informative logs of full length: vpm's RMSE in floors (geometric mean), how often it is below all others."""
+def tied_lowest(results: Results, task: str, cell: Cell, method: str) -> bool:
+    """Whether no other method has squared errors that are lower by two standard errors, run by run."""
+    own = {row["seed"]: row["value"] for row in select(results.rows, **cell, method=method)}
+    truth = stored_truth(task).at(cell["gamma"], cell["length"]).value
+    for other in METHODS[:-1]:
+        rows = [row for row in select(results.rows, **cell, method=other) if row["seed"] in own]
+        if other == method or len(rows) < 3:
+            continue
+        worse = np.array([(own[row["seed"]] - truth) ** 2 - (row["value"] - truth) ** 2 for row in rows])
+        if worse.mean() > 2 * worse.std(ddof=1) / np.sqrt(len(worse)):
+            return False
+    return True
+
+
+def summary(results: Results, task: str, method: str) -> dict[str, float]:
+    """Of one method over logs of full length; but for `worst_of_naive`, over the informative ones.
+
+    RMSE in floors (geometric mean), the shares of cells in which it is below all opponents, below the logged mean, and
+    not beaten by any method; and the largest multiple of the logged mean's RMSE in any cell.
+    """
     full = [cell for cell in cells_of(results) if cell["length"] == LOGGED[task]]
     cells = [cell for cell in full if informative(results, task, cell)]
-    ratios = [rmse(errors(results, task, cell, "vpm")) / floor(task, cell) for cell in cells]
+
+    def times_naive(cell: Cell) -> float:
+        return rmse(errors(results, task, cell, method)) / rmse(errors(results, task, cell, "naive"))
+
+    ratios = [rmse(errors(results, task, cell, method)) / floor(task, cell) for cell in cells]
     return {
         "cells": len(full),
         "informative": len(cells),
-        "geometric_mean": float(np.exp(np.mean(np.log(ratios)))) if ratios else float("nan"),
-        "share_below_all": float(np.mean([beats(results, task, cell) for cell in cells])) if cells else float("nan"),
+        "geometric_mean": float(np.exp(_mean([np.log(ratio) for ratio in ratios]))),
+        "below_all": _mean([beats(results, task, cell, method) for cell in cells]),
+        "below_naive": _mean([times_naive(cell) < 1 for cell in cells]),
+        "tied_lowest": _mean([tied_lowest(results, task, cell, method) for cell in cells]),
+        "worst_of_naive": max(map(times_naive, full), default=float("nan")),
     }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if values else float("nan")
 
 
 def table(task: str, results: Results) -> Table:
@@ -103,11 +150,16 @@ def table(task: str, results: Results) -> Table:
         mark = "" if informative(results, task, cell) else "uninformative"
         size = [str(cell[name]) for name in ("behaviour", "gamma", "trajectories", "length")]
         lines.append([*size, f"{base:.4f}", *shown, f"{given:.2f}", mark])
-    found = summary(results, task)
-    first = f"informative cells: {found['informative']} of {found['cells']}"
-    gaps = [""] * (len(METHODS) - 1)
-    last = f"below all opponents in {found['share_below_all']:.0%}"
-    lines.append([first, "", "", "", "", f"{found['geometric_mean']:.2f}", *gaps, last])
+    there = {row["method"] for row in results.rows}
+    for method in [name for name in OURS if name in there]:
+        found = summary(results, task, method)
+        gaps = [""] * (len(METHODS) - 2)
+        mean = f"{found['geometric_mean']:.2f} over {found['informative']:.0f} of {found['cells']:.0f} cells"
+        last = (
+            f"below all opponents {found['below_all']:.0%}, below naive {found['below_naive']:.0%}, "
+            f"not beaten {found['tied_lowest']:.0%}, at most {found['worst_of_naive']:.2f} x naive"
+        )
+        lines.append([method, "", "", "", "", mean, *gaps, "", last])
     columns = ["behaviour", "gamma", "trajectories", "length", "floor", *METHODS[:-1], "vpm given s₀", ""]
     return Table(columns, lines, "RMSE as a multiple of the on-policy floor (runs)")
 

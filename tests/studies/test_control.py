@@ -6,7 +6,17 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.envs.truth import stored_truth
 from ope_vpm.studies import control
-from ope_vpm.studies.control_report import beats, conditional_errors, draw, errors, floor, informative, summary, table
+from ope_vpm.studies.control_report import (
+    beats,
+    conditional_errors,
+    draw,
+    errors,
+    floor,
+    informative,
+    summary,
+    table,
+    tied_lowest,
+)
 from ope_vpm.studies.study import Results
 
 CELL = {"behaviour": 1.0, "trajectories": 100, "length": 100, "gamma": 1.0}
@@ -29,7 +39,10 @@ def test_errors_in_floors():
     assert floor("reacher", CELL) == pytest.approx(TRUTH.deviation / 10)
     found = np.array(errors(results, "reacher", CELL, "vpm")) / floor("reacher", CELL)
     assert found == pytest.approx([3.0, -4.0])
-    assert summary(results, "reacher")["geometric_mean"] == pytest.approx(np.sqrt(12.5))
+    found = summary(results, "reacher", "vpm")
+    assert found["geometric_mean"] == pytest.approx(np.sqrt(12.5))
+    assert found["worst_of_naive"] == pytest.approx(np.sqrt(12.5) / 2)
+    assert found["below_naive"] == 0
 
 
 def test_cells_near_the_floor_are_not_informative():
@@ -39,18 +52,29 @@ def test_cells_near_the_floor_are_not_informative():
 
 def test_opponents_are_met_on_their_own_runs():
     rows = [row("naive", 9.0), row("vpm", 1.0), row("vpm", 5.0, seed=1), row("model", 2.0, methods="networks")]
-    assert beats(made_up(*rows), "reacher", CELL)
-    assert not beats(made_up(*rows, row("liu", 0.5, methods="networks")), "reacher", CELL)
+    assert beats(made_up(*rows), "reacher", CELL, "vpm")
+    assert not beats(made_up(*rows, row("liu", 0.5, methods="networks")), "reacher", CELL, "vpm")
     assert not beats(
         made_up(*rows, row("wist", 2.0, methods="networks"), row("wist", 2.0, seed=1, methods="networks")),
         "reacher",
         CELL,
+        "vpm",
     )
 
 
 def test_a_run_without_a_value_counts_as_lost():
     rows = [row("naive", 9.0), row("vpm", 1.0), row("wist", float("nan"), methods="networks")]
-    assert beats(made_up(*rows), "reacher", CELL)
+    assert beats(made_up(*rows), "reacher", CELL, "vpm")
+
+
+def test_tied_with_the_lowest_means_within_two_standard_errors_run_by_run():
+    """Squared errors 1, 1, 1, 9 against 1 each: on average 2 ± 2 more, so tied; some 4 each against 1: not."""
+    own = [row("auto", error, seed=seed) for seed, error in enumerate((1.0, 1.0, 1.0, 3.0))]
+    near = [row("vpm", 1.0, seed=seed) for seed in range(4)]
+    assert tied_lowest(made_up(*own, *near), "reacher", CELL, "auto")
+    assert tied_lowest(made_up(*own, *near), "reacher", CELL, "vpm")
+    far = [row("auto", 2.0 + seed / 100, seed=seed) for seed in range(4)]
+    assert not tied_lowest(made_up(*far, *near), "reacher", CELL, "auto")
 
 
 def test_conditional_truth_is_that_of_the_same_seed():
