@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ope_vpm.baselines.blend import blend
+from ope_vpm.logged.columns import Floats
 from ope_vpm.ope.action_ratio import action_ratio
 from ope_vpm.ope.conclude import Found
 from ope_vpm.ope.estimator import ProblemEstimator, make
@@ -60,7 +61,9 @@ class Auto(ProblemEstimator):
                 mixed = blend([found.value, one.value], [found.sums, one.sums], trust)
                 kept, share = (float(weight) for weight in mixed.weights)
                 shares = {key: kept * each for key, each in shares.items()} | {other: share}
-                found = replace(found, value=mixed.value, sums=mixed.sums, bias=float(np.hypot(found.bias, mixed.bias)))
+                bias = float(np.hypot(found.bias, mixed.bias))
+                weights = _mixed_weights(found.weights, one.weights, share)
+                found = replace(found, value=mixed.value, sums=mixed.sums, bias=bias, weights=weights)
         notes["why"] = (reason, "combined for the least variance plus squared distance")
         notes |= {"shares": {key: round(share, 3) for key, share in shares.items()}, "candidates": values}
         return replace(found, diagnostics={**first.diagnostics, **notes})
@@ -87,3 +90,11 @@ class Auto(ProblemEstimator):
         estimator = make(*known[name])
         assert isinstance(estimator, ProblemEstimator)
         return estimator.find(problem)
+
+
+def _mixed_weights(one: Floats | None, other: Floats | None, share: float) -> Floats | None:
+    """Weights of rows, each scaled to mean 1."""
+    if one is None or other is None:
+        return None
+    mixed: Floats = (1 - share) * one / one.mean() + share * other / other.mean()
+    return mixed

@@ -53,7 +53,9 @@ def behaviour_log_prob(problem: Problem, behaviour: Behaviour) -> Clone:
         return Clone(behaviour.log_chance(problem.data.observations, problem.data.actions), float("nan"))
     if behaviour == "logged":
         return Clone(cast(Floats, problem.data.behaviour_log_prob), float("nan"))
-    return problem.once("clone", lambda: clone(problem), of_data=True)
+    bounds = problem.policy.bounds if isinstance(problem.policy, GaussianPolicy) else None
+    clips = [np.asarray(bound).tolist() for bound in bounds or ()]  # where the target clips, so does the clone
+    return problem.once(f"clone {clips}", lambda: clone(problem), of_data=True)
 
 
 def clone(problem: Problem) -> Clone:

@@ -20,6 +20,8 @@ from ope_vpm.ope.conclude import Found
 
 MOST_ROUNDS = 20
 """Of finding where a ratio that must not be negative is 0."""
+MOST_UNSETTLED = 0.01
+"""Of the rows, without a word about it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +51,15 @@ class _Dice(LinearEstimator):
             by_row[problem.steps.rows] = neural_ratio(problem, terms, self.training_steps, self.draws)
             zeta = by_row[parts.rows.kept]
         else:
-            zeta = linear_ratio(parts, terms)
+            zeta, unsettled = linear_ratio(parts, terms)
+            if unsettled > MOST_UNSETTLED:
+                remarks += (f"ζ ≥ 0 did not settle: {unsettled:.0%} of the rows still change sides",)
         _, residual = parts.rows.ratios_and_residuals(parts.theta[:, None], parts.theta[:, None])
         return weighed(parts, zeta, residual[:, 0], remarks)
 
 
-def linear_ratio(parts: LinearParts, terms: Regularisation) -> Floats:
-    """ζ of the kept rows at the saddle point."""
+def linear_ratio(parts: LinearParts, terms: Regularisation) -> tuple[Floats, float]:
+    """ζ of the kept rows at the saddle point, and the share of rows of which it is not settled whether ζ is 0."""
     zeta: Floats = np.ones(len(parts.rows.kept))
     whole = gram(parts, zeta)
     for _ in range(MOST_ROUNDS):
@@ -63,9 +67,10 @@ def linear_ratio(parts: LinearParts, terms: Regularisation) -> Floats:
         z, _, _ = saddle_point(moments(parts, active, whole), terms)
         ratio, _ = parts.rows.ratios_and_residuals(parts.theta[:, None], z[:, None])
         zeta = np.maximum(ratio[:, 0], 0) if terms.positive else ratio[:, 0]
-        if not terms.positive or ((zeta > 0) == active).all():
+        unsettled = float(np.mean((zeta > 0) != active)) if terms.positive else 0.0
+        if unsettled == 0:
             break
-    return zeta
+    return zeta, unsettled
 
 
 class DualDice(_Dice):

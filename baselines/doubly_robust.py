@@ -12,13 +12,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from ope_vpm.baselines.dr_tabular import cross_fitted_counts
 from ope_vpm.baselines.fqe_neural import fit_networks
 from ope_vpm.baselines.linear_q import find_lstd, held_out, linear_base
 from ope_vpm.baselines.q_values import QValues, influence, spread
 from ope_vpm.logged.columns import Floats, Integers
+from ope_vpm.ope.clock import clock_remarks
 from ope_vpm.ope.conclude import Found, evidence_of
-from ope_vpm.ope.estimator import ProblemEstimator
+from ope_vpm.ope.estimator import ProblemEstimator, check_positive, check_ridge
 from ope_vpm.ope.factored import POWER, Rows, find_factored
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.sums import summed
@@ -28,7 +31,7 @@ Q_SOLVERS = ("neural", "linear")
 
 @dataclass(frozen=True, kw_only=True)
 class DoublyRobust(ProblemEstimator):
-    """Bellman residuals of fqe, weighted by vpm's ratio, both cross-fitted by episode."""
+    """Bellman residuals of fqe, cross-fitted by episode, weighted by vpm's ratio."""
 
     name: ClassVar[str] = "dr"
 
@@ -50,9 +53,8 @@ class DoublyRobust(ProblemEstimator):
     def __post_init__(self) -> None:
         if self.q not in Q_SOLVERS:
             raise ValueError(f"q must be one of {', '.join(Q_SOLVERS)}: got {self.q!r}")
-        for name in ("folds", "members", "training_steps", "n_features", "draws"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1: got {getattr(self, name)}")
+        check_positive(self, "folds", "members", "training_steps", "n_features", "draws")
+        check_ridge(self.ridge)
 
     def find(self, problem: Problem) -> Found:
         """By the kind of data."""
@@ -62,9 +64,15 @@ class DoublyRobust(ProblemEstimator):
             return corrected(problem, fit.q, fit.tau, {"solver": "counts"}, unseen=fit.unseen, bias=fit.misfit)
         ratio = self._ratio(problem)
         assert ratio.weights is not None
+        if not ratio.weights.any():
+            return ratio
+        if len(np.unique(folds[problem.data.episode[problem.steps.rows]])) == 1:
+            folds = np.zeros_like(folds)  # no other fold has a step to learn from
         tau = ratio.weights[problem.steps.rows]
-        notes = {"solver": self.q, "ridge": ratio.diagnostics["ridge"]}
-        return corrected(problem, self._q(problem, folds, tau), tau, notes, overlap=ratio.evidence.overlap)
+        q, ridge = self._q(problem, folds, tau)
+        notes = {"solver": self.q, "ridge": ratio.diagnostics["ridge"], "q_ridge": ridge}
+        notes["clock"] = ratio.diagnostics["clock"]
+        return corrected(problem, q, tau, notes, overlap=ratio.evidence.overlap)
 
     def _ratio(self, problem: Problem) -> Found:
         """What vpm finds; without densities, the ratio that LSTD-Q implies."""
@@ -72,18 +80,20 @@ class DoublyRobust(ProblemEstimator):
             return find_factored(problem, self.n_features, self.ridge, POWER, self.draws)
         return find_lstd(problem, self.n_features, self.ridge, self.draws)
 
-    def _q(self, problem: Problem, folds: Integers, tau: Floats) -> QValues:
+    def _q(self, problem: Problem, folds: Integers, tau: Floats) -> tuple[QValues, float]:
+        """Q of each step by the other folds, and the ridge of its linear part."""
         rows = Rows.draw(problem, self.n_features, self.draws)
         held = held_out(rows, folds, self.ridge)
         place = held.least(problem, tau)
         if self.q == "linear":
-            return held.q(problem, place)
+            return held.q(problem, place), held.ridges[place]
         settings = self.members, self.training_steps, self.draws
 
         def fit() -> QValues:
             return fit_networks(problem, folds, *settings, base=linear_base(rows, folds, held.ridges[place]))
 
-        return problem.once(f"networks {folds.max()} {settings} {self.n_features} {self.ridge}", fit)
+        fitted = problem.once(f"networks {folds.max()} {settings} {self.n_features} {self.ridge}", fit)
+        return fitted, held.ridges[place]
 
 
 def corrected(
@@ -114,6 +124,7 @@ def corrected(
             weights,
             overlap=overlap,
             unseen_mass=unseen,
+            remarks=clock_remarks(problem, known=not problem.finite),
         ),
         diagnostics={
             **notes,

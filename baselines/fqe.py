@@ -13,8 +13,10 @@ from ope_vpm.baselines.linear_q import find_lstd, linear_base
 from ope_vpm.baselines.model_tabular import find_tabular
 from ope_vpm.baselines.q_values import influence, spread
 from ope_vpm.logged.columns import Floats
-from ope_vpm.ope.conclude import Found
-from ope_vpm.ope.estimator import ProblemEstimator
+from ope_vpm.ope.action_ratio import known_overlap
+from ope_vpm.ope.clock import clock_remarks
+from ope_vpm.ope.conclude import Found, disagreement
+from ope_vpm.ope.estimator import ProblemEstimator, check_positive, check_ridge
 from ope_vpm.ope.factored import Rows
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.verdict import Evidence
@@ -53,9 +55,8 @@ class FQE(ProblemEstimator):
             raise ValueError(f"unknown solver {self.solver!r}: known are {', '.join(SOLVERS)}")
         if self.interval not in ("bootstrap", "likelihood"):
             raise ValueError(f"interval must be 'bootstrap' or 'likelihood': got {self.interval!r}")
-        for name in ("members", "training_steps", "n_features", "draws"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1: got {getattr(self, name)}")
+        check_positive(self, "members", "training_steps", "n_features", "draws")
+        check_ridge(self.ridge)
 
     def check(self, problem: Problem) -> None:
         """Refuse a solver that does not fit the data."""
@@ -100,7 +101,11 @@ class FQE(ProblemEstimator):
             value=q.value(problem),
             sums=sums,
             bias=abs(correction),
-            evidence=Evidence(disagreement=abs(correction) / error if error > 0 else None),
+            evidence=Evidence(
+                overlap=known_overlap(problem),
+                disagreement=disagreement(problem, abs(correction), error),
+                remarks=clock_remarks(problem, known=True),
+            ),
             diagnostics={"solver": "neural", "correction": correction, "dropped": plan.dropped, "ended": plan.ended},
         )
 

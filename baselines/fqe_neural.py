@@ -22,7 +22,7 @@ from ope_vpm.baselines.model_neural import Ensemble
 from ope_vpm.baselines.q_values import QValues
 from ope_vpm.logged.columns import Array, Floats, Integers
 from ope_vpm.ope.action_features import centred_features
-from ope_vpm.ope.clock import clock_of
+from ope_vpm.ope.clock import ages, clock_of
 from ope_vpm.ope.features import StateFeatures
 from ope_vpm.ope.problem import Problem
 
@@ -49,7 +49,7 @@ class Inputs:
 def inputs(problem: Problem, draws: int) -> Inputs:
     """Standardised states, with the time as one more coordinate where the task has a clock."""
     data, plan = problem.data, problem.steps
-    features, time = StateFeatures.draw(problem, 0, clock_of(problem)), data.time[plan.rows]
+    features, time = StateFeatures.draw(problem, 0, clock_of(problem)), ages(problem)[plan.rows]
     here = features.near_points(data.observations[plan.rows], time)
     there = features.near_points(problem.following, np.where(problem.ending[plan.rows], 0, time + 1))
     start = data.initial_observations

@@ -15,8 +15,10 @@ import numpy as np
 from ope_vpm.baselines.model_tabular import find_tabular
 from ope_vpm.baselines.onestep import ratio_or_nan
 from ope_vpm.logged.columns import Floats
-from ope_vpm.ope.conclude import Found, evidence_of
-from ope_vpm.ope.estimator import ProblemEstimator
+from ope_vpm.ope.action_ratio import known_overlap
+from ope_vpm.ope.clock import clock_remarks
+from ope_vpm.ope.conclude import Found, disagreement, evidence_of
+from ope_vpm.ope.estimator import ProblemEstimator, check_positive, check_ridge
 from ope_vpm.ope.factored import RIDGES, Equations, Rows, solve_grid
 from ope_vpm.ope.problem import Problem
 
@@ -43,8 +45,8 @@ class LinearEstimator(ProblemEstimator):
     """Target actions a state where the policy's mean action is not known otherwise."""
 
     def __post_init__(self) -> None:
-        if self.n_features < 1 or self.draws < 1:
-            raise ValueError(f"n_features and draws must be at least 1: got {self.n_features} and {self.draws}")
+        check_positive(self, "n_features", "draws")
+        check_ridge(self.ridge)
 
     def find(self, problem: Problem) -> Found:
         """By the kind of data."""
@@ -92,8 +94,9 @@ def weighed(parts: LinearParts, zeta: Floats, residual: Floats, remarks: tuple[s
             problem,
             weights,
             mean_ratio=total / len(zeta),
-            disagreement=abs(value - lstd) / error if error > 0 else None,
-            remarks=remarks,
+            overlap=known_overlap(problem),
+            disagreement=disagreement(problem, abs(value - lstd), error),
+            remarks=(*remarks, *clock_remarks(problem, known=True)),
         ),
         diagnostics={"solver": "linear", "ridge": parts.ridge, "dropped": problem.steps.dropped},
     )

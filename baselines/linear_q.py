@@ -23,7 +23,7 @@ def find_lstd(
     """LSTD-Q, the ridge chosen from the data alone unless it is given; `weight` of each row, where it is not 1."""
 
     def find() -> Found:
-        return find_linear("linear", Rows.draw(problem, n_features, draws, weight), ridge, None, {})
+        return find_linear("linear", Rows.draw(problem, n_features, draws, weight), ridge, {})
 
     return find() if weight is not None else problem.once(f"LSTD-Q {n_features} {ridge} {draws}", find)
 

@@ -17,6 +17,7 @@ from ope_vpm.baselines.liu_tabular import tabular_ratio
 from ope_vpm.baselines.onestep import ratio_or_nan
 from ope_vpm.logged.columns import Floats
 from ope_vpm.ope.action_ratio import ActionRatio
+from ope_vpm.ope.clock import clock_remarks
 from ope_vpm.ope.conclude import Found, evidence_of
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.intervals import EpisodeSums
@@ -63,7 +64,7 @@ class Liu2018(ProblemEstimator):
             problem,
             weights,
             overlap=min(action.overlap, 1.0),
-            remarks=("the interval takes the state ratio as known",),
+            remarks=("the interval takes the state ratio as known", *clock_remarks(problem, known=False)),
         )
         return Found(
             value=ratio_or_nan(sums.ratios[0], weights),

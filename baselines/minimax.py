@@ -13,7 +13,9 @@ import numpy as np
 
 from ope_vpm.baselines.linear_family import LinearEstimator, LinearParts, weighed
 from ope_vpm.logged.columns import Floats
-from ope_vpm.ope.conclude import Found
+from ope_vpm.ope.action_ratio import known_overlap
+from ope_vpm.ope.clock import clock_remarks
+from ope_vpm.ope.conclude import Found, disagreement
 from ope_vpm.ope.factored import Equations
 from ope_vpm.ope.verdict import Evidence
 
@@ -44,7 +46,11 @@ class MinimaxQ(LinearEstimator):
             value=value,
             sums=sums,
             bias=abs(correction),
-            evidence=Evidence(disagreement=abs(correction) / error if error > 0 else None),
+            evidence=Evidence(
+                overlap=known_overlap(parts.rows.problem),
+                disagreement=disagreement(parts.rows.problem, abs(correction), error),
+                remarks=clock_remarks(parts.rows.problem, known=True),
+            ),
             diagnostics={"solver": "linear", "ridge": parts.ridge, "correction": correction},
         )
 

@@ -10,6 +10,7 @@ from scipy import sparse
 
 from ope_vpm.chain import linear
 from ope_vpm.logged.columns import Floats, Integers
+from ope_vpm.ope.clock import clock_remarks
 from ope_vpm.ope.conclude import Found, evidence_of
 from ope_vpm.ope.counted import CountedPairs, count_pairs, influence
 from ope_vpm.ope.problem import Problem
@@ -121,6 +122,7 @@ def find_tabular(problem: Problem, simulate: int | None) -> Found:
         problem,
         weights,
         unseen_mass=unseen,
+        remarks=clock_remarks(problem, known=False),
     )
     diagnostics = {"solver": "counts", "exact_value": value, "dropped": problem.steps.dropped}
     answer = value if simulate is None else rollout(model, problem.gamma, simulate, problem.seed)

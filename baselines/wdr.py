@@ -28,7 +28,7 @@ from ope_vpm.logged.columns import Bools, Floats
 from ope_vpm.ope.conclude import Found, evidence_of
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.factored import Rows
-from ope_vpm.ope.influence import initial_sums
+from ope_vpm.ope.influence import entry_rate, initial_sums
 from ope_vpm.ope.intervals import EpisodeSums
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.sums import summed
@@ -147,6 +147,7 @@ class Terms:
         discounted = running * gamma**times / max(norm, 1e-300)
         sums = influence(problem, tau, q.residual(problem), q.first)
         own = sums.numerator[:, 0] - sums.denominator[:, 0] * sums.numerator[:, 0].sum()
+        mass = plan.weight / plan.weight.sum() * tau
         horizons = np.unique(np.linspace(0, len(times), HORIZONS + 1).round())
         passed = np.concatenate([[0.0], np.cumsum(gamma**times * share)])[horizons.astype(np.int64)]
         return cls(
@@ -155,7 +156,7 @@ class Terms:
             weights=discounted / total,
             below=weight,
             own=own,
-            first=initial_sums(problem, 1 - gamma, q.first),
+            first=initial_sums(problem, entry_rate(problem, plan.rows, mass), q.first),
             beyond=1 - passed / norm if norm > 0 else np.zeros(len(horizons)),
             horizons=horizons,
         )

@@ -52,6 +52,11 @@ def action_ratio(problem: Problem) -> ActionRatio:
     return problem.once("action ratio", lambda: _action_ratio(problem))
 
 
+def known_overlap(problem: Problem) -> float | None:
+    """How much of what the target does the log holds; None without densities."""
+    return min(action_ratio(problem).overlap, 1.0) if problem.policy.has_log_prob else None
+
+
 def _action_ratio(problem: Problem) -> ActionRatio:
     state_features = StateFeatures.draw(problem, WAVES)
     features = problem.once(f"features {WAVES}", lambda: state_features(problem.data.observations), of_data=True)

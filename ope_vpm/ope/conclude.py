@@ -15,6 +15,9 @@ from ope_vpm.ope.sums import summed
 from ope_vpm.ope.value import PolicyValue
 from ope_vpm.ope.verdict import Evidence, judge
 
+NEGLIGIBLE = 1e-3
+"""Of the rewards' deviation: values that lie nearer together do not disagree, however small the standard error."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
@@ -73,6 +76,12 @@ def evidence_of(problem: Problem, weights: Floats, **known: Any) -> Evidence:
         negative_mass=float(np.maximum(-weights, 0).sum() / max(np.abs(weights).sum(), 1e-300)),
         **known,
     )
+
+
+def disagreement(problem: Problem, distance: float, error: float) -> float | None:
+    """How far another solution lies, in standard errors, or in thousandths of a reward's deviation if that is more."""
+    least = float(np.hypot(error, NEGLIGIBLE * problem.data.rewards.std()))
+    return distance / least if least > 0 else None
 
 
 def episode_effective_size(problem: Problem, weights: Floats) -> float:

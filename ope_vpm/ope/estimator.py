@@ -81,6 +81,19 @@ class ProblemEstimator(ABC):
         """Do the work."""
 
 
+def check_positive(settings: object, *names: str) -> None:
+    """Refuse settings below 1."""
+    for name in names:
+        if getattr(settings, name) < 1:
+            raise ValueError(f"{name} must be at least 1: got {getattr(settings, name)}")
+
+
+def check_ridge(ridge: float | None) -> None:
+    """Refuse a ridge that is not a positive number, in units of the features' mean squares."""
+    if ridge is not None and not 0 < ridge < float("inf"):
+        raise ValueError(f"ridge must be positive, such as 1e-3, or None for the data to choose: got {ridge}")
+
+
 def estimators() -> dict[str, type[Estimator]]:
     """All estimators by name: ours, then those that installed packages offer as entry points."""
     return {name: estimator_class(name) for name in _locations()}

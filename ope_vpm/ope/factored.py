@@ -3,9 +3,9 @@
 ρ̂ = π/b̂ is known up to the clone. With κ = 1 a function of the state is left to find; but then the few logged actions
 that are likely under π carry all of the weight. With κ = 1/2 they carry less, and w makes up for it. The features of a
 pair are Φ = [V(s), u(s, a)⊗(1, s)], u functions of the action with E_π[u(s, ·)] = 0, so that those of the next pair are
-[V(s'), 0] on average, without drawing an action. With X = ρ̂^κ·Φ and Δ = Φ - γ[V(s'), 0] the fixed point of the power
-iteration has the matrix A = XᵀΔ/n; the same matrix, transposed, gives Q, so that the value, its weights and its
-influence function come from one factorisation:
+[V(s'), 0] on average, without drawing an action. After an end V(s') is the mean of V over initial states, or 0 where
+ends absorb. With X = ρ̂^κ·Φ and Δ = Φ - γ[V(s'), 0] the fixed point of the power iteration has the matrix A = XᵀΔ/n; the
+same matrix, transposed, gives Q, so that the value, its weights and its influence function come from one factorisation:
 
     M = A + λΛ,   θ = M⁻¹ Xᵀr/n,   β = M⁻ᵀc,   τ = Xβ,   v = cᵀθ = Σ τr/n.
 
@@ -26,9 +26,9 @@ from scipy.linalg import lu_factor, lu_solve
 from ope_vpm.chain.transitions import chunks
 from ope_vpm.logged.columns import Bools, Floats, Integers
 from ope_vpm.ope.action_features import centred_features
-from ope_vpm.ope.action_ratio import action_ratio
-from ope_vpm.ope.clock import clock_of
-from ope_vpm.ope.conclude import Found, evidence_of
+from ope_vpm.ope.action_ratio import action_ratio, known_overlap
+from ope_vpm.ope.clock import ages, clock_of, clock_remarks
+from ope_vpm.ope.conclude import Found, disagreement, evidence_of
 from ope_vpm.ope.features import StateFeatures
 from ope_vpm.ope.influence import entry_rate, initial_sums
 from ope_vpm.ope.intervals import EpisodeSums
@@ -40,8 +40,6 @@ TOLERANCE = 1.5
 """How much larger than the smallest the standard error of the chosen ridge may be."""
 POWER = 0.5
 """κ."""
-NEGLIGIBLE = 1e-3
-"""Of the rewards' deviation: values that lie nearer together do not disagree, however small the standard error."""
 ROWS = 1 << 14
 FEW_ROWS = 1 << 15
 """Whose features are kept in memory, some 100 MB each for V and Δ."""
@@ -155,14 +153,14 @@ class Rows:
 
     def _parts(self) -> Iterator[tuple[slice, Floats, Floats]]:
         """The same of the state features alone."""
-        data, gamma = self.problem.data, self.problem.gamma
+        data, gamma, age = self.problem.data, self.problem.gamma, ages(self.problem)
         after_end = self.first_states.mean(axis=0) if self.restarts else np.zeros(self.features.size)
         for part in chunks(len(self.kept), ROWS):
             rows, ended = self.kept[part], self.ended[part]
-            here = self.features(data.observations[rows], data.time[rows])
+            here = self.features(data.observations[rows], age[rows])
             following = np.array(data.next_observations[rows])
             following[ended] = data.observations[rows][ended]  # may be unknown, and is not looked at
-            there = self.features(following, data.time[rows] + 1)
+            there = self.features(following, age[rows] + 1)
             there[ended] = after_end
             difference = here - gamma * there
             if gamma == 1:
@@ -280,14 +278,22 @@ def find_factored(
 
     def find() -> Found:
         action = action_ratio(problem)
+        if not action.ratio.any():
+            return nothing_in_common(problem)
         fit = {"power": power, "behaviour_held_out_log_likelihood": action.held_out_log_likelihood}
         rows = factored_rows(problem, n_features, power, draws)
-        return find_linear("factored", rows, ridge, min(action.overlap, 1.0), fit)
+        return find_linear("factored", rows, ridge, fit)
 
     return problem.once(f"factored {n_features} {ridge} {power} {draws}", find)
 
 
-def find_linear(solver: str, rows: Rows, ridge: float | None, overlap: float | None, fit: dict[str, Any]) -> Found:
+def nothing_in_common(problem: Problem) -> Found:
+    """No logged action is one of the target's."""
+    weights = np.zeros(len(problem.data))
+    return Found(value=float("nan"), weights=weights, evidence=evidence_of(problem, weights, overlap=0.0))
+
+
+def find_linear(solver: str, rows: Rows, ridge: float | None, fit: dict[str, Any]) -> Found:
     """Solve the rows' equations, the ridge chosen unless it is given; `fit` joins the diagnostics."""
     problem = rows.problem
     equations = rows.equations()
@@ -295,7 +301,6 @@ def find_linear(solver: str, rows: Rows, ridge: float | None, overlap: float | N
     grid = solve_grid(rows, equations, ridges, fixed)
     chosen, error = grid.chosen, grid.error
     bias = suspected_bias(grid.values, chosen)
-    least = float(np.hypot(error, NEGLIGIBLE * problem.data.rewards[rows.kept].std()))
     # Fitted residuals are too small; 1/(1 - leverage) undoes that and a little more (MacKinnon and White's HC3).
     leverage = min(equations.degrees_of_freedom(ridges[chosen]) / len(rows.kept), 0.5)
     weights = np.zeros(len(problem.data))
@@ -308,13 +313,15 @@ def find_linear(solver: str, rows: Rows, ridge: float | None, overlap: float | N
         evidence=evidence_of(
             problem,
             weights,
-            overlap=overlap,
-            disagreement=bias / least if least > 0 else None,
+            overlap=known_overlap(problem),
+            disagreement=disagreement(problem, bias, error),
+            remarks=clock_remarks(problem, known=True),
         ),
         diagnostics={
             "solver": solver,
             "ridge": ridges[chosen],
             **fit,
+            "clock": None if rows.features.clock is None else rows.features.clock.length,
             "dropped": problem.steps.dropped,
             "ended": problem.steps.ended,
         },

@@ -82,7 +82,7 @@ def percentile_interval(replicates: Floats, value: float, episodes: int, bias: f
     tail = float(stats.norm.cdf(-np.sqrt(episodes / (episodes - 1)) * quantile))
     low, high = np.quantile(replicates - value, [tail, 1 - tail])
     spread = float(replicates.std())
-    if spread == 0:
+    if spread <= 1e-9 * (abs(value) + abs(bias)):  # equal replicates, but for rounding
         return float(value + low - quantile * bias), float(value + high + quantile * bias)
     factor = float(np.sqrt(1 + (bias / spread) ** 2))
     return float(value + factor * low), float(value + factor * high)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ope_vpm.ope.clock import clock_remarks
 from ope_vpm.ope.conclude import Found, evidence_of
 from ope_vpm.ope.counted import count_pairs, influence
 from ope_vpm.ope.good_turing import LEAST_EXPLAINED, regression, solve
@@ -37,6 +38,7 @@ def find_on_counts(problem: Problem, required: bool) -> Found | None:
         problem,
         weights,
         unseen_mass=float(unseen / solution.law.sum()),
+        remarks=clock_remarks(problem, known=False),
     )
     return Found(
         value=solution.value,

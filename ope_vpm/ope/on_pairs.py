@@ -10,6 +10,7 @@ import numpy as np
 from ope_vpm.chain import VPM, StationaryEstimate, StationaryWarning, Transitions
 from ope_vpm.chain.solution import ValueFunction
 from ope_vpm.logged.columns import Floats
+from ope_vpm.ope.clock import clock_remarks
 from ope_vpm.ope.conclude import Found, evidence_of
 from ope_vpm.ope.influence import entry_rate, initial_sums
 from ope_vpm.ope.intervals import EpisodeSums
@@ -37,7 +38,7 @@ def find_on_pairs(problem: Problem, method: VPM, draws: int) -> Found:
         residual_noise=report.stationarity_noise,
         unseen_mass=report.unseen_mass,
         disagreement=None if other is None or spread == 0 else other / spread,
-        remarks=tuple(note for note in report.notes if "periodic" not in note),
+        remarks=(*(note for note in report.notes if "periodic" not in note), *clock_remarks(problem, known=False)),
     )
     diagnostics = {"solver": report.solver, "dropped": pairs.dropped, "ended": pairs.ended, "notes": report.notes}
     return Found(

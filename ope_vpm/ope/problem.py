@@ -12,7 +12,7 @@ import numpy as np
 from ope_vpm.logged import LoggedDataset, inspect
 from ope_vpm.logged.columns import Array, Bools, Floats, Integers
 from ope_vpm.ope.pairs import Pairs, check_match, pairs
-from ope_vpm.ope.steps import OnEnd, Steps, TimeLimit, check_choices, steps
+from ope_vpm.ope.steps import OnEnd, Steps, TimeLimit, check_choices, ending_rows, steps
 from ope_vpm.policy import TargetPolicy, as_policy
 
 Made = TypeVar("Made")
@@ -83,8 +83,9 @@ class Problem:
         check_match(self.data, target)
         return replace(self, policy=target, _own={})
 
-    def with_gamma(self, gamma: float, on_end: OnEnd | None = None, time_limit: TimeLimit = "continue") -> Problem:
+    def with_gamma(self, gamma: float, on_end: OnEnd | None = None, time_limit: TimeLimit | None = None) -> Problem:
         """The same question at another discount; what does not depend on it stays shared."""
+        time_limit = time_limit or self.time_limit
         choice = check_choices(gamma, on_end, time_limit)
         if gamma < 1 and not self.data.from_reset.any():
             raise ValueError(f"gamma = {gamma} needs initial states, and no episode begins at a reset: use gamma = 1")
@@ -129,8 +130,7 @@ class Problem:
     @property
     def ending(self) -> Bools:
         """(n,): the rows with which the task ended, rather than its log."""
-        cut = self.data.truncated if self.time_limit == "restart" else np.False_
-        return self.data.terminated | cut
+        return ending_rows(self.data, self.time_limit)
 
     @property
     def ends(self) -> Bools:

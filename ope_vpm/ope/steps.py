@@ -52,7 +52,7 @@ def steps(
         on_end: what follows a termination: a fresh initial state ("restart", the default at gamma = 1) or
             reward 0 for ever ("absorb", the default below).
         time_limit: whether a truncated row goes on to its next state ("continue") or ends like a
-            terminated one ("restart").
+            terminated one ("restart"); see `ending_rows`.
         seed: of the order in which initial states are dealt out.
 
     A restart leads to the empirical law of initial states. Each ending row is spread over as many of them,
@@ -61,7 +61,7 @@ def steps(
     equally often.
     """
     choice = check_choices(gamma, on_end, time_limit)
-    ending = data.terminated | (data.truncated if time_limit == "restart" else np.False_)
+    ending = ending_rows(data, time_limit)
     kept = np.flatnonzero(ending | data.next_known)
     if len(kept) == 0:
         raise ValueError("no logged row has a next state, so nothing can be learnt (log the state after steps)")
@@ -77,6 +77,30 @@ def steps(
     following = np.concatenate([data.next_observations[inner], data.observations[starts.reshape(-1)]])
     order = np.argsort(rows, kind="stable")
     return Steps(rows[order], weight[order], following[order], np.zeros(len(rows), dtype=np.bool_), **counts)
+
+
+def limit_of(data: LoggedDataset) -> int | None:
+    """The task's time limit, as the log shows it: the length of most truncated episodes, none being longer."""
+    cut = data.lengths[(data.truncated & ~data.terminated)[data.ends] & data.from_reset]
+    longest = int(cut.max()) if len(cut) else 0
+    known = len(cut) > 0 and 2 * int((cut == longest).sum()) > len(cut) and int(data.lengths.max()) <= longest
+    return longest if known else None
+
+
+def ending_rows(data: LoggedDataset, time_limit: TimeLimit) -> Bools:
+    """The rows with which the task ended, rather than its log.
+
+    With `time_limit="restart"` truncated ones too, but for those that come before the limit of all others: there the
+    log stopped, and the task went on.
+    """
+    if time_limit == "continue":
+        return data.terminated
+    limit = limit_of(data)
+    early = np.zeros(len(data), dtype=np.bool_)
+    if limit is not None:
+        early = (data.time < limit - 1) & data.from_reset[data.episode]
+    ending: Bools = data.terminated | (data.truncated & ~early)
+    return ending
 
 
 def check_choices(gamma: float, on_end: OnEnd | None, time_limit: TimeLimit) -> OnEnd:

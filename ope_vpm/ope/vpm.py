@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 from ope_vpm.chain import VPM
 from ope_vpm.ope.conclude import Found
-from ope_vpm.ope.estimator import ProblemEstimator
-from ope_vpm.ope.factored import find_factored
+from ope_vpm.ope.estimator import ProblemEstimator, check_ridge
+from ope_vpm.ope.factored import POWER, find_factored
 from ope_vpm.ope.on_counts import find_on_counts
 from ope_vpm.ope.on_pairs import find_on_pairs
 from ope_vpm.ope.problem import Problem
@@ -32,7 +32,8 @@ class VPMEstimator(ProblemEstimator):
             target distribution), "factored" (policies with densities: τ = w·(π/b̂)^κ, see `factored`), "kernel" or
             "neural" (pairs as points), or "auto": the first of these that fits.
         preset: "default", or "paper" for the paper's own settings.
-        draws: target actions a row where pairs are points; 1 is the paper's.
+        draws: target actions a row where pairs are points; 1 is the paper's. "factored" takes at least 8, and only
+            where the policy's mean action is not known otherwise.
         options: everything that `ope_vpm.VPM` takes for the solver; "factored" takes `n_features` (400),
             `ridge` (None: chosen from the data) and `power` (κ, 0.5). On finite states `unseen` has one more
             choice, "regression" (see `good_turing`), and "auto" takes it, at the exact fixed point, where
@@ -70,7 +71,7 @@ class VPMEstimator(ProblemEstimator):
         if solver == "factored":
             if not problem.policy.has_log_prob:
                 raise ValueError("solver 'factored' needs a policy with densities: use solver='kernel'")
-            _refuse_unknown(self.options)
+            _check_factored(self.options)
         elif self.preset == "default":
             VPM(solver=solver, **self._chain_options())
 
@@ -110,7 +111,12 @@ class VPMEstimator(ProblemEstimator):
         return "factored" if problem.policy.has_log_prob else "kernel"
 
 
-def _refuse_unknown(options: dict[str, Any]) -> None:
+def _check_factored(options: dict[str, Any]) -> None:
+    check_ridge(options.get("ridge"))
+    if not 0 <= options.get("power", POWER) <= 1:
+        raise ValueError(f"power must be between 0 (no action ratio) and 1 (all of it): got {options['power']}")
+    if not options.get("n_features", 1) >= 1:
+        raise ValueError(f"n_features must be at least 1: got {options['n_features']}")
     for name in options:
         if name not in FACTORED_OPTIONS:
             raise TypeError(

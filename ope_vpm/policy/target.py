@@ -209,7 +209,7 @@ class GaussianPolicy(TargetPolicy):
             nowhere = np.zeros(values.shape, dtype=np.bool_)
             return nowhere, nowhere
         low, high = self.bounds
-        near = EDGE * (high - low)
+        near = EDGE * np.where(np.isfinite(high - low), high - low, 1.0)
         return np.abs(values - low) <= near, np.abs(values - high) <= near
 
     @property

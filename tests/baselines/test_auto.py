@@ -96,3 +96,18 @@ def test_points_are_blended_and_the_biased_control_left_out():
     assert found.diagnostics["shares"].get("naive", 0) < 0.01
     assert sum(found.diagnostics["shares"].values()) == pytest.approx(1, abs=0.01)
     assert abs(found.value - env.value(TARGET, 1.0)) < 4 * found.standard_error
+
+
+def test_no_overlap_is_unreliable_whatever_the_networks_say():
+    env = LinearGaussian()
+    far = GaussianController((0.0, 0.0), 100.0, 0.1).policy()
+    found = ov.evaluate(env.dataset(20, 30, BEHAVIOUR, seed=0), far, "auto", training_steps=20, n_features=30)
+    assert found.diagnostics["chosen"] == "fqe"
+    assert found.verdict == "unreliable"
+
+
+def test_weights_of_a_blend_are_blended():
+    data = LinearGaussian().dataset(30, 30, TARGET, seed=0)
+    found = ov.evaluate(data, TARGET.policy(), "auto", n_features=60, time_limit="restart")
+    assert found.diagnostics["shares"]["naive"] > 0.05
+    assert found.weights @ data.rewards / found.weights.sum() == pytest.approx(found.value, abs=0.01)

@@ -12,7 +12,7 @@ from ope_vpm.baselines.model_neural import fit, rolled_out
 from ope_vpm.baselines.model_tabular import counted_model, solve
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
-from ope_vpm.policy import CategoricalPolicy
+from ope_vpm.policy import CategoricalPolicy, GaussianPolicy
 
 UNIFORM = [[0.5, 0.5]]
 BANDIT_TARGET = [[0.25, 0.75]]
@@ -184,3 +184,27 @@ def test_rollouts_stay_within_what_was_logged():
     assert (values >= data.rewards.min()).all()
     assert (values <= data.rewards.max()).all()
     assert outside > 0.5
+
+
+@pytest.mark.parametrize("name", ["wdr", "magic"])
+def test_restarts_count_in_the_error_of_wdr(name):
+    """A state drawn once an episode that never moves, r = s, a restart after three steps: the error of 50 draws."""
+    rng = np.random.default_rng(0)
+    start = rng.standard_normal(50)
+    states = np.repeat(start, 3)[:, None]
+    policy = GaussianPolicy(lambda s: (0 * s, 1.0))
+    data = ov.LoggedDataset.from_arrays(
+        states, rng.standard_normal((150, 1)), states[:, 0], states, truncated=np.arange(150) % 3 == 2
+    )
+    found = ov.evaluate(data, policy, name, time_limit="restart", n_features=20, ignore=("one-row-off",))
+    assert found.standard_error == pytest.approx(start.std(ddof=1) / np.sqrt(50), rel=0.3)
+
+
+def test_policies_with_other_bounds_have_clones_of_their_own():
+    env = LinearGaussian()
+    data = env.dataset(20, 20, BEHAVIOUR, seed=0)
+    free = GaussianPolicy(lambda s: (0.2 * s[:, :1], 0.5))
+    bounds = float(data.actions.min()), float(data.actions.max())
+    clips = GaussianPolicy(lambda s: (0.2 * s[:, :1], 0.5), bounds=bounds)
+    together = ov.evaluate(data, {"free": free, "clips": clips}, "wiss")
+    assert together["clips"].value == ov.evaluate(data, clips, "wiss").value

@@ -7,10 +7,12 @@ from scipy.stats import norm
 import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
-from ope_vpm.ope.action_features import centred_features, clipped_moments
+from ope_vpm.ope.action_features import centred_features, clipped_moments, target_moments
 from ope_vpm.ope.action_ratio import ActionRatio, action_ratio, categorical_clone
+from ope_vpm.ope.clock import ages
 from ope_vpm.ope.clone import Draws, fit_clone
 from ope_vpm.ope.factored import Equations, choose_ridge, factored_rows, suspected_bias
+from ope_vpm.ope.steps import ending_rows, limit_of
 from ope_vpm.policy import CategoricalPolicy, GaussianPolicy
 
 ENV = LinearGaussian()
@@ -130,24 +132,113 @@ def test_discrete_actions_on_points_take_the_factored_form():
     assert found.verdict == "reliable"
 
 
+def walks(lengths, seed=0, from_reset=None):
+    """s' = s + a from 0 with a ~ N(0.3, 1) and r = s; every episode is cut, those from no reset begin later."""
+    rng = np.random.default_rng(seed)
+    whole = from_reset is None
+    kept = np.ones(len(lengths), dtype=bool) if whole else np.array(from_reset)
+    states, actions, following = [], [], []
+    for length, begins in zip(lengths, kept, strict=True):
+        drawn = rng.normal(0.3, 1.0, 20)
+        path = np.concatenate([[0.0], drawn.cumsum()])
+        part = slice(0, length) if begins else slice(20 - length, 20)
+        states.append(path[:-1][part])
+        actions.append(drawn[part])
+        following.append(path[1:][part])
+    data = ov.LoggedDataset.from_arrays(
+        np.concatenate(states)[:, None],
+        np.concatenate(actions)[:, None],
+        np.concatenate(states),
+        np.concatenate(following)[:, None],
+        truncated=np.isin(np.arange(sum(lengths)), np.cumsum(lengths) - 1),
+    )
+    return data if whole else data.with_resets(kept)
+
+
+FASTER = GaussianPolicy(lambda s: (np.full((len(s), 1), 0.5), 1.0))
+"""Of 20 steps it is worth 0.5·(0 + … + 19)/20 = 4.75."""
+
+
 @pytest.mark.parametrize("name", ["vpm", "fqe", "dr", "auto"])
 def test_a_time_limit_is_a_clock(name):
-    """s' = s + a from 0, r = s, 20 steps, actions of mean 0.5 rather than the log's 0.3: 0.5·(0 + … + 19)/20 = 4.75.
-
-    The log never restarts at random, as a chain without a clock would: it restarts after 20 steps, wherever it is.
-    """
-    rng = np.random.default_rng(0)
-    actions = rng.normal(0.3, 1.0, (200, 20))
-    states = np.hstack([np.zeros((200, 1)), actions.cumsum(axis=1)])
-    data = ov.LoggedDataset.from_arrays(
-        states[:, :-1].reshape(-1, 1),
-        actions.reshape(-1, 1),
-        states[:, :-1].ravel(),
-        states[:, 1:].reshape(-1, 1),
-        truncated=np.arange(4000) % 20 == 19,
-    )
-    policy = GaussianPolicy(lambda s: (np.full((len(s), 1), 0.5), 1.0))
+    """The log never restarts at random, as a chain without a clock would: after 20 steps, wherever it is."""
     options = {"solver": "linear"} if name == "fqe" else {}
-    found = ov.evaluate(data, policy, name, time_limit="restart", **options)
+    found = ov.evaluate(walks([20] * 200), FASTER, name, time_limit="restart", **options)
+    assert found.diagnostics["clock"] == 20
     assert found.standard_error < 0.3
     assert abs(found.value - 4.75) < 3 * found.standard_error
+
+
+@pytest.mark.parametrize(("lengths", "from_reset"), [([20] * 60 + [7], None), ([20] * 60 + [8], [True] * 60 + [False])])
+def test_an_unfinished_or_a_headless_episode_does_not_stop_the_clock(lengths, from_reset):
+    """Both leave an episode shorter than the limit: the task went on after the one, and before the other."""
+    data = walks(lengths, from_reset=from_reset)
+    assert limit_of(data) == 20
+    assert ending_rows(data, "restart").sum() == 60 + (from_reset is not None)
+    found = ov.evaluate(data, FASTER, time_limit="restart")
+    assert found.diagnostics["clock"] == 20
+    assert abs(found.value - 4.75) < 3 * found.standard_error
+
+
+def test_rows_of_a_headless_episode_are_counted_back_from_the_limit():
+    data = walks([20] * 3 + [8], from_reset=[True] * 3 + [False])
+    problem = Problem.pose(data, FASTER, time_limit="restart")
+    late = ages(problem)[problem.data.episode == np.flatnonzero(~problem.data.from_reset)[0]]
+    assert late.tolist() == list(range(12, 20))
+
+
+def test_cut_at_several_lengths_there_is_no_clock_and_a_word_about_it():
+    found = ov.evaluate(walks([20, 15, 12, 9, 17, 20]), FASTER, time_limit="restart")
+    assert found.diagnostics["clock"] is None
+    assert any("several lengths" in reason for reason in found.reasons)
+
+
+def test_states_without_the_time_ask_for_caution():
+    """Finite states: the counted chain restarts wherever it was seen to, which is not what a time limit does."""
+    rng = np.random.default_rng(0)
+    actions = rng.integers(2, size=(60, 20))
+    states = np.hstack([np.zeros((60, 1), dtype=int), actions.cumsum(axis=1)])
+    cut = np.arange(1200) % 20 == 19
+    data = ov.LoggedDataset.from_arrays(
+        states[:, :-1].ravel(), actions.ravel(), states[:, :-1].ravel() * 1.0, states[:, 1:].ravel(), truncated=cut
+    )
+    for name in ("vpm", "model", "dr"):
+        found = ov.evaluate(data, np.tile([0.4, 0.6], (21, 1)), name, time_limit="restart")
+        assert found.verdict != "reliable"
+        assert any("do not hold the time" in reason for reason in found.reasons)
+
+
+@pytest.mark.parametrize("name", ["vpm", "dr"])
+def test_nothing_in_common_has_no_value(name):
+    """Actions 0 and 1 were logged, the target takes 2."""
+    rng = np.random.default_rng(0)
+    states, actions = rng.standard_normal((301, 1)), rng.integers(2, size=300)
+    data = ov.LoggedDataset.from_arrays(
+        states[:-1], actions, actions * 1.0, states[1:], truncated=np.arange(300) % 30 == 29
+    )
+    found = ov.evaluate(data, CategoricalPolicy(lambda s: np.tile([0.0, 0.0, 1.0], (len(s), 1)), 3), name)
+    assert np.isnan(found.value)
+    assert found.verdict == "unreliable"
+
+
+@pytest.mark.parametrize("options", [{"power": -1}, {"power": 2}, {"ridge": 0.0}, {"ridge": -1.0}, {"n_features": 0}])
+def test_settings_out_of_range_are_refused(options):
+    with pytest.raises(ValueError, match="must be"):
+        ov.evaluate(walks([20] * 4), FASTER, "vpm", **options)
+
+
+def test_infinite_bounds_clip_nothing():
+    policy = GaussianPolicy(lambda s: (0 * s[:, :1], 1.0), bounds=(-np.inf, np.inf))
+    below, above = policy.clipped(np.array([[-1e9], [0.0], [1e9]]))
+    assert not below.any()
+    assert not above.any()
+
+
+def test_moments_of_a_squashed_gaussian():
+    """tanh of a Gaussian of deviation 7: draws at a million quantiles."""
+    policy = GaussianPolicy(lambda s: (0 * s[:, :1] + 1.0, 7.0), squash=True)
+    problem = Problem.pose(walks([20] * 2), policy, ignore=("actions-outside",))
+    first, second = target_moments(problem, 1)
+    exact = np.tanh(1 + 7 * norm.ppf((np.arange(1_000_000) + 0.5) / 1_000_000))
+    assert first[0, 0] == pytest.approx(exact.mean(), abs=2e-3)
+    assert second[0, 0] == pytest.approx((exact**2).mean(), abs=2e-3)
