@@ -72,7 +72,7 @@ class DoublyRobust(ProblemEstimator):
         q, ridge = self._q(problem, folds, tau)
         notes = {"solver": self.q, "ridge": ratio.diagnostics["ridge"], "q_ridge": ridge}
         notes["clock"] = ratio.diagnostics["clock"]
-        return corrected(problem, q, tau, notes, overlap=ratio.evidence.overlap)
+        return corrected(problem, q, tau, notes, bias=ratio.bias, overlap=ratio.evidence.overlap)
 
     def _ratio(self, problem: Problem) -> Found:
         """What vpm finds; without densities, the ratio that LSTD-Q implies."""
