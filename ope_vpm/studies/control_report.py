@@ -151,17 +151,18 @@ def table(task: str, results: Results) -> Table:
         size = [str(cell[name]) for name in ("behaviour", "gamma", "trajectories", "length")]
         lines.append([*size, f"{base:.4f}", *shown, f"{given:.2f}", mark])
     there = {row["method"] for row in results.rows}
-    for method in [name for name in OURS if name in there]:
-        found = summary(results, task, method)
-        gaps = [""] * (len(METHODS) - 2)
-        mean = f"{found['geometric_mean']:.2f} over {found['informative']:.0f} of {found['cells']:.0f} cells"
-        last = (
-            f"below all opponents {found['below_all']:.0%}, below naive {found['below_naive']:.0%}, "
-            f"not beaten {found['tied_lowest']:.0%}, at most {found['worst_of_naive']:.2f} x naive"
-        )
-        lines.append([method, "", "", "", "", mean, *gaps, "", last])
+    notes = [_in_words(method, summary(results, task, method)) for method in OURS if method in there]
     columns = ["behaviour", "gamma", "trajectories", "length", "floor", *METHODS[:-1], "vpm given s₀", ""]
-    return Table(columns, lines, "RMSE as a multiple of the on-policy floor (runs)")
+    return Table(columns, lines, "\n".join(["RMSE as a multiple of the on-policy floor (runs)", *notes]))
+
+
+def _in_words(method: str, found: dict[str, float]) -> str:
+    return (
+        f"{method}: {found['geometric_mean']:.2f} floors over {found['informative']:.0f} informative cells of "
+        f"{found['cells']:.0f}; below all opponents in {found['below_all']:.0%}, "
+        f"below naive in {found['below_naive']:.0%}, not beaten in {found['tied_lowest']:.0%}; "
+        f"at most {found['worst_of_naive']:.2f} times naive"
+    )
 
 
 def draw(task: str, results: Results) -> Figure:
