@@ -54,6 +54,11 @@ class TargetPolicy(ABC):
 
     def probabilities(self, observations: Array) -> Floats:
         """The probability of every discrete action, (n, n_actions)."""
+        if self.n_actions is not None:
+            raise TypeError(
+                f"{type(self).__name__} draws discrete actions without saying how likely they are: "
+                "give probabilities (all estimators but naive need them)"
+            )
         raise TypeError(
             f"{type(self).__name__} has continuous actions, so there is no table of probabilities "
             "(are the logged actions floats?)"

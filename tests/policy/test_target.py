@@ -216,3 +216,14 @@ def test_a_policy_is_its_own_policy():
     policy = as_policy(TABLE)
     assert as_policy(policy) is policy
     assert isinstance(policy, TargetPolicy)
+
+
+def test_discrete_actions_without_probabilities_are_refused_in_words():
+    class OnlyDraws(TargetPolicy):
+        n_actions = 2
+
+        def sample(self, observations, rng):
+            return rng.integers(2, size=len(observations))
+
+    with pytest.raises(TypeError, match="without saying how likely"):
+        OnlyDraws().probabilities(np.zeros((3, 1)))
