@@ -194,11 +194,19 @@ def _panel(axes: Axes, results: Results, task: str, cells: Sequence[Cell], x: st
         scores = [rmse(errors(results, task, cell, method)) ** 2 for cell in cells]
         known = [(place, np.log10(score)) for place, score in zip(places, scores, strict=True) if 0 < score < np.inf]
         if known:
-            look: dict[str, Any] = {"markersize": 4, "linewidth": 1.2, "label": method} | STYLES[method]
+            look: dict[str, Any] = {"markersize": 4, "linewidth": 1.2, "label": _label(results, method)} | STYLES[
+                method
+            ]
             axes.plot(*zip(*known, strict=True), **look)
     base = [2 * np.log10(floor(task, cell)) for cell in cells]
     axes.plot(places, base, "k--", linewidth=1, label="on-policy mean")
     axes.set_xlabel({"trajectories": "number of trajectories", "length": "length", "behaviour": "behaviour α"}[x])
+
+
+def _label(results: Results, method: str) -> str:
+    """One run shows the size of an error at best, and may be lucky: the legend says so."""
+    once = len({row["seed"] for row in select(results.rows, method=method)}) == 1
+    return f"{method}, one run" if once else method
 
 
 def _cell(values: Sequence[float], base: float) -> str:
