@@ -13,12 +13,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ope_vpm.baselines.blend import blend
-from ope_vpm.logged.columns import Floats
-from ope_vpm.ope.action_ratio import action_ratio
-from ope_vpm.ope.conclude import Found
+from ope_vpm.arrays import Floats
+from ope_vpm.ope.auto.blend import blend
+from ope_vpm.ope.behaviour.action_ratio import action_ratio
 from ope_vpm.ope.estimator import ProblemEstimator, make
-from ope_vpm.ope.intervals import EpisodeSums
+from ope_vpm.ope.inference.conclude import Found
+from ope_vpm.ope.inference.intervals import EpisodeSums
 from ope_vpm.ope.problem import Problem
 
 LEAST_OVERLAP = 0.3

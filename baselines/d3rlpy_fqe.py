@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from ope_vpm.logged.columns import Floats
+from ope_vpm.arrays import Floats
 from ope_vpm.logged.formats.d3rlpy import to_d3rlpy
-from ope_vpm.ope.conclude import Found
 from ope_vpm.ope.estimator import ProblemEstimator
-from ope_vpm.ope.influence import initial_sums
+from ope_vpm.ope.inference.conclude import Found
+from ope_vpm.ope.inference.influence import initial_sums
+from ope_vpm.ope.inference.verdict import Evidence
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.verdict import Evidence
 from ope_vpm.optional import is_from, library
 
 

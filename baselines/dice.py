@@ -12,11 +12,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from ope_vpm.arrays import Bools, Floats
 from ope_vpm.baselines.dice_neural import neural_ratio
 from ope_vpm.baselines.linear_family import LinearEstimator, LinearParts, end_mass, weighed
 from ope_vpm.baselines.saddle import SETTINGS, Moments, Regularisation, saddle_point
-from ope_vpm.logged.columns import Bools, Floats
-from ope_vpm.ope.conclude import Found
+from ope_vpm.ope.inference.conclude import Found
 
 MOST_ROUNDS = 20
 """Of finding where a ratio that must not be negative is 0."""

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ope_vpm.baselines.fqe_neural import Inputs, inputs
-from ope_vpm.baselines.networks import mlp
+from ope_vpm.arrays import Floats
 from ope_vpm.baselines.saddle import Regularisation
-from ope_vpm.logged.columns import Floats
 from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.q.networks import Inputs, inputs
+from ope_vpm.ope.q.training import mlp
 
 BATCH, LEARNING_RATE = 512, 1e-3
 BETAS = (0.0, 0.99)

@@ -14,17 +14,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ope_vpm.baselines.dr_tabular import cross_fitted_counts
-from ope_vpm.baselines.fqe_neural import fit_networks
-from ope_vpm.baselines.linear_q import find_lstd, held_out, linear_base
-from ope_vpm.baselines.q_values import QValues, influence, spread
-from ope_vpm.logged.columns import Floats, Integers
-from ope_vpm.ope.clock import clock_remarks
-from ope_vpm.ope.conclude import Found, evidence_of
+from ope_vpm.arrays import Floats, Integers, group_sums
+from ope_vpm.ope.adapter.time_limit import clock_remarks
 from ope_vpm.ope.estimator import ProblemEstimator, check_positive, check_ridge
-from ope_vpm.ope.factored import POWER, Rows, find_factored
+from ope_vpm.ope.finite.cross_fit import cross_fitted_counts
+from ope_vpm.ope.inference.conclude import Found, evidence_of
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.sums import summed
+from ope_vpm.ope.q.linear import find_lstd, held_out, linear_base
+from ope_vpm.ope.q.networks import fit_networks
+from ope_vpm.ope.q.values import QValues, influence, spread
+from ope_vpm.ope.vpm.factored import POWER, Rows, find_factored
 
 Q_SOLVERS = ("neural", "linear")
 
@@ -113,7 +112,7 @@ def corrected(
     correction = float(share @ (tau * residual))
     sums = influence(problem, tau, residual, q.first)
     error = spread(sums)
-    weights = summed(plan.rows, plan.weight * tau, len(problem.data))
+    weights = group_sums(plan.rows, plan.weight * tau, len(problem.data))
     return Found(
         value=plain + correction,
         sums=sums,

@@ -7,20 +7,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ope_vpm.baselines.fqe_neural import fit_networks
-from ope_vpm.baselines.likelihood import likelihood_interval
-from ope_vpm.baselines.linear_q import find_lstd, linear_base
-from ope_vpm.baselines.model_tabular import find_tabular
-from ope_vpm.baselines.q_values import influence, spread
-from ope_vpm.logged.columns import Floats
-from ope_vpm.ope.action_ratio import known_overlap
-from ope_vpm.ope.clock import clock_remarks
-from ope_vpm.ope.conclude import Found, disagreement
+from ope_vpm.arrays import Floats
+from ope_vpm.ope.adapter.time_limit import clock_remarks
+from ope_vpm.ope.behaviour.action_ratio import known_overlap
 from ope_vpm.ope.estimator import ProblemEstimator, check_positive, check_ridge
-from ope_vpm.ope.factored import Rows
+from ope_vpm.ope.finite.likelihood import likelihood_interval
+from ope_vpm.ope.finite.model import find_tabular
+from ope_vpm.ope.inference.conclude import Found, disagreement
+from ope_vpm.ope.inference.verdict import Evidence
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.verdict import Evidence
-from ope_vpm.ope.vpm import VPMEstimator
+from ope_vpm.ope.q.linear import find_lstd, linear_base
+from ope_vpm.ope.q.networks import fit_networks
+from ope_vpm.ope.q.values import influence, spread
+from ope_vpm.ope.vpm.estimator import VPMEstimator
+from ope_vpm.ope.vpm.factored import Rows
 
 SOLVERS = ("auto", "tabular", "linear", "neural")
 

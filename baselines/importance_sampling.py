@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ope_vpm.baselines.behaviour_cloning import Behaviour, behaviour_log_prob, check_behaviour
+from ope_vpm.arrays import Bools, Floats
 from ope_vpm.baselines.onestep import ratio_or_nan
-from ope_vpm.baselines.time_weights import time_weights, weighted_sums
-from ope_vpm.logged.columns import Bools, Floats
-from ope_vpm.ope.conclude import Found, evidence_of
+from ope_vpm.ope.adapter.time_weights import time_weights, weighted_sums
+from ope_vpm.ope.behaviour.cloning import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.estimator import ProblemEstimator
-from ope_vpm.ope.intervals import EpisodeSums
+from ope_vpm.ope.inference.conclude import Found, evidence_of
+from ope_vpm.ope.inference.intervals import EpisodeSums
 from ope_vpm.ope.problem import Problem
 
 

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ope_vpm.baselines.model_tabular import find_tabular
+from ope_vpm.arrays import Floats
 from ope_vpm.baselines.onestep import ratio_or_nan
-from ope_vpm.logged.columns import Floats
-from ope_vpm.ope.action_ratio import known_overlap
-from ope_vpm.ope.clock import clock_remarks
-from ope_vpm.ope.conclude import Found, disagreement, evidence_of
+from ope_vpm.ope.adapter.time_limit import clock_remarks
+from ope_vpm.ope.behaviour.action_ratio import known_overlap
 from ope_vpm.ope.estimator import ProblemEstimator, check_positive, check_ridge
-from ope_vpm.ope.factored import RIDGES, Equations, Rows, solve_grid
+from ope_vpm.ope.finite.model import find_tabular
+from ope_vpm.ope.inference.conclude import Found, disagreement, evidence_of
 from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.vpm.factored import RIDGES, Equations, Rows, solve_grid
 
 
 @dataclass(frozen=True)

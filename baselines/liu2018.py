@@ -11,18 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ope_vpm.baselines.behaviour_cloning import Behaviour, behaviour_log_prob, check_behaviour
+from ope_vpm.arrays import Floats, group_sums
 from ope_vpm.baselines.liu_network import network_ratio
 from ope_vpm.baselines.liu_tabular import tabular_ratio
 from ope_vpm.baselines.onestep import ratio_or_nan
-from ope_vpm.logged.columns import Floats
-from ope_vpm.ope.action_ratio import ActionRatio
-from ope_vpm.ope.clock import clock_remarks
-from ope_vpm.ope.conclude import Found, evidence_of
+from ope_vpm.ope.adapter.time_limit import clock_remarks
+from ope_vpm.ope.behaviour.action_ratio import ActionRatio
+from ope_vpm.ope.behaviour.cloning import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.estimator import ProblemEstimator
-from ope_vpm.ope.intervals import EpisodeSums
+from ope_vpm.ope.inference.conclude import Found, evidence_of
+from ope_vpm.ope.inference.intervals import EpisodeSums
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.sums import summed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +57,7 @@ class Liu2018(ProblemEstimator):
         else:
             of_state = network_ratio(problem, ratio, self.training_steps)
         weight = plan.weight * of_state * ratio[plan.rows]
-        weights = summed(plan.rows, weight, len(problem.data))
+        weights = group_sums(plan.rows, weight, len(problem.data))
         sums = _sums(problem, weights)
         evidence = evidence_of(
             problem,

@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ope_vpm.baselines.networks import mlp
+from ope_vpm.arrays import Floats
 from ope_vpm.chain.features import median_bandwidth
-from ope_vpm.logged.columns import Floats
-from ope_vpm.ope.features import StateFeatures
+from ope_vpm.ope.adapter.state_features import StateFeatures
 from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.q.training import mlp
 
 BATCH, LEARNING_RATE = 200, 3e-3
 

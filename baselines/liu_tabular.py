@@ -8,8 +8,8 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
-from ope_vpm.logged.columns import Floats, Integers
-from ope_vpm.ope.features import StateFeatures
+from ope_vpm.arrays import Floats, Integers
+from ope_vpm.ope.adapter.state_features import StateFeatures
 from ope_vpm.ope.problem import Problem
 
 RIDGE = 1e-10

@@ -11,13 +11,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from ope_vpm.arrays import Floats
 from ope_vpm.baselines.linear_family import LinearEstimator, LinearParts, weighed
-from ope_vpm.logged.columns import Floats
-from ope_vpm.ope.action_ratio import known_overlap
-from ope_vpm.ope.clock import clock_remarks
-from ope_vpm.ope.conclude import Found, disagreement
-from ope_vpm.ope.factored import Equations
-from ope_vpm.ope.verdict import Evidence
+from ope_vpm.ope.adapter.time_limit import clock_remarks
+from ope_vpm.ope.behaviour.action_ratio import known_overlap
+from ope_vpm.ope.inference.conclude import Found, disagreement
+from ope_vpm.ope.inference.verdict import Evidence
+from ope_vpm.ope.vpm.factored import Equations
 
 
 class MinimaxWeights(LinearEstimator):

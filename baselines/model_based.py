@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ope_vpm.baselines.model_neural import find_neural
-from ope_vpm.baselines.model_tabular import find_tabular
-from ope_vpm.ope.conclude import Found
 from ope_vpm.ope.estimator import ProblemEstimator
+from ope_vpm.ope.finite.model import find_tabular
+from ope_vpm.ope.inference.conclude import Found
 from ope_vpm.ope.problem import Problem
 
 

@@ -7,7 +7,6 @@ States and rewards of rollouts are kept within what was logged, so that nothing 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,39 +15,19 @@ from scipy import stats
 from scipy.special import expit
 from torch import Tensor
 
-from ope_vpm.logged.columns import Floats
-from ope_vpm.ope.conclude import Found
-from ope_vpm.ope.encoding import Standardisation
-from ope_vpm.ope.features import StateFeatures
+from ope_vpm.arrays import Floats
+from ope_vpm.ope.adapter.encoding import Standardisation
+from ope_vpm.ope.adapter.state_features import StateFeatures
+from ope_vpm.ope.inference.conclude import Found
+from ope_vpm.ope.inference.verdict import Evidence
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.verdict import Evidence
+from ope_vpm.ope.q.training import Ensemble
 
-HIDDEN, BATCH, LEARNING_RATE = 64, 256, 2e-3
+BATCH, LEARNING_RATE = 256, 2e-3
 SHORTEST, LONGEST = 100, 1000
 """Steps of a rollout."""
 MARGIN = 0.1
 """How far beyond the logged range a rollout's state may go, in ranges."""
-
-
-class Ensemble(torch.nn.Module):
-    """Networks of two hidden layers, side by side in one product of matrices."""
-
-    def __init__(self, members: int, inputs: int, outputs: int, seed: int) -> None:
-        super().__init__()
-        generator = torch.Generator().manual_seed(seed)
-        sizes = [inputs, HIDDEN, HIDDEN, outputs]
-        self.weights, self.biases = torch.nn.ParameterList(), torch.nn.ParameterList()
-        for before, after in pairwise(sizes):
-            drawn = torch.randn((members, before, after), generator=generator) / before**0.5
-            self.weights.append(torch.nn.Parameter(drawn))
-            self.biases.append(torch.nn.Parameter(torch.zeros((members, 1, after))))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(members, n, inputs) to (members, n, outputs)."""
-        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            x = torch.baddbmm(bias, x, weight)
-            x = torch.nn.functional.silu(x) if layer < 2 else x
-        return x
 
 
 @dataclass(frozen=True)

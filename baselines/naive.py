@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ope_vpm.baselines.time_weights import time_weights, weighted_sums
-from ope_vpm.ope.conclude import Found
+from ope_vpm.ope.adapter.time_weights import time_weights, weighted_sums
 from ope_vpm.ope.estimator import ProblemEstimator
+from ope_vpm.ope.inference.conclude import Found
+from ope_vpm.ope.inference.verdict import Evidence
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.verdict import Evidence
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,11 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from ope_vpm.baselines.behaviour_cloning import Behaviour, behaviour_log_prob, check_behaviour
-from ope_vpm.baselines.time_weights import time_weights, weighted_sums
-from ope_vpm.ope.action_ratio import CAP, ActionRatio, action_ratio
-from ope_vpm.ope.conclude import Found, evidence_of
+from ope_vpm.ope.adapter.time_weights import time_weights, weighted_sums
+from ope_vpm.ope.behaviour.action_ratio import CAP, ActionRatio, action_ratio
+from ope_vpm.ope.behaviour.cloning import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.estimator import ProblemEstimator
+from ope_vpm.ope.inference.conclude import Found, evidence_of
 from ope_vpm.ope.problem import Problem
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ope_vpm.logged.columns import Floats
+from ope_vpm.arrays import Floats
 
 
 @dataclass(frozen=True)

@@ -18,20 +18,19 @@ from typing import ClassVar
 
 import numpy as np
 
-from ope_vpm.baselines.behaviour_cloning import Behaviour, behaviour_log_prob, check_behaviour
-from ope_vpm.baselines.blend import least_on_simplex
-from ope_vpm.baselines.dr_tabular import cross_fitted_counts
+from ope_vpm.arrays import Bools, Floats, group_sums
 from ope_vpm.baselines.importance_sampling import step_weights
-from ope_vpm.baselines.linear_q import find_lstd, held_out
-from ope_vpm.baselines.q_values import QValues, influence
-from ope_vpm.logged.columns import Bools, Floats
-from ope_vpm.ope.conclude import Found, evidence_of
+from ope_vpm.ope.auto.blend import least_on_simplex
+from ope_vpm.ope.behaviour.cloning import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.estimator import ProblemEstimator
-from ope_vpm.ope.factored import Rows
-from ope_vpm.ope.influence import entry_rate, initial_sums
-from ope_vpm.ope.intervals import EpisodeSums
+from ope_vpm.ope.finite.cross_fit import cross_fitted_counts
+from ope_vpm.ope.inference.conclude import Found, evidence_of
+from ope_vpm.ope.inference.influence import entry_rate, initial_sums
+from ope_vpm.ope.inference.intervals import EpisodeSums
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.sums import summed
+from ope_vpm.ope.q.linear import find_lstd, held_out
+from ope_vpm.ope.q.values import QValues, influence
+from ope_vpm.ope.vpm.factored import Rows
 
 HORIZONS = 20
 """How many j MAGIC blends."""
@@ -65,7 +64,7 @@ class WeightedDoublyRobust(ProblemEstimator):
         blend = self._blend(terms)
         by_time, beyond = terms.at_most(blend), float(blend @ terms.beyond)
         weights = (terms.weights * by_time)[problem.data.episode, problem.data.time]
-        weights += beyond * summed(problem.steps.rows, problem.steps.weight * tau, len(weights)) / len(weights)
+        weights += beyond * group_sums(problem.steps.rows, problem.steps.weight * tau, len(weights)) / len(weights)
         evidence = evidence_of(
             problem,
             weights,
@@ -135,7 +134,7 @@ class Terms:
         """Residuals of the log's rows, episode by episode; rows that were dropped have none."""
         data, plan, gamma = problem.data, problem.steps, problem.gamma
         residual = np.zeros(alive.shape)
-        by_row = summed(plan.rows, plan.weight * q.residual(problem), len(data))
+        by_row = group_sums(plan.rows, plan.weight * q.residual(problem), len(data))
         residual[data.episode, data.time] = by_row
         times = np.arange(alive.shape[1])
         total = np.maximum(weight.sum(axis=0), 1e-300)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 import ope_vpm as ov
-from ope_vpm.chain.transitions import Floats
+from ope_vpm.arrays import Floats
 from ope_vpm.envs.linear_gaussian import TARGET, LinearGaussian
 from ope_vpm.envs.ornstein_uhlenbeck import OrnsteinUhlenbeck
 from ope_vpm.envs.potentials import POTENTIALS, grid, grid_law, hmc_transitions

@@ -10,8 +10,8 @@ from scipy.sparse import linalg
 import ope_vpm as ov
 from benchmarks._timing import fastest
 from ope_vpm.chain.features import FourierFeatures, Standardiser
-from ope_vpm.chain.network import RatioNetwork
-from ope_vpm.chain.neural import Batches, Neural, Trainer
+from ope_vpm.chain.solvers.network import RatioNetwork
+from ope_vpm.chain.solvers.neural import Batches, Neural, Trainer
 from ope_vpm.chain.statistics import CHUNK_ROWS, collect
 
 

@@ -23,9 +23,9 @@ from ope_vpm.envs import taxi
 from ope_vpm.envs.taxi_bound import cramer_rao_bound
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.estimator import ProblemEstimator, make
-from ope_vpm.ope.on_pairs import quietly, weighted_mean
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.vpm import PAPER, VPMEstimator
+from ope_vpm.ope.vpm.estimator import PAPER, VPMEstimator
+from ope_vpm.ope.vpm.on_pairs import quietly, weighted_mean
 
 TARGET = taxi.shipped(1000)
 NUMBERS, LENGTHS = (50, 100, 200, 400), (100, 200, 400, 800)

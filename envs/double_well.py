@@ -7,7 +7,7 @@ from math import sqrt
 
 import numpy as np
 
-from ope_vpm.chain.transitions import Floats
+from ope_vpm.arrays import Floats
 
 REACH = 4.0
 CELLS = 20_001

@@ -7,8 +7,8 @@ from math import ceil
 
 import numpy as np
 
+from ope_vpm.arrays import Floats
 from ope_vpm.chain import Transitions
-from ope_vpm.chain.transitions import Floats
 
 
 @dataclass(frozen=True)

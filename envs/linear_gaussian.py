@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import solve_discrete_lyapunov
 
+from ope_vpm.arrays import Floats
 from ope_vpm.chain import Transitions
-from ope_vpm.chain.transitions import Floats
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.policy import GaussianPolicy
 

@@ -7,7 +7,7 @@ from math import exp, sqrt
 
 import numpy as np
 
-from ope_vpm.chain.transitions import Floats
+from ope_vpm.arrays import Floats
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from ope_vpm.arrays import Floats
 from ope_vpm.chain import Transitions
-from ope_vpm.chain.transitions import Floats
 
 HALF_WIDTH = 6.0
 LEAPFROG_STEP = 0.5

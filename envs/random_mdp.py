@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 from gymnasium import spaces
 
-from ope_vpm.chain.transitions import Floats
+from ope_vpm.arrays import Floats
 from ope_vpm.logged import LoggedDataset
 
 

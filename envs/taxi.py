@@ -18,13 +18,11 @@ import numpy.typing as npt
 from gymnasium import spaces
 from scipy import sparse
 
-from ope_vpm.chain import linear
-from ope_vpm.chain.transitions import Floats
+from ope_vpm.arrays import Floats, Integers
+from ope_vpm.chain.finite import solve as linear
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.policy.load import load_policy
 from ope_vpm.policy.target import TablePolicy
-
-Integers = npt.NDArray[np.int64]
 
 SIDE, CORNERS, MASKS, EMPTY = 5, 4, 16, 4
 STATES, ACTIONS = SIDE * SIDE * MASKS * (CORNERS + 1), 6

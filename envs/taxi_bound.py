@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ope_vpm.chain import linear
-from ope_vpm.chain.transitions import Floats
+from ope_vpm.arrays import Floats
+from ope_vpm.chain.finite import solve as linear
 from ope_vpm.envs.taxi import (
     ACTIONS,
     STATES,

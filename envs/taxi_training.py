@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ope_vpm.chain.transitions import Floats
+from ope_vpm.arrays import Floats
 from ope_vpm.envs.taxi import (
     ACTIONS,
     CORNERS,

@@ -19,12 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from ope_vpm.arrays import Floats, group_sums
 from ope_vpm.envs import bullet
 from ope_vpm.envs.collect import collect
 from ope_vpm.envs.training import TASKS
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.logged.columns import Floats
-from ope_vpm.ope.sums import summed
 from ope_vpm.outside import write_text
 from ope_vpm.policy import TargetPolicy
 
@@ -77,8 +76,8 @@ def average_parts(data: LoggedDataset, length: int) -> tuple[Floats, Floats]:
     """Sum of rewards and number of steps of each episode's first `length` steps."""
     early = data.time < length
     return (
-        summed(data.episode, data.rewards * early, data.n_episodes),
-        summed(data.episode, early.astype(np.float64), data.n_episodes),
+        group_sums(data.episode, data.rewards * early, data.n_episodes),
+        group_sums(data.episode, early.astype(np.float64), data.n_episodes),
     )
 
 
@@ -93,7 +92,7 @@ def discounted_parts(data: LoggedDataset, gamma: float, tail: float, start: int 
     """
     late = data.time >= start
     weight = np.where(late, gamma ** (data.time - start).clip(0).astype(np.float64), 0.0)
-    sums = (1 - gamma) * summed(data.episode, weight * data.rewards, data.n_episodes)
+    sums = (1 - gamma) * group_sums(data.episode, weight * data.rewards, data.n_episodes)
     cut = data.truncated[data.ends]
     return sums + np.where(cut, gamma ** (data.lengths - start).clip(0).astype(np.float64), 0.0) * tail
 

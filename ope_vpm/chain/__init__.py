@@ -5,7 +5,7 @@ No rewards, no policies, no environments: those live in the layers above, which 
 
 from ope_vpm.chain.diagnostics import Diagnostics
 from ope_vpm.chain.estimate import Expectation, StationaryEstimate
-from ope_vpm.chain.linear import StationaryWarning
+from ope_vpm.chain.finite.solve import StationaryWarning
 from ope_vpm.chain.transitions import Transitions
 from ope_vpm.chain.vpm import VPM
 

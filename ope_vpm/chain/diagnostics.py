@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from scipy.spatial import cKDTree
 
+from ope_vpm.arrays import Array, Floats
 from ope_vpm.chain.features import Standardiser, median_bandwidth, sample_rows
-from ope_vpm.chain.transitions import Array, Floats, Transitions
+from ope_vpm.chain.transitions import Transitions
 
 FUNCTIONS = 64
 ROWS = 20_000
@@ -104,12 +105,6 @@ class StationarityTest:
         weights = self.weight * ratio(self.x)
         total = weights.sum()
         return weights / total if total else weights
-
-
-def effective_sample_size(weights: Floats) -> float:
-    """Kish's (Σw)²/Σw²."""
-    square = float(weights @ weights)
-    return float(weights.sum()) ** 2 / square if square > 0 else 0.0
 
 
 def far_from_data(transitions: Transitions, weights: Floats, rng: np.random.Generator) -> float:

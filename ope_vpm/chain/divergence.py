@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 import torch
 
-from ope_vpm.chain.transitions import Floats
+from ope_vpm.arrays import Floats
 
 Values = TypeVar("Values", Floats, torch.Tensor)
 

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ope_vpm.arrays import Array, Floats, chunks
 from ope_vpm.chain.diagnostics import Diagnostics
 from ope_vpm.chain.features import Features, FourierFeatures, NystromFeatures, Standardiser
-from ope_vpm.chain.kernel import KernelRatio
-from ope_vpm.chain.network import HiddenFeatures, NeuralRatio
-from ope_vpm.chain.solution import Ratio
-from ope_vpm.chain.tabular import TabularRatio
-from ope_vpm.chain.transitions import Array, Floats, Transitions, as_states, chunks
+from ope_vpm.chain.solvers.kernel import KernelRatio
+from ope_vpm.chain.solvers.network import HiddenFeatures, NeuralRatio
+from ope_vpm.chain.solvers.solution import Ratio
+from ope_vpm.chain.solvers.tabular import TabularRatio
+from ope_vpm.chain.transitions import Transitions, as_states
 from ope_vpm.outside import reading, write_whole
 
 MOST_STATES = 100_000_000

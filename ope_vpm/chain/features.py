@@ -10,7 +10,8 @@ import torch
 from scipy.linalg import eigh
 from scipy.spatial.distance import cdist, pdist
 
-from ope_vpm.chain.transitions import Array, Floats, Transitions
+from ope_vpm.arrays import Array, Floats
+from ope_vpm.chain.transitions import Transitions
 
 SAMPLE = 2000
 """Rows that stand for the data where a scale is estimated."""

@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigvals, solve
 
+from ope_vpm.arrays import Floats, chunks
 from ope_vpm.chain.features import Features
 from ope_vpm.chain.monitor import Monitor
 from ope_vpm.chain.statistics import CHUNK_ROWS, JITTER, Statistics, collect, next_features, solve_gram
-from ope_vpm.chain.transitions import Floats, Transitions, chunks
+from ope_vpm.chain.transitions import Transitions
 
 Single = npt.NDArray[np.float32]
 

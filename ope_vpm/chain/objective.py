@@ -12,8 +12,8 @@ from typing import Any, cast
 
 from scipy.optimize import brentq
 
+from ope_vpm.arrays import Floats
 from ope_vpm.chain.divergence import Divergence, Quadratic, Values
-from ope_vpm.chain.transitions import Floats
 
 QUADRATIC = Quadratic()
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import solve
 
+from ope_vpm.arrays import Floats, chunks
 from ope_vpm.chain.features import Features
-from ope_vpm.chain.transitions import Floats, Transitions, chunks
+from ope_vpm.chain.transitions import Transitions
 
 CHUNK_ROWS = 4096
 """Rows a pass holds as features at once: enough for the matrix product, few enough for the cache."""

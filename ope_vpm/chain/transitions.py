@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from mmap import MADV_DONTNEED, mmap
 from operator import index
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
-
-CHUNK = 1 << 16
-"""Rows looked at together where whole-array temporaries would not fit in memory."""
+from ope_vpm.arrays import Array, Floats, chunks, read_only, release_pages
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,7 +48,7 @@ class Transitions:
         start = fields["x_initial"]
         fields["initial_weight"] = _weights("initial_weight", self.initial_weight, 0 if start is None else len(start))
         for name, value in fields.items():
-            object.__setattr__(self, name, None if value is None else _read_only(value))
+            object.__setattr__(self, name, None if value is None else read_only(value))
 
     @classmethod
     def lagged(cls, path: npt.ArrayLike, lag: int) -> Transitions:
@@ -132,38 +127,11 @@ class Transitions:
 
         def taken(column: Any) -> Any:
             part = None if column is None else column[rows]
-            _let_go(column)  # scattered rows touch every page of a memory map
+            release_pages(column)  # scattered rows touch every page of a memory map
             return part
 
         x, x_next, weight, next_weight = map(taken, (self.x, self.x_next, self.weight, self.next_weight))
         return Transitions(x, x_next, weight, self.x_initial, next_weight, self.initial_weight)
-
-
-def chunks(length: int, size: int = CHUNK, of: Iterable[Array] = ()) -> Iterator[slice]:
-    """Slices of at most `size` rows that cover `length` rows in order.
-
-    Where the rows are `of` memory maps, what has been passed is let go of: a pass over a file larger than memory must
-    not fill it.
-    """
-    kept = 0
-    for start in range(0, length, size):
-        yield slice(start, min(start + size, length))
-        kept += size
-        if kept >= 4 * CHUNK or start + size >= length:
-            kept = 0
-            for array in of:
-                _let_go(array)
-
-
-def _let_go(array: Array | None) -> None:
-    """Drop a read-only memory map's pages; they are read again when they are needed."""
-    if not isinstance(array, np.memmap) or array.mode != "r":
-        return
-    base: object = array
-    while isinstance(base, np.ndarray):
-        base = base.base
-    if isinstance(base, mmap):
-        base.madvise(MADV_DONTNEED)
 
 
 def as_states(name: str, values: npt.ArrayLike, finite: bool, dimension: int) -> Array:
@@ -283,12 +251,6 @@ def _check_range(name: str, array: Array) -> None:
             row = int(np.argmin(good.reshape(len(part), -1).all(axis=1)))
             rule = "must not be negative" if integers else "must be finite"
             raise ValueError(f"{name} {rule}: row {rows.start + row} is {part[row]}")
-
-
-def _read_only(array: Array) -> Array:
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def _mean_one(weight: Floats | None, length: int) -> Floats:

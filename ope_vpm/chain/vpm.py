@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from ope_vpm.chain.diagnostics import Diagnostics, StationarityTest, effective_sample_size, far_from_data
+from ope_vpm.arrays import Floats, effective_sample_size
+from ope_vpm.chain.diagnostics import Diagnostics, StationarityTest, far_from_data
 from ope_vpm.chain.estimate import StationaryEstimate
-from ope_vpm.chain.kernel import Kernel
-from ope_vpm.chain.linear import StationaryWarning
+from ope_vpm.chain.finite.solve import StationaryWarning
 from ope_vpm.chain.monitor import Callback
-from ope_vpm.chain.neural import Neural, with_preset
-from ope_vpm.chain.solution import Solution, Solver
-from ope_vpm.chain.tabular import Tabular
-from ope_vpm.chain.transitions import Floats, Transitions
+from ope_vpm.chain.solvers.kernel import Kernel
+from ope_vpm.chain.solvers.neural import Neural, with_preset
+from ope_vpm.chain.solvers.solution import Solution, Solver
+from ope_vpm.chain.solvers.tabular import Tabular
+from ope_vpm.chain.transitions import Transitions
 
 SOLVERS: dict[str, type[Tabular] | type[Kernel] | type[Neural]] = {
     "tabular": Tabular,

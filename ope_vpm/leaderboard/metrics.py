@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ope_vpm.chain.transitions import Floats
+from ope_vpm.arrays import Floats
 from ope_vpm.leaderboard import scores
 from ope_vpm.leaderboard.records import Block, Board
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ope_vpm.chain.transitions import Floats
+from ope_vpm.arrays import Floats
 from ope_vpm.leaderboard.jobs import Job, Result
 from ope_vpm.leaderboard.suites import Entry, Setting, Suite
 from ope_vpm.leaderboard.tasks import Reference

@@ -12,7 +12,7 @@ from math import comb
 import numpy as np
 from scipy.stats import rankdata
 
-from ope_vpm.chain.transitions import Floats
+from ope_vpm.arrays import Floats
 
 REPLICATES = 2000
 SMALLEST = 1e-300

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ope_vpm.logged.columns import Array, Floats, Integers
+from ope_vpm.arrays import Array, Floats, Integers
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.doctor import Finding, finding
 

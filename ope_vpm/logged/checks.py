@@ -7,8 +7,8 @@ import hashlib
 import numpy as np
 from gymnasium import spaces
 
+from ope_vpm.arrays import Array, Bools
 from ope_vpm.logged.alignment import one_row_off
-from ope_vpm.logged.columns import Array, Bools
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.doctor import Check, Finding, Level, finding
 

@@ -6,13 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from gymnasium import spaces
 
-Array = npt.NDArray[Any]
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
+from ope_vpm.arrays import Array, Bools, Floats
+
 Space = spaces.Space[Any]
 
 
@@ -129,13 +126,6 @@ def check_space(name: str, column: Array, space: Space | None) -> None:
         raise TypeError(f"the space of {name} must be Discrete, MultiDiscrete or flat Box: got {space}")
     if not fits:
         raise ValueError(f"{name} do not fit their space: {column.dtype} of shape {column.shape}, {space}")
-
-
-def read_only(array: Array) -> Array:
-    """A view that cannot be written to; memory maps stay on disk."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def _column(array: Array) -> Array:

@@ -12,18 +12,14 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from ope_vpm.arrays import Array, Bools, Floats, Integers, read_only
 from ope_vpm.logged.columns import (
-    Array,
-    Bools,
-    Floats,
-    Integers,
     Space,
     action_column,
     check_space,
     flag_column,
     number_column,
     observation_column,
-    read_only,
     same_length,
     simple_space,
 )

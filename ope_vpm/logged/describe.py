@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ope_vpm.logged.columns import Array
+from ope_vpm.arrays import Array
 from ope_vpm.logged.dataset import LoggedDataset
 
 

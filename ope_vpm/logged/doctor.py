@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ope_vpm.logged.columns import Array
+from ope_vpm.arrays import Array
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.describe import Description
 

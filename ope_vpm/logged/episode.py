@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ope_vpm.logged.columns import Array, Space, action_column, number_column, observation_column, same_length
+from ope_vpm.arrays import Array
+from ope_vpm.logged.columns import Space, action_column, number_column, observation_column, same_length
 from ope_vpm.logged.dataset import LoggedDataset
 
 

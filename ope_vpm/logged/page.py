@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ope_vpm.logged.columns import Array
+from ope_vpm.arrays import Array
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.doctor import Report
 from ope_vpm.outside import write_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ope_vpm.chain.transitions import Floats
+from ope_vpm.arrays import Floats
 
 
 def independent_draws(chains: Floats) -> float:

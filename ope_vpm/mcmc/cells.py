@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from scipy.spatial import cKDTree
 
+from ope_vpm.arrays import Floats
 from ope_vpm.chain import VPM, StationaryWarning, Transitions
-from ope_vpm.chain.transitions import Floats
 
 ROWS_PER_CELL = 30
 PARTITIONS = 11

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from scipy.spatial import cKDTree
 
+from ope_vpm.arrays import Floats, effective_sample_size
 from ope_vpm.chain import Transitions
-from ope_vpm.chain.diagnostics import StationarityTest, effective_sample_size
-from ope_vpm.chain.transitions import Floats
+from ope_vpm.chain.diagnostics import StationarityTest
 from ope_vpm.mcmc.autocorrelation import independent_draws
 from ope_vpm.mcmc.cells import cell_ratio, coordinate_scale
 from ope_vpm.mcmc.samples import as_chains

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ope_vpm.chain.transitions import Floats
+from ope_vpm.arrays import Floats
 
 
 def as_chains(samples: Any) -> tuple[Floats, tuple[str, ...]]:

@@ -1,12 +1,12 @@
 """Off-policy evaluation: logged data and a target policy into transitions, and the ratio into a value."""
 
-from ope_vpm.ope.encoding import Encoder, Standardisation
+from ope_vpm.ope.adapter.encoding import Encoder, Standardisation
+from ope_vpm.ope.adapter.pairs import Pairs, check_match, pairs
+from ope_vpm.ope.adapter.steps import Steps, steps
 from ope_vpm.ope.estimator import Estimator, ProblemEstimator, estimators
 from ope_vpm.ope.evaluate import evaluate
-from ope_vpm.ope.pairs import Pairs, check_match, pairs
+from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.steps import Steps, steps
-from ope_vpm.ope.value import PolicyValue
 
 __all__ = [
     "Encoder",

@@ -11,15 +11,15 @@ from importlib.metadata import entry_points
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.conclude import Found, conclude
+from ope_vpm.ope.inference.conclude import Found, conclude
+from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.value import PolicyValue
 
 GROUP = "ope_vpm.estimators"
 """Entry points under which other packages offer estimators."""
 
 BUILT_IN = {
-    "vpm": "ope_vpm.ope.vpm:VPMEstimator",
+    "vpm": "ope_vpm.ope.vpm.estimator:VPMEstimator",
     "naive": "ope_vpm.baselines.naive:Naive",
     "onestep": "ope_vpm.baselines.onestep:OneStep",
     "wist": "ope_vpm.baselines.importance_sampling:TrajectoryWise",

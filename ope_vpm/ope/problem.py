@@ -9,10 +9,17 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from ope_vpm.arrays import Array, Bools, Floats, Integers
 from ope_vpm.logged import LoggedDataset, inspect
-from ope_vpm.logged.columns import Array, Bools, Floats, Integers
-from ope_vpm.ope.pairs import Pairs, check_match, pairs
-from ope_vpm.ope.steps import OnEnd, Steps, TimeLimit, check_choices, ending_rows, steps
+from ope_vpm.ope.adapter.pairs import Pairs, check_match, pairs
+from ope_vpm.ope.adapter.steps import (
+    OnEnd,
+    Steps,
+    TimeLimit,
+    check_choices,
+    ending_rows,
+    steps,
+)
 from ope_vpm.policy import TargetPolicy, as_policy
 
 Made = TypeVar("Made")

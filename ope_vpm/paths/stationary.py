@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ope_vpm.arrays import Floats
 from ope_vpm.chain import VPM, Expectation, StationaryEstimate, Transitions
-from ope_vpm.chain.transitions import Floats
 
 MOST_STATES = 10_000
 """Whole numbers over a wider range than this are taken for points: counting them one by one would not pay."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ope_vpm.chain.transitions import Floats
+from ope_vpm.arrays import Floats
 
 
 def read_paths(path: Path, column: str, by: str | None = None) -> list[Floats]:

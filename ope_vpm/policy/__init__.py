@@ -2,13 +2,7 @@
 
 from ope_vpm.policy.load import as_policy, load_policy
 from ope_vpm.policy.noise import with_noise
-from ope_vpm.policy.target import (
-    CategoricalPolicy,
-    DeterministicPolicy,
-    GaussianPolicy,
-    TablePolicy,
-    TargetPolicy,
-)
+from ope_vpm.policy.target import CategoricalPolicy, DeterministicPolicy, GaussianPolicy, TablePolicy, TargetPolicy
 
 __all__ = [
     "CategoricalPolicy",

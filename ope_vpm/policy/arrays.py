@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from ope_vpm.arrays import Array, Floats
 from ope_vpm.outside import write_whole
-from ope_vpm.policy.target import Array, Floats, GaussianPolicy
+from ope_vpm.policy.target import GaussianPolicy
 
 PLAIN = ("observation_mean", "observation_std", "observation_clip", "log_std", "low", "high")
 

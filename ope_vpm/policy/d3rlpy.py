@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from ope_vpm.arrays import Array
 from ope_vpm.optional import library
 from ope_vpm.outside import DAMAGED
 from ope_vpm.policy.function import one_hot
 from ope_vpm.policy.safe_pickle import safe_loads
-from ope_vpm.policy.target import Array, CategoricalPolicy, DeterministicPolicy, GaussianPolicy, TargetPolicy
+from ope_vpm.policy.target import CategoricalPolicy, DeterministicPolicy, GaussianPolicy, TargetPolicy
 
 SQUASHED = ("SAC", "CQL", "CalQL", "BEAR")
 """Algorithms that draw tanh of a Gaussian."""

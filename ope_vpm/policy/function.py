@@ -8,15 +8,8 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from ope_vpm.policy.target import (
-    Array,
-    CategoricalPolicy,
-    DeterministicPolicy,
-    Floats,
-    Generator,
-    TargetPolicy,
-    in_batches,
-)
+from ope_vpm.arrays import Array, Floats
+from ope_vpm.policy.target import CategoricalPolicy, DeterministicPolicy, Generator, TargetPolicy, in_batches
 
 Output = Literal["action", "probabilities", "logits", "distribution"]
 OUTPUTS = ("action", "probabilities", "logits", "distribution")

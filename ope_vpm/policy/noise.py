@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ope_vpm.arrays import Array, Floats
 from ope_vpm.policy.target import (
-    Array,
     Bounds,
     CategoricalPolicy,
     DeterministicPolicy,
-    Floats,
     GaussianPolicy,
     Generator,
     TargetPolicy,

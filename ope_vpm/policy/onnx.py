@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ope_vpm.arrays import Array
 from ope_vpm.optional import library
 from ope_vpm.policy.function import from_function
-from ope_vpm.policy.target import Array, TargetPolicy
+from ope_vpm.policy.target import TargetPolicy
 
 KINDS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64}
 

@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr
 
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
+from ope_vpm.arrays import Array, Bools, Floats
+
 Generator = np.random.Generator
-Bools = npt.NDArray[np.bool_]
 Bounds = tuple[npt.ArrayLike, npt.ArrayLike]
 
 BATCH = 1 << 16

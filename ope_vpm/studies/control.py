@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from ope_vpm.arrays import Floats
 from ope_vpm.envs import bullet
 from ope_vpm.envs.collect import collect
 from ope_vpm.envs.truth import GAMMA, LOGGED, average_parts, discounted_parts, stored_truth
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.logged.columns import Floats
 from ope_vpm.ope import Problem
+from ope_vpm.ope.adapter.steps import TimeLimit
 from ope_vpm.ope.estimator import ProblemEstimator, make
-from ope_vpm.ope.steps import TimeLimit
 from ope_vpm.studies.control_report import draw, table
 from ope_vpm.studies.study import Cell, Outcome, Row, Study
 

@@ -13,8 +13,8 @@ from functools import partial
 import numpy as np
 from matplotlib.figure import Figure
 
+from ope_vpm.arrays import Floats
 from ope_vpm.chain.schedule import Schedule, inverse_square_root
-from ope_vpm.chain.transitions import Floats
 from ope_vpm.envs.geo_queue import GeoQueue
 from ope_vpm.studies.plots import panels
 from ope_vpm.studies.study import Cell, Outcome, Results, Study, Table, mean_and_error, select

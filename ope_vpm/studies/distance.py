@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.spatial.distance import pdist
 
-from ope_vpm.chain.transitions import Floats
+from ope_vpm.arrays import Floats
 
 FLOOR = 1e-3
 """The share of the uniform law mixed into an estimate before log KL(true‖estimate): zeros would make it infinite."""

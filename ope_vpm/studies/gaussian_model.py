@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from ope_vpm.arrays import Floats
 from ope_vpm.chain import Transitions
-from ope_vpm.chain.transitions import Floats
 
 DEVIATION = 0.1
 

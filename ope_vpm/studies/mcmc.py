@@ -10,8 +10,8 @@ from functools import partial
 import numpy as np
 from matplotlib.figure import Figure
 
+from ope_vpm.arrays import Floats
 from ope_vpm.chain import VPM, Transitions
-from ope_vpm.chain.transitions import Floats
 from ope_vpm.envs.potentials import LEAPFROG_STEP, POTENTIALS, uniform_points
 from ope_vpm.mcmc import cells
 from ope_vpm.studies.gaussian_model import GaussianModel

@@ -7,8 +7,8 @@ from functools import partial
 
 from matplotlib.figure import Figure
 
+from ope_vpm.arrays import Floats
 from ope_vpm.chain import VPM, Transitions
-from ope_vpm.chain.transitions import Floats
 from ope_vpm.envs.potentials import POTENTIALS
 from ope_vpm.mcmc import cell_ratio
 from ope_vpm.studies.square import PAPER_NETWORK, Truth, heat_map, hmc_path, ratio_map

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ope_vpm.chain.transitions import Floats, Transitions
+from ope_vpm.arrays import Floats
+from ope_vpm.chain.transitions import Transitions
 
 
 def counted_matrix(transitions: Transitions, size: int) -> Floats:

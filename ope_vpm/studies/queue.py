@@ -8,8 +8,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from ope_vpm.arrays import Floats
 from ope_vpm.chain import VPM, Transitions
-from ope_vpm.chain.transitions import Floats
 from ope_vpm.envs.geo_queue import GeoQueue
 from ope_vpm.studies.distance import log_kl_both_ways
 from ope_vpm.studies.opponents import propagated_law, simulated_law

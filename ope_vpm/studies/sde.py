@@ -13,8 +13,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.stats import norm
 
+from ope_vpm.arrays import Floats
 from ope_vpm.chain import VPM, Transitions
-from ope_vpm.chain.transitions import Floats
 from ope_vpm.envs.double_well import DoubleWell
 from ope_vpm.envs.ornstein_uhlenbeck import OrnsteinUhlenbeck
 from ope_vpm.mcmc import cell_ratio

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
+from ope_vpm.arrays import Floats
 from ope_vpm.chain import Transitions
-from ope_vpm.chain.transitions import Floats
 from ope_vpm.envs.potentials import HALF_WIDTH, POTENTIALS, exact_sample, grid_law, hmc_step, uniform_points
 from ope_vpm.studies.distance import histogram, log_mmd, median_distance
 

@@ -21,7 +21,7 @@ from ope_vpm.envs.taxi_bound import cramer_rao_bound
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.vpm import PAPER, VPMEstimator
+from ope_vpm.ope.vpm.estimator import PAPER, VPMEstimator
 from ope_vpm.policy import TablePolicy
 from ope_vpm.studies.plots import panels
 from ope_vpm.studies.study import Cell, Outcome, Results, Row, Study, Table, select

@@ -5,11 +5,11 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.baselines.auto import Auto
-from ope_vpm.baselines.blend import blend, least_on_simplex
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, GaussianController, LinearGaussian
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope import Problem
-from ope_vpm.ope.intervals import EpisodeSums
+from ope_vpm.ope.auto.blend import blend, least_on_simplex
+from ope_vpm.ope.inference.intervals import EpisodeSums
 from ope_vpm.policy import DeterministicPolicy
 
 FAST = {"training_steps": 200, "n_features": 60}

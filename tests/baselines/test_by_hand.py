@@ -5,13 +5,13 @@ import pytest
 import torch
 
 import ope_vpm as ov
-from ope_vpm.baselines.behaviour_cloning import counted_clone, network_clone
 from ope_vpm.baselines.liu_network import imbalance
 from ope_vpm.baselines.liu_tabular import balance
 from ope_vpm.baselines.model_neural import fit, rolled_out
-from ope_vpm.baselines.model_tabular import counted_model, solve
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
+from ope_vpm.ope.behaviour.cloning import counted_clone, network_clone
+from ope_vpm.ope.finite.model import counted_model, solve
 from ope_vpm.policy import CategoricalPolicy, GaussianPolicy
 
 UNIFORM = [[0.5, 0.5]]

@@ -5,11 +5,11 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.baselines.doubly_robust import corrected
-from ope_vpm.baselines.dr_tabular import cross_fitted_counts
-from ope_vpm.baselines.q_values import QValues
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope import Problem
+from ope_vpm.ope.finite.cross_fit import cross_fitted_counts
+from ope_vpm.ope.q.values import QValues
 
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes")
 

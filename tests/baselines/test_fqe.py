@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
-from ope_vpm.baselines.dr_tabular import cross_fitted_counts
-from ope_vpm.baselines.fqe_neural import fit_networks
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, GaussianController, LinearGaussian
 from ope_vpm.ope import Problem
-from ope_vpm.ope.action_features import centred_features
+from ope_vpm.ope.adapter.action_features import centred_features
+from ope_vpm.ope.finite.cross_fit import cross_fitted_counts
+from ope_vpm.ope.q.networks import fit_networks
 from ope_vpm.policy import CategoricalPolicy, DeterministicPolicy, GaussianPolicy, TargetPolicy
 
 

@@ -5,10 +5,10 @@ import pytest
 from scipy.optimize import minimize
 
 import ope_vpm as ov
-from ope_vpm.baselines.likelihood import likelihood_interval, tilted, weighed
-from ope_vpm.baselines.model_tabular import counted_model
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope import Problem
+from ope_vpm.ope.finite.likelihood import likelihood_interval, tilted, weighed
+from ope_vpm.ope.finite.model import counted_model
 
 MDP = RandomMDP.draw(5, 2, seed=0)
 

@@ -8,7 +8,7 @@ from ope_vpm.baselines.minimax import minimax_q, minimax_weights
 from ope_vpm.baselines.saddle import SETTINGS, Moments, saddle_point
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.envs.random_mdp import RandomMDP
-from ope_vpm.ope.factored import Equations
+from ope_vpm.ope.vpm.factored import Equations
 
 FAMILY = ("dualdice", "gendice", "gradientdice", "bestdice", "mwl", "mql")
 

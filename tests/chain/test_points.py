@@ -7,10 +7,10 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.chain.features import FEATURES, Standardiser, median_bandwidth
-from ope_vpm.chain.kernel import KernelRatio
-from ope_vpm.chain.network import NeuralRatio
-from ope_vpm.chain.neural import with_preset
 from ope_vpm.chain.nonnegative import Equation, FeatureRows, linear_system
+from ope_vpm.chain.solvers.kernel import KernelRatio
+from ope_vpm.chain.solvers.network import NeuralRatio
+from ope_vpm.chain.solvers.neural import with_preset
 from ope_vpm.chain.statistics import collect, initial_features, solve_gram
 from ope_vpm.envs.linear_gaussian import TARGET, LinearGaussian
 from ope_vpm.envs.ornstein_uhlenbeck import OrnsteinUhlenbeck

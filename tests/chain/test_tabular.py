@@ -9,10 +9,10 @@ import pytest
 from scipy import sparse
 
 import ope_vpm as ov
-from ope_vpm.chain import linear
-from ope_vpm.chain.counts import count
-from ope_vpm.chain.pooling import pooled
-from ope_vpm.chain.tabular import choose_unseen
+from ope_vpm.chain.finite import solve as linear
+from ope_vpm.chain.finite.counts import count
+from ope_vpm.chain.finite.pooling import pooled
+from ope_vpm.chain.solvers.tabular import choose_unseen
 from ope_vpm.envs.geo_queue import GeoQueue
 
 from .chains import counted, eigenvector_law, everywhere, random_kernel, sample

@@ -6,8 +6,8 @@ from scipy.stats import norm, truncnorm
 
 import ope_vpm as ov
 from ope_vpm.ope import Problem
-from ope_vpm.ope.action_ratio import action_ratio
-from ope_vpm.ope.clone import Draws, fit_clone, tell_apart
+from ope_vpm.ope.behaviour.action_ratio import action_ratio
+from ope_vpm.ope.behaviour.gaussian import Draws, fit_clone, tell_apart
 from ope_vpm.policy import GaussianPolicy
 
 

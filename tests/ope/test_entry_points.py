@@ -50,7 +50,7 @@ def test_a_foreign_estimator_is_found_and_ours_are_not_replaced(installed):
     data = ov.LoggedDataset.from_arrays(np.array([0, 1, 0, 1]), np.zeros(4, dtype=int), np.ones(4))
     found = ov.estimators()
     assert found["constant"].name == "constant"
-    assert found["vpm"].__module__ == "ope_vpm.ope.vpm"
+    assert found["vpm"].__module__ == "ope_vpm.ope.vpm.estimator"
     values = ov.evaluate(data, [[1.0], [1.0]], ["naive", "constant"], ignore=("constant-columns",))
     assert values["constant"].value == 7.0
     assert values["naive"].value == 1.0

@@ -7,12 +7,12 @@ from scipy.stats import norm
 import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
-from ope_vpm.ope.action_features import centred_features, clipped_moments, target_moments
-from ope_vpm.ope.action_ratio import ActionRatio, action_ratio, categorical_clone
-from ope_vpm.ope.clock import ages
-from ope_vpm.ope.clone import Draws, fit_clone
-from ope_vpm.ope.factored import Equations, choose_ridge, factored_rows, suspected_bias
-from ope_vpm.ope.steps import ending_rows, limit_of
+from ope_vpm.ope.adapter.action_features import centred_features, clipped_moments, target_moments
+from ope_vpm.ope.adapter.steps import ending_rows, limit_of
+from ope_vpm.ope.adapter.time_limit import ages
+from ope_vpm.ope.behaviour.action_ratio import ActionRatio, action_ratio, categorical_clone
+from ope_vpm.ope.behaviour.gaussian import Draws, fit_clone
+from ope_vpm.ope.vpm.factored import Equations, choose_ridge, factored_rows, suspected_bias
 from ope_vpm.policy import CategoricalPolicy, GaussianPolicy
 
 ENV = LinearGaussian()

@@ -6,11 +6,11 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.envs import taxi
 from ope_vpm.envs.random_mdp import RandomMDP
-from ope_vpm.ope import good_turing
-from ope_vpm.ope.counted import count_pairs
+from ope_vpm.ope.finite import regression as good_turing
+from ope_vpm.ope.finite.counts import count_pairs
+from ope_vpm.ope.finite.rare_pairs import behaviour, centred_log, concentration, missed_odds
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.stand_ins import behaviour, centred_log, concentration, missed_odds
-from ope_vpm.ope.vpm import VPMEstimator
+from ope_vpm.ope.vpm.estimator import VPMEstimator
 
 TARGET = taxi.shipped(1000)
 DATA = taxi.simulate(taxi.shipped(950), 60, 100, seed=3000)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ope_vpm.ope.intervals import EpisodeSums, percentile_interval
-from ope_vpm.ope.verdict import RULES, Evidence, judge
+from ope_vpm.ope.inference.intervals import EpisodeSums, percentile_interval
+from ope_vpm.ope.inference.verdict import RULES, Evidence, judge
 
 
 def test_sums_of_rows_by_episode():

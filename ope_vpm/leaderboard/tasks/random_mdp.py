@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ope_vpm.chain.transitions import Floats
+from ope_vpm.arrays import Floats
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.leaderboard.tasks.base import Simulated, at_least
 from ope_vpm.leaderboard.words import unknown

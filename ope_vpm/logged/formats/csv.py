@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ope_vpm.logged.columns import Array
+from ope_vpm.arrays import Array
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.formats.files import Options
 from ope_vpm.logged.formats.table import from_table

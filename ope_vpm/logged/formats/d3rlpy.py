@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from ope_vpm.logged.columns import Array, Space
+from ope_vpm.arrays import Array
+from ope_vpm.logged.columns import Space
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.episode import Episode, split
 from ope_vpm.logged.formats.files import Options, require

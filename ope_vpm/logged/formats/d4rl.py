@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ope_vpm.logged.columns import Array, flag_column
+from ope_vpm.arrays import Array
+from ope_vpm.logged.columns import flag_column
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.formats.files import Options, require
 from ope_vpm.optional import library

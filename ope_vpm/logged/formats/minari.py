@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ope_vpm.logged.columns import Array, simple_space
+from ope_vpm.arrays import Array
+from ope_vpm.logged.columns import simple_space
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.episode import Episode, split
 from ope_vpm.logged.formats.files import Options

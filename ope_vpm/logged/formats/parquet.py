@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ope_vpm.logged.columns import Array
+from ope_vpm.arrays import Array
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.formats.files import Options, spaces_from_json, spaces_to_json
 from ope_vpm.logged.formats.table import from_table, to_table

@@ -1,0 +1,63 @@
+"""Array types, and the few operations on arrays that every layer needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from mmap import MADV_DONTNEED, mmap
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+CHUNK = 1 << 16
+"""Rows looked at together where whole-array temporaries would not fit in memory."""
+
+
+def read_only(array: Array) -> Array:
+    """A view of the array that cannot be written to; nothing is copied."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def group_sums(group: Array, values: Floats, size: int = 0) -> Floats:
+    """The sum of the values in each group, for groups numbered from 0; at least `size` of them."""
+    return np.bincount(group, weights=values, minlength=size).astype(np.float64, copy=False)
+
+
+def effective_sample_size(weights: Floats) -> float:
+    """Kish's (Σw)²/Σw²: how many rows of equal weight the weighted rows are worth."""
+    square = float(weights @ weights)
+    return float(weights.sum()) ** 2 / square if square > 0 else 0.0
+
+
+def chunks(length: int, size: int = CHUNK, of: Iterable[Array] = ()) -> Iterator[slice]:
+    """Slices of at most `size` rows that cover `length` rows in order.
+
+    Where the rows are those `of` memory maps, pages that were passed are released: a pass over a file that is larger
+    than memory must not fill it.
+    """
+    kept = 0
+    for start in range(0, length, size):
+        yield slice(start, min(start + size, length))
+        kept += size
+        if kept >= 4 * CHUNK or start + size >= length:
+            kept = 0
+            for array in of:
+                release_pages(array)
+
+
+def release_pages(array: Array | None) -> None:
+    """Drop the pages of a read-only memory map; they are read again when they are needed."""
+    if not isinstance(array, np.memmap) or array.mode != "r":
+        return
+    base: object = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, mmap):
+        base.madvise(MADV_DONTNEED)

@@ -1,0 +1,1 @@
+"""Finite chains: counted transitions and exact solutions."""

@@ -1,0 +1,1 @@
+"""Ways to find the ratio: counts, random features, networks."""

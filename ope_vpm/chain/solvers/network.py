@@ -1,0 +1,147 @@
+"""The network behind the neural solver: an MLP on standardised inputs with a softplus at its end."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.linalg import eigh, solve
+from torch import Tensor, nn
+
+from ope_vpm.arrays import Array, Floats, chunks
+from ope_vpm.chain.features import Standardiser
+from ope_vpm.chain.solvers.solution import ValueFunction
+from ope_vpm.chain.transitions import Transitions
+
+CHUNK_ROWS = 1 << 14
+SMALLEST = 1e-5
+"""The least variance, against the largest, of a hidden direction that is solved for."""
+
+
+class RatioNetwork(nn.Module):
+    """x → τ(x) > 0."""
+
+    def __init__(self, dimension: int, hidden: tuple[int, ...], start_at_one: bool) -> None:
+        super().__init__()
+        sizes = [dimension, *hidden]
+        layers: list[nn.Module] = []
+        for width, next_width in pairwise(sizes):
+            layers += [nn.Linear(width, next_width), nn.ReLU(inplace=True)]
+        self.body = nn.Sequential(*layers)
+        self.head = nn.Linear(sizes[-1], 1)
+        if start_at_one:
+            nn.init.zeros_(self.head.weight)
+            nn.init.constant_(self.head.bias, math.log(math.e - 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """τ(x), shape (n,)."""
+        return nn.functional.softplus(self.head(self.body(x))[:, 0])
+
+
+@dataclass(frozen=True)
+class NeuralRatio:
+    """τ(x) as a trained network."""
+
+    kind = "neural"
+
+    network: RatioNetwork
+    standardise: Standardiser
+    factor: float
+    """What makes E_p[τ] = 1."""
+
+    def inputs(self, x: Array) -> Tensor:
+        """Standardised, on the network's device."""
+        head = self.network.head.weight
+        return torch.as_tensor(self.standardise(x), dtype=head.dtype, device=head.device)
+
+    @torch.no_grad()
+    def __call__(self, x: Array) -> Floats:
+        """τ(x), in chunks."""
+        parts = [self.network(self.inputs(x[rows])).double().cpu() for rows in chunks(len(x), CHUNK_ROWS)]
+        return torch.cat(parts).numpy() * self.factor
+
+    def value_function(self, transitions: Transitions, values: Floats, gamma: float) -> ValueFunction:
+        """H in the span of the last hidden layer, by least-squares temporal differences under μ."""
+        width = self.network.head.in_features + 1
+        matrix, source = np.zeros((width, width)), np.zeros(width)
+        weight = transitions.row_weights * self(transitions.x)
+        centred = values - (weight @ values) / weight.sum() if gamma == 1 else values
+        for rows in chunks(len(transitions), CHUNK_ROWS):
+            here, there = self.hidden(transitions.x[rows]), self._hidden_next(transitions, rows)
+            weighted = here * weight[rows, None]
+            matrix += weighted.T @ (here - gamma * there)
+            source += weighted.T @ centred[rows]
+        matrix += np.diag(1e-4 * np.abs(np.diag(matrix)) + 1e-6 * np.trace(matrix) / width)
+        theta = solve(matrix, source)
+        return lambda x: np.concatenate([self.hidden(x[rows]) @ theta for rows in chunks(len(x), CHUNK_ROWS)])
+
+    @torch.no_grad()
+    def hidden(self, x: Array) -> Floats:
+        """A constant, and the last hidden layer."""
+        last = self.network.body(self.inputs(x)).double().cpu().numpy()
+        return np.hstack([np.ones((len(x), 1)), last])
+
+    def _hidden_next(self, transitions: Transitions, rows: slice) -> Floats:
+        successors = transitions.successors[rows]
+        if transitions.next_weight is None:
+            return self.hidden(successors[:, 0])
+        share = transitions.next_weight[rows]
+        parts = [share[:, k : k + 1] * self.hidden(successors[:, k]) for k in range(share.shape[1])]
+        mean: Floats = np.sum(parts, axis=0)
+        return mean
+
+    def arrays(self) -> dict[str, Any]:
+        """Everything, for saving."""
+        parameters = {f"network.{name}": value.cpu().numpy() for name, value in self.network.state_dict().items()}
+        return {**self.standardise.arrays(), "factor": np.asarray(self.factor), **parameters}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, Any]) -> NeuralRatio:
+        """What `arrays` gave; the layers' sizes are those of their weights."""
+        standardise = Standardiser.from_arrays(arrays)
+        stored = {
+            name.removeprefix("network."): torch.from_numpy(value)
+            for name, value in arrays.items()
+            if name.startswith("network.")
+        }
+        hidden = tuple(len(value) for name, value in stored.items() if name.startswith("body.") and value.ndim == 1)
+        network = RatioNetwork(len(standardise.centre), hidden, start_at_one=False).to(stored["head.weight"].dtype)
+        network.load_state_dict(stored)
+        return cls(network, standardise, float(arrays["factor"]))
+
+    def settings(self) -> dict[str, Any]:
+        """Nothing but arrays is to be saved."""
+        return {}
+
+
+@dataclass(frozen=True)
+class HiddenFeatures:
+    """[1, a trained network's last hidden layer, its directions uncorrelated and of unit size]."""
+
+    kind = "hidden"
+
+    trained: NeuralRatio
+    mean: Floats
+    whitening: Floats
+    """Shape (width of the layer, directions in which it varies)."""
+
+    @classmethod
+    def of(cls, trained: NeuralRatio, sample: Floats) -> HiddenFeatures:
+        """Directions that hardly vary over `sample` are left out: solved for, they would carry noise."""
+        hidden = trained.hidden(sample)[:, 1:]
+        value, vector = eigh(np.cov(hidden.T))
+        kept = value > SMALLEST * max(value[-1], 1e-300)
+        return cls(trained, hidden.mean(axis=0), vector[:, kept] / np.sqrt(value[kept]))
+
+    def __call__(self, x: Array) -> Floats:
+        """Shape (n, 1 + directions)."""
+        hidden = self.trained.hidden(x)[:, 1:]
+        return np.hstack([np.ones((len(x), 1)), (hidden - self.mean) @ self.whitening])
+
+    def arrays(self) -> dict[str, Any]:
+        """Everything, for saving."""
+        return {**self.trained.arrays(), "mean": self.mean, "whitening": self.whitening}

@@ -1,0 +1,1 @@
+"""From logged steps to transitions of the target's chain."""

@@ -1,0 +1,124 @@
+"""How a pair (s, a) becomes one state x of the chain, and what absorbs an ended episode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod, sqrt
+
+import numpy as np
+from gymnasium import spaces
+
+from ope_vpm.arrays import Array, Floats
+from ope_vpm.logged import LoggedDataset
+
+MOST_STATES = 1 << 40
+"""Multi-discrete states beyond this many are treated as points."""
+MOST_ONE_HOT = 4096
+"""Finite states that go with continuous actions, each with a coordinate of its own."""
+FAR = 4.0
+"""How far the absorbing state lies from the others, in units of √d, a kernel's usual bandwidth."""
+
+
+@dataclass(frozen=True)
+class Standardisation:
+    """Columns shifted to mean 0 and scaled to deviation 1; constant ones are only shifted."""
+
+    mean: Floats
+    std: Floats
+
+    @classmethod
+    def fit(cls, column: Array) -> Standardisation:
+        """The mean and deviation of a column's coordinates."""
+        values = np.asarray(column, dtype=np.float64)
+        mean, std = values.mean(axis=0), values.std(axis=0)
+        return cls(mean, np.where(std > 1e-12 * np.maximum(np.abs(mean), 1.0), std, 1.0))
+
+    def __call__(self, column: Array) -> Floats:
+        """Standardise."""
+        scaled: Floats = (np.asarray(column, dtype=np.float64) - self.mean) / self.std
+        return scaled
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """From observations and actions to x, the same for logged, target and new pairs.
+
+    Finite states and actions: x = s · n_actions + a. Otherwise a point: standardised observations (or a
+    one-hot finite state), then standardised actions (or a one-hot discrete action).
+
+    With `absorbs`, one more state stands for "ended": the next free number, or, for points, a point with
+    zeros everywhere and `FAR`·√d in a coordinate of its own, which is zero in all other points.
+    """
+
+    shape: tuple[int, ...] | None
+    """The number of values of each coordinate of a finite state; None for points."""
+    n_actions: int | None
+    """None for continuous actions."""
+    observation_scale: Standardisation
+    """Used unless states are finite."""
+    action_scale: Standardisation
+    """Used unless actions are discrete."""
+    absorbs: bool = False
+
+    @classmethod
+    def fit(cls, data: LoggedDataset, n_actions: int | None, absorbs: bool) -> Encoder:
+        """Sizes and scales from the data; `n_actions` from the policy, which may know more than were seen."""
+        shape = _state_shape(data)
+        if shape is not None and n_actions is None and prod(shape) > MOST_ONE_HOT:
+            raise ValueError(
+                f"{prod(shape)} finite states with continuous actions are too many to tell apart "
+                f"(at most {MOST_ONE_HOT}): give the observations as floats"
+            )
+        scales = Standardisation.fit(data.observations), Standardisation.fit(data.actions)
+        return cls(shape, n_actions, *scales, absorbs)
+
+    @property
+    def finite(self) -> bool:
+        """Whether x is a number."""
+        return self.shape is not None and self.n_actions is not None
+
+    def states(self, observations: Array) -> Array:
+        """Observations alone: state numbers, or standardised points."""
+        if self.shape is None:
+            return self.observation_scale(observations)
+        columns = np.asarray(observations).reshape(len(observations), -1)
+        numbers: Array = np.ravel_multi_index(tuple(columns.T), self.shape)
+        return numbers.astype(np.int64)
+
+    def __call__(self, observations: Array, actions: Array) -> Array:
+        """One x a row."""
+        states = self.states(observations)
+        if self.shape is not None and self.n_actions is not None:
+            numbers: Array = states * self.n_actions + np.asarray(actions)
+            return numbers
+        if self.shape is not None:
+            states = np.eye(prod(self.shape))[states]
+        moves = self.action_scale(actions) if self.n_actions is None else np.eye(self.n_actions)[actions]
+        ended = np.zeros((len(states), int(self.absorbs)))
+        return np.hstack([states, moves, ended])
+
+    def absorbing(self) -> Array:
+        """The absorbing state as an array of one row."""
+        if self.shape is not None and self.n_actions is not None:
+            return np.array([prod(self.shape) * self.n_actions])
+        width = prod(self.shape) if self.shape is not None else self.observation_scale.mean.size
+        width += self.n_actions or self.action_scale.mean.size
+        point = np.zeros((1, width + 1))
+        point[0, -1] = FAR * sqrt(width)
+        return point
+
+
+def _state_shape(data: LoggedDataset) -> tuple[int, ...] | None:
+    """How many values each coordinate of the state takes, by the space or by the data."""
+    if not data.finite:
+        return None
+    space = data.observation_space
+    seen = np.maximum(data.observations.max(axis=0), data.next_observations.max(axis=0)) + 1
+    shape = tuple(np.atleast_1d(seen).tolist())
+    if isinstance(space, spaces.Discrete):
+        shape = (int(space.n),)
+    elif isinstance(space, spaces.MultiDiscrete):
+        shape = tuple(space.nvec.tolist())
+    if (np.atleast_1d(seen) > np.array(shape)).any():
+        raise ValueError(f"observations must be inside their space {space}: they reach {seen - 1}")
+    return shape if prod(shape) <= MOST_STATES else None

@@ -1,0 +1,204 @@
+"""The adapter: logged data and a target policy become transitions (s, a) → (s', a') with a' ~ π(·|s')."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ope_vpm.arrays import Array, Floats, Integers, read_only
+from ope_vpm.chain import Transitions
+from ope_vpm.logged import LoggedDataset
+from ope_vpm.ope.adapter.encoding import Encoder
+from ope_vpm.ope.adapter.steps import OnEnd, Steps, TimeLimit, steps
+from ope_vpm.policy import TargetPolicy
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Transitions of the target's chain over pairs, with the way back to the log."""
+
+    transitions: Transitions
+    rewards: Floats
+    """The reward of each row of `transitions`; 0 in the absorbing one."""
+    rows: Integers
+    """The logged row of each row of `transitions`; -1 for the absorbing one, the last."""
+    encoder: Encoder
+    """From observations and actions to x, with the standardisation that was fitted on the data."""
+    dropped: int
+    """Logged rows left out because the state after them is unknown."""
+    ended: int
+    """Logged rows after which the chain restarts or is absorbed."""
+
+    def __post_init__(self) -> None:
+        for name in ("rewards", "rows"):
+            object.__setattr__(self, name, read_only(getattr(self, name)))
+
+    @property
+    def absorbs(self) -> bool:
+        """Whether the last row is the absorbing state's."""
+        return self.encoder.absorbs
+
+
+def pairs(
+    data: LoggedDataset,
+    policy: TargetPolicy,
+    *,
+    gamma: float = 1.0,
+    seed: int = 0,
+    on_end: OnEnd | None = None,
+    time_limit: TimeLimit = "continue",
+    draws: int = 1,
+) -> Pairs:
+    """Build the transitions whose stationary (gamma = 1) or discounted law is the target policy's.
+
+    Args:
+        data: the log.
+        policy: the target.
+        gamma: the discount; below 1, initial pairs are needed and made.
+        seed: of the target's draws and of the restarts.
+        on_end: "restart" or "absorb"; see `ope_vpm.ope.steps.steps`.
+        time_limit: "continue" or "restart"; see there.
+        draws: target actions drawn for each next state, for continuous actions; 1 is the paper's. For
+            discrete actions the whole distribution is used instead.
+    """
+    if draws < 1:
+        raise ValueError(f"draws must be at least 1: got {draws}")
+    check_match(data, policy)
+    rng = np.random.default_rng(seed)
+    plan = steps(data, gamma=gamma, on_end=on_end, time_limit=time_limit, seed=seed)
+    n_actions = _action_count(data, policy)
+    encoder = Encoder.fit(data, n_actions, absorbs=bool(plan.absorbed.any()))
+    x = encoder(data.observations[plan.rows], data.actions[plan.rows])
+    x_next, chance = _successors(data, policy, encoder, plan, draws, rng)
+    x_initial, initial_chance = _initial_pairs(data, policy, encoder, gamma, draws, rng)
+    weight, rewards, rows = plan.weight, data.rewards[plan.rows], plan.rows
+    if encoder.absorbs:
+        end = encoder.absorbing()
+        x = np.concatenate([x, end])
+        x_next = np.concatenate([x_next, np.broadcast_to(end[:, None], (1, *x_next.shape[1:]))])
+        chance = np.concatenate([chance, np.full((1, chance.shape[1]), 1 / chance.shape[1])])
+        weight = np.append(weight, _absorbing_weight(data, plan, gamma))
+        rewards, rows = np.append(rewards, 0.0), np.append(rows, -1)
+    single = x_next.shape[1] == 1
+    transitions = Transitions(
+        x,
+        x_next[:, 0] if single else x_next,
+        None if (weight == 1).all() else weight,
+        x_initial,
+        None if single else chance,
+        initial_chance,
+    )
+    return Pairs(transitions, rewards, rows, encoder, plan.dropped, plan.ended)
+
+
+def check_match(data: LoggedDataset, policy: TargetPolicy) -> None:
+    """Refuse a policy for another observation or action space than the data's."""
+    size = int(np.prod(data.observations.shape[1:]))
+    if policy.observation_size is not None and policy.observation_size != size:
+        raise ValueError(
+            f"the policy takes observations of {policy.observation_size} numbers, the data have {size} "
+            "(is it a policy for another task?)"
+        )
+    if data.discrete_actions:
+        _check_discrete(data, policy)
+    elif policy.has_probabilities:
+        raise ValueError("the policy has discrete actions, the data continuous ones (floats): they do not fit")
+    elif policy.action_dimension not in (None, data.actions.shape[1]):
+        raise ValueError(
+            f"the policy's actions have {policy.action_dimension} coordinates, "
+            f"the data's {data.actions.shape[1]}: they do not fit"
+        )
+
+
+def _check_discrete(data: LoggedDataset, policy: TargetPolicy) -> None:
+    if policy.action_dimension is not None:
+        raise ValueError("the policy has continuous actions, the data discrete ones (integers): they do not fit")
+    logged, known = data.n_actions or 0, data.action_space is not None
+    if policy.n_actions is not None and (logged > policy.n_actions or (known and logged != policy.n_actions)):
+        raise ValueError(f"the policy chooses from {policy.n_actions} actions, the data have {logged}: they do not fit")
+
+
+def _action_count(data: LoggedDataset, policy: TargetPolicy) -> int | None:
+    if not data.discrete_actions:
+        return None
+    # A policy that does not say how many actions it has is asked once.
+    return policy.n_actions or policy.probabilities(data.observations[:1]).shape[1]
+
+
+def _successors(
+    data: LoggedDataset,
+    policy: TargetPolicy,
+    encoder: Encoder,
+    plan: Steps,
+    draws: int,
+    rng: np.random.Generator,
+) -> tuple[Array, Floats]:
+    """The next pairs (n, K[, d]) and their chances (n, K)."""
+    following = np.array(plan.next_observations)
+    # Never looked at, but the policy is asked all the same, and the state after a last step may be unknown.
+    following[plan.absorbed] = data.observations[plan.rows[plan.absorbed]]
+    actions, chance = _target_actions(data, policy, following, encoder.n_actions, draws, rng)
+    columns = [encoder(following, actions[:, column]) for column in range(actions.shape[1])]
+    x_next = np.stack(columns, axis=1)
+    if encoder.absorbs:
+        x_next[plan.absorbed] = encoder.absorbing()
+    return x_next, chance
+
+
+def _initial_pairs(
+    data: LoggedDataset,
+    policy: TargetPolicy,
+    encoder: Encoder,
+    gamma: float,
+    draws: int,
+    rng: np.random.Generator,
+) -> tuple[Array | None, Floats | None]:
+    """Every initial state with the target's actions there, and their chances."""
+    first = data.initial_observations
+    if len(first) == 0:
+        if gamma < 1:
+            raise ValueError(f"gamma = {gamma} needs initial states, and no episode begins at a reset: use gamma = 1")
+        return None, None
+    actions, chance = _target_actions(data, policy, first, encoder.n_actions, draws, rng)
+    width = actions.shape[1]
+    flat = actions.reshape(len(first) * width, *actions.shape[2:])
+    weight = chance.reshape(-1)
+    possible = weight > 0
+    x_initial = encoder(np.repeat(first, width, axis=0)[possible], flat[possible])
+    return x_initial, weight[possible] if (weight[possible] != weight[possible][0]).any() else None
+
+
+def _target_actions(
+    data: LoggedDataset,
+    policy: TargetPolicy,
+    observations: Array,
+    n_actions: int | None,
+    draws: int,
+    rng: np.random.Generator,
+) -> tuple[Array, Floats]:
+    """Actions (n, K[, m]) with chances (n, K): all of them if discrete, else `draws` equally likely ones."""
+    if n_actions is not None:
+        chance = policy.probabilities(observations)
+        return np.broadcast_to(np.arange(n_actions), chance.shape), chance
+    shape = (len(observations), data.actions.shape[1])
+    drawn = [_drawn(policy, observations, shape, rng) for _ in range(draws)]
+    return np.stack(drawn, axis=1), np.full((len(observations), draws), 1 / draws)
+
+
+def _drawn(policy: TargetPolicy, observations: Array, shape: tuple[int, int], rng: np.random.Generator) -> Array:
+    actions = np.asarray(policy.sample(observations, rng), dtype=np.float64)
+    if actions.size != shape[0] * shape[1]:
+        raise ValueError(f"the policy's actions have shape {actions.shape}, the data's {shape}: they do not fit")
+    return actions.reshape(shape)
+
+
+def _absorbing_weight(data: LoggedDataset, plan: Steps, gamma: float) -> float:
+    """How often the absorbing row counts: the share of discounted mass that ended episodes have in the log.
+
+    Any positive weight gives the same law; this one makes the ratio there 1 for on-policy data.
+    """
+    ending_rows = plan.rows[plan.absorbed]
+    mass = float(np.sum(gamma ** (data.time[ending_rows] + 1.0))) / data.n_episodes
+    share = min(max(mass, 0.01), 0.99)
+    return float(plan.weight.sum()) * share / (1 - share)

@@ -1,0 +1,123 @@
+"""Which logged steps become transitions of the target's chain, and what follows each of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from ope_vpm.arrays import Array, Bools, Floats, Integers
+from ope_vpm.logged import LoggedDataset
+
+OnEnd = Literal["restart", "absorb"]
+TimeLimit = Literal["continue", "restart"]
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """Logged steps, each with the observation that follows it in the chain to be evaluated."""
+
+    rows: Integers
+    """The logged row of each step; an ending row appears once for each restart it is spread over."""
+    weight: Floats
+    """How much each step counts; the copies of one row count 1 together."""
+    next_observations: Array
+    """What follows; after a restart an initial observation. Meaningless where `absorbed`."""
+    absorbed: Bools
+    """Where nothing follows, ever."""
+    dropped: int
+    """Logged rows left out because the state after them is unknown."""
+    ended: int
+    """Logged rows that end an episode, by restart or absorption."""
+
+
+def steps(
+    data: LoggedDataset,
+    *,
+    gamma: float,
+    on_end: OnEnd | None = None,
+    time_limit: TimeLimit = "continue",
+    seed: int = 0,
+) -> Steps:
+    """Say what follows each logged step.
+
+    Args:
+        data: the log.
+        gamma: the discount; it only chooses the default of `on_end`.
+        on_end: what follows a termination: a fresh initial state ("restart", the default at gamma = 1) or
+            reward 0 for ever ("absorb", the default below).
+        time_limit: whether a truncated row goes on to its next state ("continue") or ends like a
+            terminated one ("restart"); see `ending_rows`.
+        seed: of the order in which initial states are dealt out.
+
+    A restart leads to the empirical law of initial states. Each ending row is spread over as many of them,
+    dealt in one shuffled round, as keeps the copies below the number of logged rows: over all of them where
+    that is possible, which leaves no sampling noise, and otherwise so that every initial state is used
+    equally often.
+    """
+    choice = check_choices(gamma, on_end, time_limit)
+    ending = ending_rows(data, time_limit)
+    kept = np.flatnonzero(ending | data.next_known)
+    if len(kept) == 0:
+        raise ValueError("no logged row has a next state, so nothing can be learnt (log the state after steps)")
+    ends, inner = kept[ending[kept]], kept[~ending[kept]]
+    counts = {"dropped": len(data) - len(kept), "ended": len(ends)}
+    if choice == "absorb" or len(ends) == 0:
+        absorbed = ending[kept]
+        return Steps(kept, np.ones(len(kept)), data.next_observations[kept], absorbed, **counts)
+    starts = _restarts(data, len(ends), seed)
+    rows = np.concatenate([inner, np.repeat(ends, starts.shape[1])])
+    weight = np.ones(len(rows))
+    weight[len(inner) :] = 1 / starts.shape[1]
+    following = np.concatenate([data.next_observations[inner], data.observations[starts.reshape(-1)]])
+    order = np.argsort(rows, kind="stable")
+    return Steps(rows[order], weight[order], following[order], np.zeros(len(rows), dtype=np.bool_), **counts)
+
+
+def limit_of(data: LoggedDataset) -> int | None:
+    """The task's time limit, as the log shows it: the length of most truncated episodes, none being longer."""
+    cut = data.lengths[(data.truncated & ~data.terminated)[data.ends] & data.from_reset]
+    longest = int(cut.max()) if len(cut) else 0
+    known = len(cut) > 0 and 2 * int((cut == longest).sum()) > len(cut) and int(data.lengths.max()) <= longest
+    return longest if known else None
+
+
+def ending_rows(data: LoggedDataset, time_limit: TimeLimit) -> Bools:
+    """The rows with which the task ended, rather than its log.
+
+    With `time_limit="restart"` truncated ones too, but for those that come before the limit of all others: there the
+    log stopped, and the task went on.
+    """
+    if time_limit == "continue":
+        return data.terminated
+    limit = limit_of(data)
+    early = np.zeros(len(data), dtype=np.bool_)
+    if limit is not None:
+        early = (data.time < limit - 1) & data.from_reset[data.episode]
+    ending: Bools = data.terminated | (data.truncated & ~early)
+    return ending
+
+
+def check_choices(gamma: float, on_end: OnEnd | None, time_limit: TimeLimit) -> OnEnd:
+    """Refuse wrong words and numbers; fill in the default of `on_end`."""
+    if not 0 <= gamma <= 1:
+        raise ValueError(f"gamma must be between 0 and 1: got {gamma}")
+    if on_end not in (None, "restart", "absorb"):
+        raise ValueError(f"on_end must be 'restart' or 'absorb': got {on_end!r}")
+    if time_limit not in ("continue", "restart"):
+        raise ValueError(f"time_limit must be 'continue' or 'restart': got {time_limit!r}")
+    if on_end == "absorb" and gamma == 1:
+        raise ValueError("at gamma = 1 an absorbing end takes all the mass, and every value is 0: use on_end='restart'")
+    return on_end or ("restart" if gamma == 1 else "absorb")
+
+
+def _restarts(data: LoggedDataset, ends: int, seed: int) -> Integers:
+    """Rows of initial states for each ending row, (ends, copies)."""
+    first = data.starts[data.from_reset]
+    if len(first) == 0:
+        raise ValueError("no episode begins at a reset, so a restart has nowhere to go: log whole episodes")
+    shuffled = np.random.default_rng(seed).permutation(first)
+    copies = min(len(first), max(1, len(data) // ends))
+    dealt: Integers = np.resize(shuffled, (ends, copies))
+    return dealt

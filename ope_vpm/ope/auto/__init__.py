@@ -1,0 +1,1 @@
+"""The estimator that chooses among the others and combines them."""

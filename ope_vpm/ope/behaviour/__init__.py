@@ -1,0 +1,1 @@
+"""What the logging policy was, learned from the log."""

@@ -1,0 +1,1 @@
+"""Finite states and actions: counted pairs and exact solutions on them."""

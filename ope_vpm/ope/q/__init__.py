@@ -1,0 +1,1 @@
+"""Q functions of the target policy: linear in features, or networks."""

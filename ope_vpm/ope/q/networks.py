@@ -1,0 +1,208 @@
+"""FQE with networks: Q(s, a) = V(s) + Σ_j p_j(s)·u_j(s, a), u centred, so that E_π[Q(s', ·)] = V(s') needs no draws.
+
+The regression target is r - ℓ + γV̄(s'), V̄ a moving average of the network and ℓ the mean of V over the batch:
+relative value iteration, in which the constant that discounting would carry over 1/(1-γ) sweeps settles at once, and
+which is the differential form at γ = 1. Where ends absorb, V of the end is 0 and so is ℓ.
+
+The networks learn what LSTD-Q leaves: its Bellman residuals take the place of the rewards, and both Q are summed. The
+slow modes are then solved already, and a network that learns nothing is LSTD-Q.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ope_vpm.arrays import Array, Floats, Integers
+from ope_vpm.ope.adapter.action_features import centred_features
+from ope_vpm.ope.adapter.state_features import StateFeatures
+from ope_vpm.ope.adapter.time_limit import ages, clock_of
+from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.q.linear import Base
+from ope_vpm.ope.q.training import Ensemble
+from ope_vpm.ope.q.values import QValues
+
+BATCH, LEARNING_RATE, AVERAGING = 512, 1e-3, 0.1
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the networks see, and the rewards in units of their deviation."""
+
+    here: Tensor
+    """The state of each step of the plan."""
+    there: Tensor
+    """The state after it."""
+    first: Tensor
+    """Initial states."""
+    centred: Tensor
+    """u of each step."""
+    reward: Tensor
+    alive: Tensor
+    """0 where nothing follows, else 1."""
+
+
+def inputs(problem: Problem, draws: int) -> Inputs:
+    """Standardised states, with the time as one more coordinate where the task has a clock."""
+    data, plan = problem.data, problem.steps
+    features, time = StateFeatures.draw(problem, 0, clock_of(problem)), ages(problem)[plan.rows]
+    here = features.near_points(data.observations[plan.rows], time)
+    there = features.near_points(problem.following, np.where(problem.ending[plan.rows], 0, time + 1))
+    start = data.initial_observations
+    first = features.near_points(start, np.zeros(len(start), dtype=np.int64)) if len(start) else here[:1]
+    rewards, _, _ = standardised(data.rewards[plan.rows], bool(plan.absorbed.any()))
+    return Inputs(
+        here=_tensor(here),
+        there=_tensor(there),
+        first=_tensor(first),
+        centred=_tensor(centred_features(problem, draws)[plan.rows]),
+        reward=_tensor(rewards),
+        alive=_tensor(~plan.absorbed),
+    )
+
+
+def fit_networks(
+    problem: Problem,
+    folds: Integers,
+    members: int,
+    steps: int,
+    draws: int,
+    weight: Floats | None = None,
+    base: Base | None = None,
+) -> QValues:
+    """Train `members` networks for each fold on the episodes of the others, and ask them about that fold.
+
+    Args:
+        problem: the question.
+        folds: the fold of each episode; all equal: the networks are asked about what they were trained on.
+        members: networks a fold, whose answers are averaged.
+        steps: of Adam.
+        draws: target actions a state where the policy's mean action is not known otherwise.
+        weight: of each step in the regression, where it is not 1.
+        base: the Q to begin from; else 0.
+    """
+    seen, plan = inputs(problem, draws), problem.steps
+    fold = folds[problem.data.episode[plan.rows]]
+    count = int(folds.max()) + 1
+    base = base or nothing(problem, count)
+    rewards, shift, scale = standardised(base.residual, bool(plan.absorbed.any()))
+    usable = [np.flatnonzero((fold != k) | (count == 1)) for k in range(count) for _ in range(members)]
+    network = Ensemble(count * members, seen.here.shape[1], 1 + seen.centred.shape[1], problem.seed)
+    with torch.no_grad():
+        network.weights[-1].zero_()  # begin at Q = 0, the mean reward: equal rewards give exactly that reward
+    counts = plan.weight if weight is None else plan.weight * weight
+    each = torch.from_numpy(np.repeat(rewards, members, axis=0)).float()
+    average = train(network, seen, each, usable, counts, steps, problem.gamma, problem.seed)
+    learnt = ask(problem, average, seen, each, folds, members, counts)
+    own = np.arange(len(fold))
+    level = base.level[fold] + shift + scale * learnt.level
+    q = problem.data.rewards[plan.rows] - base.level[fold] - base.residual[fold, own] + scale * learnt.q
+    first = scale * learnt.first
+    if problem.data.from_reset.any():
+        first = first + base.first[folds[problem.data.from_reset], np.arange(len(first))]
+    return QValues(q, scale * learnt.after, first, level)
+
+
+def nothing(problem: Problem, count: int) -> Base:
+    """Q = 0, whose residuals are the rewards."""
+    rewards = problem.data.rewards[problem.steps.rows]
+    return Base(np.tile(rewards, (count, 1)), np.zeros((count, problem.data.from_reset.sum())), np.zeros(count))
+
+
+def standardised(residual: Floats, absorbs: bool) -> tuple[Floats, float, float]:
+    """Numbers of deviation 1 and, unless ends absorb, mean 0; and the shift and scale that undo it."""
+    shift, scale = 0.0 if absorbs else float(residual.mean()), float(residual.std())
+    if scale <= 1e-9 * (1 + np.abs(residual).max()):  # what is left of equal rewards is rounding: nothing to learn
+        return np.zeros_like(residual), shift, 0.0
+    return (residual - shift) / scale, shift, scale
+
+
+def train(
+    network: Ensemble,
+    seen: Inputs,
+    rewards: Tensor,
+    usable: list[Integers],
+    counts: Floats,
+    steps: int,
+    gamma: float,
+    seed: int,
+) -> Ensemble:
+    """The moving average of the networks, each trained on its own steps, drawn as often as they count."""
+    rng = np.random.default_rng(seed)
+    average = copy.deepcopy(network).requires_grad_(False)
+    optimiser = torch.optim.Adam(network.parameters(), LEARNING_RATE, fused=True)
+    decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
+    absorbs = bool((seen.alive == 0).any())
+    totals = [np.cumsum(counts[rows]) for rows in usable]
+    for _ in range(steps):
+        drawn = [np.searchsorted(total, rng.random(BATCH) * total[-1]) for total in totals]
+        batch = torch.from_numpy(np.stack([rows[places] for rows, places in zip(usable, drawn, strict=True)]))
+        out = network(seen.here[batch])
+        value, moves = out[..., 0], out[..., 1:]
+        level = torch.zeros(1) if absorbs else value.detach().mean(dim=1, keepdim=True)
+        with torch.no_grad():
+            target = rewards.gather(1, batch) - level + gamma * seen.alive[batch] * average(seen.there[batch])[..., 0]
+        loss = (value + (moves * seen.centred[batch]).sum(dim=-1) - target).square().mean(dim=1).sum()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        decay.step()
+        for slow, fast in zip(average.parameters(), network.parameters(), strict=True):
+            slow.lerp_(fast, AVERAGING)
+    return average
+
+
+@torch.no_grad()
+def ask(
+    problem: Problem,
+    network: Ensemble,
+    seen: Inputs,
+    rewards: Tensor,
+    folds: Integers,
+    members: int,
+    counts: Floats,
+) -> QValues:
+    """Q, V and ℓ of every step by the networks that were not trained on it, averaged over members.
+
+    ℓ is the mean Bellman residual of the steps that they were trained on, counted as there.
+    """
+    gamma, data = problem.gamma, problem.data
+    fold = folds[data.episode[problem.steps.rows]]
+    first_fold = folds[data.from_reset] if data.from_reset.any() else folds[:1]
+    q, after, level = (np.zeros(len(fold)) for _ in range(3))
+    first = np.zeros(len(seen.first))
+    size = len(network.weights[0])
+    for number in range(size):
+        k = number // members
+        one = _only(network, number)
+        here = one(seen.here[None])[0].double()
+        mine = here[:, 0] + (here[:, 1:] * seen.centred).sum(dim=1)
+        next_value = seen.alive.double() * one(seen.there[None])[0, :, 0].double()
+        start = one(seen.first[None])[0, :, 0].double().numpy()
+        trained = (fold != k) | (size == members)
+        used = counts * trained
+        residual = rewards[number].double() + gamma * next_value - mine
+        offset = 0.0 if (seen.alive == 0).any() else float(used @ residual.numpy() / used.sum())
+        held, held_first = fold == k, first_fold == k
+        q[held] += mine.numpy()[held] / members
+        after[held] += next_value.numpy()[held] / members
+        level[held] += offset / members
+        first[held_first] += start[held_first] / members
+    return QValues(q, after, first, level)
+
+
+def _only(network: Ensemble, number: int) -> Ensemble:
+    """One of the networks."""
+    one = copy.deepcopy(network)
+    for parameters in (one.weights, one.biases):
+        for place, parameter in enumerate(parameters):
+            parameters[place] = torch.nn.Parameter(parameter[number : number + 1])
+    return one
+
+
+def _tensor(column: Array) -> Tensor:
+    return torch.from_numpy(np.asarray(column, dtype=np.float32))

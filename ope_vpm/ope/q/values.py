@@ -1,0 +1,67 @@
+"""What fitted Q evaluation learns, at the places where estimators look: and what it says of the value.
+
+For any V = E_π[Q] and any number ℓ, the target's law d gives
+
+    v = ℓ + (1-γ)E₀[V] + E_d[r - ℓ + γV(s') - Q(s, a)],
+
+so the Bellman residuals, weighted by the ratio τ = d/p, are both the error of the first two terms and their influence
+function.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ope_vpm.arrays import Floats
+from ope_vpm.ope.inference.influence import entry_rate, initial_sums
+from ope_vpm.ope.inference.intervals import EpisodeSums
+from ope_vpm.ope.problem import Problem
+
+
+@dataclass(frozen=True)
+class QValues:
+    """Q and V at the steps of a problem's plan and at its initial states."""
+
+    q: Floats
+    """Q(s, a) of each step."""
+    after: Floats
+    """V(s') of each step; where nothing follows, of the end."""
+    first: Floats
+    """V of each initial state."""
+    level: Floats
+    """ℓ for each step: γ = 1, the average reward."""
+
+    def value(self, problem: Problem) -> float:
+        """ℓ + (1-γ)E₀[V]."""
+        share = problem.steps.weight / problem.steps.weight.sum()
+        return float(share @ self.level) + (1 - problem.gamma) * float(self.first.mean() if len(self.first) else 0.0)
+
+    def residual(self, problem: Problem) -> Floats:
+        """The Bellman residual r - ℓ + γV(s') - Q(s, a) of each step."""
+        rewards = problem.data.rewards[problem.steps.rows]
+        return rewards - self.level + problem.gamma * self.after - self.q
+
+
+def influence(problem: Problem, tau: Floats, residual: Floats, first: Floats) -> EpisodeSums:
+    """Per-episode sums of τ·residual, and what the initial states add.
+
+    Args:
+        problem: the question.
+        tau: the ratio at each of the plan's steps.
+        residual: of each step.
+        first: V of each initial state.
+    """
+    data, plan = problem.data, problem.steps
+    share = plan.weight / plan.weight.sum()
+    sums = EpisodeSums.of_rows(data.episode[plan.rows], data.n_episodes, share * tau * residual, share)
+    if not data.from_reset.any():
+        return sums
+    return sums.beside(initial_sums(problem, entry_rate(problem, plan.rows, share * tau), first))
+
+
+def spread(sums: EpisodeSums) -> float:
+    """The standard error that the sums say."""
+    whole = sums.numerator[:, 0] - sums.denominator[:, 0] * sums.numerator[:, 0].sum()
+    return float(np.sqrt(np.sum((whole + sums.numerator[:, 1:].sum(axis=1)) ** 2)))

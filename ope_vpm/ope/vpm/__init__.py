@@ -1,0 +1,1 @@
+"""The Variational Power Method as an estimator of policy values."""

@@ -1,0 +1,125 @@
+"""The Variational Power Method as an estimator of policy values."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ope_vpm.chain import VPM
+from ope_vpm.ope.estimator import ProblemEstimator, check_ridge
+from ope_vpm.ope.inference.conclude import Found
+from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.vpm.factored import POWER, find_factored
+from ope_vpm.ope.vpm.on_counts import find_on_counts
+from ope_vpm.ope.vpm.on_pairs import find_on_pairs
+
+SOLVERS = ("auto", "tabular", "factored", "kernel", "neural")
+FACTORED_OPTIONS = ("n_features", "ridge", "power")
+DRAWS = 8
+"""Target actions a state for the factored form, where the policy's mean action is not known otherwise."""
+PAPER: dict[str, dict[str, Any]] = {
+    "tabular": {"solver": "tabular", "steps": 100, "damping": "sqrt", "unseen": "restart", "lam": 1.0},
+    "neural": {"solver": "neural", "preset": "paper"},
+}
+"""The paper's Taxi: closed-form steps, T = 100, α = 1/√t, λ = 1. Its continuous tasks: Algorithm 1 with T = 200,
+M = 10, B = 1000, learning rate 3e-4, one target action a row."""
+
+
+class VPMEstimator(ProblemEstimator):
+    """The ratio of the target's long-run law to the log's, found by VPM; the value is Σ τ r / Σ τ.
+
+    Args:
+        solver: "tabular" (finite states and actions: the exact fixed point on counted pairs, with the whole
+            target distribution), "factored" (policies with densities: τ = w·(π/b̂)^κ, see `factored`), "kernel" or
+            "neural" (pairs as points), or "auto": the first of these that fits.
+        preset: "default", or "paper" for the paper's own settings.
+        draws: target actions a row where pairs are points; 1 is the paper's. "factored" takes at least 8, and only
+            where the policy's mean action is not known otherwise.
+        options: everything that `ope_vpm.VPM` takes for the solver; "factored" takes `n_features` (400),
+            `ridge` (None: chosen from the data) and `power` (κ, 0.5). On finite states `unseen` has one more
+            choice, "regression" (see `good_turing`), and "auto" takes it, at the exact fixed point, where
+            something is unseen and rarely seen pairs are well predicted by the others.
+    """
+
+    name: ClassVar[str] = "vpm"
+
+    def __init__(self, *, solver: str = "auto", preset: str = "default", draws: int = 1, **options: Any) -> None:
+        if solver not in SOLVERS:
+            raise ValueError(f"unknown solver {solver!r}: known are {', '.join(SOLVERS)}")
+        if preset not in ("default", "paper"):
+            raise ValueError(f"unknown preset {preset!r}: known are default, paper")
+        if preset == "paper" and (solver == "factored" or options or draws != 1):
+            raise ValueError("preset='paper' fixes every setting: give no others beside it")
+        if draws < 1:
+            raise ValueError(f"draws must be at least 1: got {draws}")
+        self.solver, self.preset, self.draws, self.options = solver, preset, draws, options
+        if solver not in ("auto", "factored"):
+            VPM(solver=solver, **self._chain_options())  # refuses what the solver does not know
+
+    def __repr__(self) -> str:
+        given = "".join(f", {name}={value!r}" for name, value in self.options.items())
+        return f"VPMEstimator(solver={self.solver!r}, preset={self.preset!r}, draws={self.draws}{given})"
+
+    def check(self, problem: Problem) -> None:
+        """Refuse a solver that does not fit the data or the policy."""
+        finite = problem.finite
+        solver = self._solver(problem)
+        if (solver == "tabular") != finite:
+            fitting = "tabular" if finite else "factored, kernel or neural"
+            raise ValueError(
+                f"solver {solver!r} does not fit {'finite' if finite else 'continuous'} pairs: use {fitting}"
+            )
+        if solver == "factored":
+            if not problem.policy.has_log_prob:
+                raise ValueError("solver 'factored' needs a policy with densities: use solver='kernel'")
+            _check_factored(self.options)
+        elif self.preset == "default":
+            VPM(solver=solver, **self._chain_options())
+
+    def find(self, problem: Problem) -> Found:
+        """By the solver that fits."""
+        solver = self._solver(problem)
+        if solver == "factored":
+            return find_factored(problem, **self.options, draws=max(self.draws, DRAWS))
+        if solver == "tabular" and self._may_regress():
+            found = find_on_counts(problem, required=self.options.get("unseen") == "regression")
+            if found is not None:
+                return found
+        options = PAPER[solver] if self.preset == "paper" else {"solver": solver, **self._chain_options()}
+        return find_on_pairs(problem, VPM(gamma=problem.gamma, seed=problem.seed, **options), self.draws)
+
+    def _may_regress(self) -> bool:
+        """Whether unseen pairs are to be predicted: at the fixed point, unless another treatment is asked for."""
+        others = [name for name in self.options if name != "unseen"]
+        return self.preset == "default" and not others and self.options.get("unseen", "auto") in ("auto", "regression")
+
+    def _chain_options(self) -> dict[str, Any]:
+        """The options for `ope_vpm.VPM`, which knows of no rewards to regress on."""
+        if self.options.get("unseen") != "regression":
+            return self.options
+        others = [name for name in self.options if name != "unseen"]
+        if others:
+            raise ValueError(f"unseen='regression' is solved exactly and takes no {others[0]!r}: leave it out")
+        return {}
+
+    def _solver(self, problem: Problem) -> str:
+        if self.solver != "auto":
+            return self.solver
+        if problem.finite:
+            return "tabular"
+        if self.preset == "paper":
+            return "neural"
+        return "factored" if problem.policy.has_log_prob else "kernel"
+
+
+def _check_factored(options: dict[str, Any]) -> None:
+    check_ridge(options.get("ridge"))
+    if not 0 <= options.get("power", POWER) <= 1:
+        raise ValueError(f"power must be between 0 (no action ratio) and 1 (all of it): got {options['power']}")
+    if not options.get("n_features", 1) >= 1:
+        raise ValueError(f"n_features must be at least 1: got {options['n_features']}")
+    for name in options:
+        if name not in FACTORED_OPTIONS:
+            raise TypeError(
+                f"the factored solver has no option {name!r}: it has {', '.join(FACTORED_OPTIONS)} "
+                "(solver='kernel' or 'neural' has more)"
+            )
