@@ -58,7 +58,7 @@ class D3rlpyFQE(ProblemEstimator):
 
     def _initial_values(self, problem: Problem) -> Floats:
         ope, logging = library("d3rlpy.ope", "d3rlpy"), library("d3rlpy.logging", "d3rlpy")
-        algo, first = problem.policy.made_from, problem.data.initial_observations
+        algo, first = problem.policy.made_from, problem.log.initial_observations
         discrete = problem.data.discrete_actions
         settings: dict[str, Any] = {"observation_scaler": algo.observation_scaler, "action_scaler": algo.action_scaler}
         config = ope.FQEConfig(
@@ -71,7 +71,7 @@ class D3rlpyFQE(ProblemEstimator):
                 torch.manual_seed(problem.seed)
                 np.random.seed(problem.seed % 2**32)  # noqa: NPY002
                 fqe.fit(
-                    to_d3rlpy(problem.data),
+                    to_d3rlpy(problem.data.select(problem.log.episodes)),
                     n_steps=self.training_steps,
                     n_steps_per_epoch=self.training_steps,
                     logger_adapter=logging.NoopAdapterFactory(),

@@ -57,7 +57,7 @@ class DoublyRobust(ProblemEstimator):
 
     def find(self, problem: Problem) -> Found:
         """By the kind of data."""
-        folds = problem.folds(self.folds)
+        folds = problem.log.folds(self.folds)
         if problem.finite:
             fit = cross_fitted_counts(problem, folds)
             return corrected(problem, fit.q, fit.tau, {"solver": "counts"}, unseen=fit.unseen, bias=fit.misfit)
@@ -86,12 +86,8 @@ class DoublyRobust(ProblemEstimator):
         place = held.least(problem, tau)
         if self.q == "linear":
             return held.q(problem, place), held.ridges[place]
-        settings = self.members, self.training_steps, self.draws
-
-        def fit() -> QValues:
-            return fit_networks(problem, folds, *settings, base=linear_base(rows, folds, held.ridges[place]))
-
-        fitted = problem.once(f"networks {folds.max()} {settings} {self.n_features} {self.ridge}", fit)
+        base = linear_base(rows, folds, held.ridges[place])
+        fitted = fit_networks(problem, folds, self.members, self.training_steps, self.draws, base=base)
         return fitted, held.ridges[place]
 
 

@@ -52,20 +52,19 @@ class LinearEstimator(ProblemEstimator):
         """By the kind of data."""
         if problem.finite:
             return find_tabular(problem, None)
-        key = f"linear parts {self.n_features} {self.ridge} {self.draws}"
-        return self._points(problem.once(key, lambda: self._parts(problem)))
-
-    def _parts(self, problem: Problem) -> LinearParts:
-        rows = Rows.draw(problem, self.n_features, self.draws)
-        equations = rows.equations()
-        ridge = self.ridge
-        if ridge is None:
-            ridge = RIDGES[solve_grid(rows, equations, RIDGES, None).chosen]
-        return LinearParts(rows, equations, ridge, equations.solve(ridge)[0])
+        return self._points(problem.shared(_linear_parts, self.n_features, self.ridge, self.draws))
 
     @abstractmethod
     def _points(self, parts: LinearParts) -> Found:
         """Find the ratio, or Q, of points."""
+
+
+def _linear_parts(problem: Problem, n_features: int, ridge: float | None, draws: int) -> LinearParts:
+    rows = Rows.draw(problem, n_features, draws)
+    equations = rows.equations()
+    if ridge is None:
+        ridge = RIDGES[solve_grid(rows, equations, RIDGES, None).chosen]
+    return LinearParts(rows, equations, ridge, equations.solve(ridge)[0])
 
 
 def end_mass(rows: Rows) -> Floats:

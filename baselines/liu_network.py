@@ -18,9 +18,9 @@ BATCH, LEARNING_RATE = 200, 3e-3
 def network_ratio(problem: Problem, ratio: Floats, steps: int) -> Floats:
     """w(s) at each step of the plan."""
     data, plan = problem.data, problem.steps
-    features = StateFeatures.draw(problem, 0)
+    features = StateFeatures.draw(problem.data, 0, problem.seed)
     here, there = features.points(data.observations[plan.rows]), features.points(problem.following)
-    first = features.points(data.initial_observations) if data.from_reset.any() else here[:1]
+    first = features.points(problem.log.initial_observations) if data.from_reset.any() else here[:1]
     rho = np.where(plan.absorbed, 0.0, ratio[plan.rows])
     network = mlp(here.shape[1], 1, problem.seed)
     columns = [torch.from_numpy(np.asarray(part, dtype=np.float32)) for part in (here, there, first, rho)]

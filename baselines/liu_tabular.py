@@ -19,10 +19,10 @@ RIDGE = 1e-10
 def tabular_ratio(problem: Problem, ratio: Floats) -> Floats:
     """w(s) at each step of the plan, not negative."""
     data, plan = problem.data, problem.steps
-    encoder = StateFeatures.draw(problem, 0).encoder
+    encoder = StateFeatures.draw(problem.data, 0, problem.seed).encoder
     labels, here = np.unique(encoder.states(data.observations[plan.rows]), return_inverse=True)
     there = np.where(plan.absorbed, -1, _numbers(labels, encoder.states(problem.following)))
-    first = _numbers(labels, encoder.states(data.initial_observations))
+    first = _numbers(labels, encoder.states(problem.log.initial_observations))
     initial = np.bincount(first[first >= 0], minlength=len(labels)) / max(len(first), 1)
     w = balance(here, there, plan.weight, ratio[plan.rows], initial, problem.gamma)
     return w[here]

@@ -18,8 +18,10 @@ from torch import Tensor
 from ope_vpm.arrays import Floats
 from ope_vpm.ope.adapter.encoding import Standardisation
 from ope_vpm.ope.adapter.state_features import StateFeatures
+from ope_vpm.ope.adapter.steps import rows_of
 from ope_vpm.ope.inference.conclude import Found
 from ope_vpm.ope.inference.verdict import Evidence
+from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.training import Ensemble
 
@@ -67,10 +69,10 @@ class Model:
         return np.clip(moved, *self.bounds), np.clip(reward, *self.reward_bounds), ended
 
 
-def fit(problem: Problem, members: int, steps: int) -> Model:
+def fit(log: Log, members: int, steps: int, seed: int) -> Model:
     """Train every member on its own draw of the episodes."""
-    data = problem.data
-    features = StateFeatures.draw(problem, 0)
+    data = log.data
+    features = StateFeatures.draw(data, 0, seed)
     points = features.points(data.observations)
     ending = data.terminated
     known = data.next_known
@@ -79,7 +81,7 @@ def fit(problem: Problem, members: int, steps: int) -> Model:
     change = features.points(following) - points
     change_scale, reward_scale = Standardisation.fit(change[known]), Standardisation.fit(data.rewards)
     action_scale = data.n_actions or Standardisation.fit(data.actions)
-    network = Ensemble(members, _width(points, data.actions, action_scale), points.shape[1] + 2, problem.seed)
+    network = Ensemble(members, _width(points, data.actions, action_scale), points.shape[1] + 2, seed)
     low, high = points.min(axis=0), points.max(axis=0)
     margin = MARGIN * (high - low)
     model = Model(
@@ -96,8 +98,8 @@ def fit(problem: Problem, members: int, steps: int) -> Model:
     targets = np.column_stack([change_scale(change), reward_scale(data.rewards), ending])
     x, y = model.inputs(points, data.actions), torch.from_numpy(targets).float()
     usable = torch.from_numpy(np.array(known)).float()
-    rows = _drawn_rows(problem, members)
-    _train(network, x, y, usable, rows, steps, problem.seed)
+    rows = _drawn_rows(log, members, seed)
+    _train(network, x, y, usable, rows, steps, seed)
     with torch.no_grad():
         left = (network(x.expand(members, *x.shape))[..., : points.shape[1]] - y[:, : points.shape[1]]).double().numpy()
     noise = np.sqrt(np.mean(left[:, known] ** 2, axis=1))
@@ -106,9 +108,7 @@ def fit(problem: Problem, members: int, steps: int) -> Model:
 
 def find_neural(problem: Problem, *, members: int, training_steps: int, rollouts: int, horizon: int | None) -> Found:
     """The mean of the members' values; their spread is the standard error."""
-    model = problem.once(
-        f"model {members} {training_steps}", lambda: fit(problem, members, training_steps), of_data=True
-    )
+    model = problem.log.shared(fit, members, training_steps, problem.seed)
     steps = horizon or rollout_length(problem)
     values, outside = rolled_out(problem, model, members, rollouts, steps)
     error = float(values.std(ddof=1))
@@ -143,7 +143,7 @@ def rolled_out(problem: Problem, model: Model, members: int, rollouts: int, step
     """
     rng = np.random.default_rng(problem.seed)
     gamma, data = problem.gamma, problem.data
-    first = data.initial_observations if data.from_reset.any() else data.observations
+    first = problem.log.initial_observations if data.from_reset.any() else data.observations[problem.log.rows]
     points = model.features.points(first)[rng.integers(len(first), size=(members, rollouts))]
     alive = np.ones((members, rollouts))
     above, below, edge = np.zeros(members), np.zeros(members), 0.0
@@ -175,11 +175,10 @@ def _width(points: Floats, actions: np.ndarray, scale: Standardisation | int) ->
     return int(points.shape[1]) + (scale if isinstance(scale, int) else actions.shape[1])
 
 
-def _drawn_rows(problem: Problem, members: int) -> list[np.ndarray]:
+def _drawn_rows(log: Log, members: int, seed: int) -> list[np.ndarray]:
     """For each member the rows of as many episodes as there are, drawn with replacement."""
-    rng, data = np.random.default_rng(problem.seed), problem.data
-    chosen = [rng.integers(data.n_episodes, size=data.n_episodes) for _ in range(members)]
-    return [np.concatenate([np.arange(data.starts[e], data.ends[e] + 1) for e in each]) for each in chosen]
+    rng, count = np.random.default_rng(seed), log.data.n_episodes
+    return [rows_of(log.data, log.episodes[rng.integers(count, size=count)]) for _ in range(members)]
 
 
 def _train(

@@ -54,7 +54,7 @@ def evaluate(
     choices: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit}
     first: Problem | None = None
 
-    def one(target: Any) -> PolicyValue | Values:
+    def one(target: TargetPolicy) -> PolicyValue | Values:
         nonlocal first
         if first is None:
             first = Problem.pose(data, target, gamma=gamma, seed=seed, ignore=ignore, **choices)
@@ -62,7 +62,7 @@ def evaluate(
         for each in chosen.values():
             if isinstance(each, ProblemEstimator):
                 each.check(problem)
-        values = {name: _answer(each, data, problem, choices) for name, each in chosen.items()}
+        values = {name: _answer(each, problem, choices | {"ignore": ignore}) for name, each in chosen.items()}
         return next(iter(values.values())) if isinstance(estimator, str | Estimator) else values
 
     if isinstance(policy, Mapping):
@@ -72,10 +72,11 @@ def evaluate(
     return one(as_target(policy))
 
 
-def _answer(estimator: Estimator, data: LoggedDataset, problem: Problem, choices: dict[str, Any]) -> PolicyValue:
+def _answer(estimator: Estimator, problem: Problem, choices: dict[str, Any]) -> PolicyValue:
+    """The estimator's value; those of other packages take the data instead of a problem."""
     if isinstance(estimator, ProblemEstimator):
         return estimator.answer(problem)
-    return estimator.estimate(data, problem.policy, gamma=problem.gamma, seed=problem.seed, **choices)
+    return estimator.estimate(problem.data, problem.policy, gamma=problem.gamma, seed=problem.seed, **choices)
 
 
 def _estimators(given: OneEstimator | Sequence[OneEstimator], options: dict[str, Any]) -> dict[str, Estimator]:

@@ -207,14 +207,7 @@ class GaussianPolicy(TargetPolicy):
 
     def clipped(self, actions: Array) -> tuple[Bools, Bools]:
         """Which coordinates lie at the lower bound and at the upper; an action beyond them was not clipped."""
-        values = np.asarray(actions, dtype=np.float64)
-        values = values.reshape(len(values), -1)
-        if self.bounds is None or self.squash:
-            nowhere = np.zeros(values.shape, dtype=np.bool_)
-            return nowhere, nowhere
-        low, high = self.bounds
-        near = EDGE * np.where(np.isfinite(high - low), high - low, 1.0)
-        return np.abs(values - low) <= near, np.abs(values - high) <= near
+        return at_bounds(actions, () if self.bounds is None or self.squash else self.bounds)
 
     @property
     def _centre(self) -> Floats:
@@ -252,6 +245,18 @@ class TablePolicy(CategoricalPolicy):
             )
         looked_up: Floats = self.table[tuple(index.T)]
         return looked_up
+
+
+def at_bounds(actions: Array, bounds: tuple[npt.ArrayLike, ...]) -> tuple[Bools, Bools]:
+    """Which coordinates lie at the lower bound and at the upper; none where there are no bounds."""
+    values = np.asarray(actions, dtype=np.float64)
+    values = values.reshape(len(values), -1)
+    if not bounds:
+        nowhere = np.zeros(values.shape, dtype=np.bool_)
+        return nowhere, nowhere
+    low, high = (np.asarray(bound, dtype=np.float64) for bound in bounds)
+    near = EDGE * np.where(np.isfinite(high - low), high - low, 1.0)
+    return np.abs(values - low) <= near, np.abs(values - high) <= near
 
 
 def in_batches(function: Callable[[Array], Array], observations: Array) -> Array:

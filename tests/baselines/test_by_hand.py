@@ -100,7 +100,7 @@ def test_gaussian_network_clone_comes_near_the_behaviour():
     data = LinearGaussian().dataset(40, 50, BEHAVIOUR, seed=0)
     problem = Problem.pose(data, TARGET.policy())
     exact = BEHAVIOUR.policy().log_prob(problem.data.observations, problem.data.actions)
-    clone = network_clone(problem)
+    clone = network_clone(problem.log, (), 0)
     assert np.abs(clone.log_prob - exact).mean() < 0.1
     assert clone.held_out_log_likelihood == pytest.approx(exact.mean(), abs=0.1)
 
@@ -116,7 +116,7 @@ def test_categorical_network_clone_comes_near_the_behaviour():
     policy = CategoricalPolicy(lambda s: np.full((len(s), 2), 0.5), 2)
     problem = Problem.pose(data, policy, ignore=("one-row-off",))  # the states are independent draws
     exact = np.log(1 / (1 + np.exp(-2 * np.where(problem.data.actions, 1, -1) * problem.data.observations[:, 0])))
-    assert np.abs(network_clone(problem).log_prob - exact).mean() < 0.1
+    assert np.abs(network_clone(problem.log, (), 0).log_prob - exact).mean() < 0.1
 
 
 def two_state_log():
@@ -179,7 +179,7 @@ def test_imbalance_is_zero_in_balance_and_positive_out_of_it():
 def test_rollouts_stay_within_what_was_logged():
     data = LinearGaussian().dataset(10, 20, BEHAVIOUR, seed=0)
     problem = Problem.pose(data, ov.as_policy(lambda states: 1e6 * np.ones((len(states), 1))))
-    model = fit(problem, members=2, steps=20)
+    model = fit(problem.log, members=2, steps=20, seed=0)
     values, outside = rolled_out(problem, model, 2, 10, 50)
     assert (values >= data.rewards.min()).all()
     assert (values <= data.rewards.max()).all()

@@ -28,7 +28,7 @@ def test_either_nuisance_may_be_wrong(gamma, broken):
     errors, spread = [], []
     for seed in range(10):
         problem, truth = pose(seed, gamma)
-        fit = cross_fitted_counts(problem, problem.folds(2))
+        fit = cross_fitted_counts(problem, problem.log.folds(2))
         q, tau = fit.q, fit.tau
         if broken == "q":
             wrong, data = np.random.default_rng(seed).standard_normal(6), problem.data
@@ -47,7 +47,7 @@ def test_folds_keep_equal_episodes_together():
     problem, _ = pose(0, 1.0, episodes=11)
     data = problem.data
     twice = Problem.pose(ov.LoggedDataset.concatenate([data, data]), problem.policy, ignore=QUIET)
-    folds = twice.folds(2)
+    folds = twice.log.folds(2)
     assert sorted(np.bincount(folds).tolist()) == [10, 12]
     for episode in range(twice.data.n_episodes):
         rows = twice.data.episode == episode

@@ -238,7 +238,7 @@ def test_moments_of_a_squashed_gaussian():
     """tanh of a Gaussian of deviation 7: draws at a million quantiles."""
     policy = GaussianPolicy(lambda s: (0 * s[:, :1] + 1.0, 7.0), squash=True)
     problem = Problem.pose(walks([20] * 2), policy, ignore=("actions-outside",))
-    first, second = target_moments(problem, 1)
+    first, second = target_moments(problem.log, problem.policy, 1, 0)
     exact = np.tanh(1 + 7 * norm.ppf((np.arange(1_000_000) + 0.5) / 1_000_000))
     assert first[0, 0] == pytest.approx(exact.mean(), abs=2e-3)
     assert second[0, 0] == pytest.approx((exact**2).mean(), abs=2e-3)

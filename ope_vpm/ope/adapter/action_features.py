@@ -10,8 +10,9 @@ from scipy.stats import norm
 
 from ope_vpm.arrays import Array, Floats
 from ope_vpm.ope.adapter.encoding import Standardisation
+from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
-from ope_vpm.policy import DeterministicPolicy, GaussianPolicy
+from ope_vpm.policy import DeterministicPolicy, GaussianPolicy, TargetPolicy
 
 NODES = 100
 """Quantiles of the Gaussian whose tanh is averaged."""
@@ -24,11 +25,11 @@ def centred_features(problem: Problem, draws: int = 8) -> Floats:
         problem: the question.
         draws: target actions a state where the policy's means are not known otherwise.
     """
-    return problem.once(f"centred features {draws}", lambda: _centred_features(problem, draws))
+    return problem.of_policy(_centred_features, draws, problem.seed)
 
 
-def _centred_features(problem: Problem, draws: int) -> Floats:
-    data, policy = problem.data, problem.policy
+def _centred_features(log: Log, policy: TargetPolicy, draws: int, seed: int) -> Floats:
+    data = log.data
     if data.discrete_actions:
         chance = policy.probabilities(data.observations)
         return np.asarray(np.eye(chance.shape[1])[data.actions] - chance)
@@ -37,25 +38,26 @@ def _centred_features(problem: Problem, draws: int) -> Floats:
     if isinstance(policy, GaussianPolicy) and policy.bounds is not None and not policy.squash:
         actions = np.clip(actions, *policy.bounds)
     logged = scale(actions)
-    first, second = target_moments(problem, draws)
+    first, second = target_moments(log, policy, draws, seed)
     mean = scale(first)
     square = (second - 2 * scale.mean * first + scale.mean**2) / scale.std**2
     return np.hstack([logged - mean, logged**2 - square])
 
 
-def target_moments(problem: Problem, draws: int) -> tuple[Floats, Floats]:
+def target_moments(log: Log, policy: TargetPolicy, draws: int, seed: int) -> tuple[Floats, Floats]:
     """E_π[a] and E_π[a²] by coordinate in each logged state, as the policy squashes or clips."""
-    policy, observations = problem.policy, problem.data.observations
-    shape = problem.data.actions.shape
+    observations, shape = log.data.observations, log.data.actions.shape
     if isinstance(policy, DeterministicPolicy):
         action = policy.action(observations).reshape(shape)
         return action, action**2
     if isinstance(policy, GaussianPolicy):
         mean, std = policy.moments(observations)
         return _squashed(policy, mean, std) if policy.squash else _clipped(policy, mean, std)
-    rng = np.random.default_rng(problem.seed)
-    drawn: Array = np.stack([np.reshape(policy.sample(observations, rng), shape) for _ in range(draws)])
-    return drawn.mean(axis=0), (drawn**2).mean(axis=0)
+    rng, ordered = np.random.default_rng(seed), observations[log.rows]
+    drawn: Array = np.stack([np.reshape(policy.sample(ordered, rng), shape) for _ in range(draws)])
+    first, second = np.empty(shape), np.empty(shape)
+    first[log.rows], second[log.rows] = drawn.mean(axis=0), (drawn**2).mean(axis=0)
+    return first, second
 
 
 def clipped_moments(low: Floats, high: Floats) -> tuple[Floats, Floats]:

@@ -65,13 +65,30 @@ def pairs(
     if draws < 1:
         raise ValueError(f"draws must be at least 1: got {draws}")
     check_match(data, policy)
-    rng = np.random.default_rng(seed)
     plan = steps(data, gamma=gamma, on_end=on_end, time_limit=time_limit, seed=seed)
+    return pairs_of(data, policy, plan, data.initial_observations, gamma, seed, draws)
+
+
+def pairs_of(
+    data: LoggedDataset, policy: TargetPolicy, plan: Steps, first: Array, gamma: float, seed: int, draws: int
+) -> Pairs:
+    """The same where it is known what follows each step.
+
+    Args:
+        data: the log.
+        policy: the target.
+        plan: the logged steps and what follows them.
+        first: the initial states.
+        gamma: the discount.
+        seed: of the target's draws.
+        draws: target actions drawn for each next state, for continuous actions.
+    """
+    rng = np.random.default_rng(seed)
     n_actions = _action_count(data, policy)
     encoder = Encoder.fit(data, n_actions, absorbs=bool(plan.absorbed.any()))
     x = encoder(data.observations[plan.rows], data.actions[plan.rows])
     x_next, chance = _successors(data, policy, encoder, plan, draws, rng)
-    x_initial, initial_chance = _initial_pairs(data, policy, encoder, gamma, draws, rng)
+    x_initial, initial_chance = _initial_pairs(data, policy, encoder, first, gamma, draws, rng)
     weight, rewards, rows = plan.weight, data.rewards[plan.rows], plan.rows
     if encoder.absorbs:
         end = encoder.absorbing()
@@ -150,12 +167,12 @@ def _initial_pairs(
     data: LoggedDataset,
     policy: TargetPolicy,
     encoder: Encoder,
+    first: Array,
     gamma: float,
     draws: int,
     rng: np.random.Generator,
 ) -> tuple[Array | None, Floats | None]:
     """Every initial state with the target's actions there, and their chances."""
-    first = data.initial_observations
     if len(first) == 0:
         if gamma < 1:
             raise ValueError(f"gamma = {gamma} needs initial states, and no episode begins at a reset: use gamma = 1")

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from ope_vpm.arrays import Array, Floats, Integers
+from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.encoding import Encoder
 from ope_vpm.ope.adapter.time_limit import Clock
-from ope_vpm.ope.problem import Problem
 
 FARTHEST = 5.0
 """Deviations from the mean up to which features tell states apart."""
@@ -30,12 +30,12 @@ class StateFeatures:
     clock: Clock | None = None
 
     @classmethod
-    def draw(cls, problem: Problem, number: int, clock: Clock | None = None) -> StateFeatures:
+    def draw(cls, data: LoggedDataset, number: int, seed: int, clock: Clock | None = None) -> StateFeatures:
         """Draw the frequencies; the bandwidth is √d, d the number of coordinates."""
-        encoder = Encoder.fit(problem.data, None if not problem.data.discrete_actions else 1, absorbs=False)
+        encoder = Encoder.fit(data, None if not data.discrete_actions else 1, absorbs=False)
         size = encoder.observation_scale.mean.size if encoder.shape is None else prod(encoder.shape)
         size += clock is not None
-        rng = np.random.default_rng(problem.seed)
+        rng = np.random.default_rng(seed)
         return cls(encoder, rng.standard_normal((size, number // 2)) / np.sqrt(size), clock)
 
     @property

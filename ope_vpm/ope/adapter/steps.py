@@ -39,6 +39,7 @@ def steps(
     on_end: OnEnd | None = None,
     time_limit: TimeLimit = "continue",
     seed: int = 0,
+    episodes: Integers | None = None,
 ) -> Steps:
     """Say what follows each logged step.
 
@@ -50,29 +51,47 @@ def steps(
         time_limit: whether a truncated row goes on to its next state ("continue") or ends like a
             terminated one ("restart"); see `ending_rows`.
         seed: of the order in which initial states are dealt out.
+        episodes: the episodes' numbers in the order in which to go through them; as logged by default.
 
-    A restart leads to the empirical law of initial states. Each ending row is spread over as many of them,
+    A restart leads to the empirical distribution of initial states. Each ending row is spread over as many of them,
     dealt in one shuffled round, as keeps the copies below the number of logged rows: over all of them where
     that is possible, which leaves no sampling noise, and otherwise so that every initial state is used
     equally often.
     """
     choice = check_choices(gamma, on_end, time_limit)
+    ordered = np.arange(data.n_episodes) if episodes is None else episodes
+    return plan_steps(data, choice, time_limit, seed, ordered)
+
+
+def plan_steps(data: LoggedDataset, on_end: OnEnd, time_limit: TimeLimit, seed: int, episodes: Integers) -> Steps:
+    """The same with every choice made; arguments as in `steps`."""
     ending = ending_rows(data, time_limit)
-    kept = np.flatnonzero(ending | data.next_known)
+    ordered = rows_of(data, episodes)
+    kept = ordered[(ending | data.next_known)[ordered]]
     if len(kept) == 0:
         raise ValueError("no logged row has a next state, so nothing can be learnt (log the state after steps)")
     ends, inner = kept[ending[kept]], kept[~ending[kept]]
     counts = {"dropped": len(data) - len(kept), "ended": len(ends)}
-    if choice == "absorb" or len(ends) == 0:
+    if on_end == "absorb" or len(ends) == 0:
         absorbed = ending[kept]
         return Steps(kept, np.ones(len(kept)), data.next_observations[kept], absorbed, **counts)
-    starts = _restarts(data, len(ends), seed)
+    starts = _restarts(data, len(ends), seed, episodes)
     rows = np.concatenate([inner, np.repeat(ends, starts.shape[1])])
     weight = np.ones(len(rows))
     weight[len(inner) :] = 1 / starts.shape[1]
     following = np.concatenate([data.next_observations[inner], data.observations[starts.reshape(-1)]])
-    order = np.argsort(rows, kind="stable")
+    place = np.empty(len(data), dtype=np.int64)
+    place[ordered] = np.arange(len(data))
+    order = np.argsort(place[rows], kind="stable")
     return Steps(rows[order], weight[order], following[order], np.zeros(len(rows), dtype=np.bool_), **counts)
+
+
+def rows_of(data: LoggedDataset, episodes: Integers) -> Integers:
+    """The numbers of the rows of some episodes, one episode after another."""
+    lengths = data.lengths[episodes]
+    before = np.cumsum(lengths) - lengths
+    rows: Integers = np.repeat(data.starts[episodes] - before, lengths) + np.arange(lengths.sum())
+    return rows
 
 
 def limit_of(data: LoggedDataset) -> int | None:
@@ -112,9 +131,9 @@ def check_choices(gamma: float, on_end: OnEnd | None, time_limit: TimeLimit) -> 
     return on_end or ("restart" if gamma == 1 else "absorb")
 
 
-def _restarts(data: LoggedDataset, ends: int, seed: int) -> Integers:
+def _restarts(data: LoggedDataset, ends: int, seed: int, episodes: Integers) -> Integers:
     """Rows of initial states for each ending row, (ends, copies)."""
-    first = data.starts[data.from_reset]
+    first = data.starts[episodes[data.from_reset[episodes]]]
     if len(first) == 0:
         raise ValueError("no episode begins at a reset, so a restart has nowhere to go: log whole episodes")
     shuffled = np.random.default_rng(seed).permutation(first)

@@ -13,16 +13,16 @@ import numpy as np
 import torch
 
 from ope_vpm.arrays import Bools, Floats
+from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.encoding import Standardisation
 from ope_vpm.ope.adapter.state_features import StateFeatures
 from ope_vpm.ope.behaviour.gaussian import Draws, fit_clone
+from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
-from ope_vpm.policy import GaussianPolicy
+from ope_vpm.policy import GaussianPolicy, TargetPolicy
 
 WAVES = 100
 """Random features that the clone may use."""
-HELD_OUT = 5
-"""Every fifth episode."""
 CAP = 50.0
 """Of the ratio once it is scaled to mean 1."""
 
@@ -49,7 +49,7 @@ class ActionRatio:
 
 def action_ratio(problem: Problem) -> ActionRatio:
     """Clone the behaviour around the target; shared by the estimators that use it."""
-    return problem.once("action ratio", lambda: _action_ratio(problem))
+    return problem.of_policy(_action_ratio, problem.seed)
 
 
 def known_overlap(problem: Problem) -> float | None:
@@ -57,44 +57,50 @@ def known_overlap(problem: Problem) -> float | None:
     return min(action_ratio(problem).overlap, 1.0) if problem.policy.has_log_prob else None
 
 
-def _action_ratio(problem: Problem) -> ActionRatio:
-    state_features = StateFeatures.draw(problem, WAVES)
-    features = problem.once(f"features {WAVES}", lambda: state_features(problem.data.observations), of_data=True)
-    held_out = _held_out(problem)
-    if problem.data.discrete_actions:
+def _action_ratio(log: Log, policy: TargetPolicy, seed: int) -> ActionRatio:
+    data, held_out = log.data, log.held_out
+    linear, features = log.shared(_clone_features, seed)
+    log_target = policy.log_chance(data.observations, data.actions)
+    if data.discrete_actions:
         log_behaviour, likelihood = categorical_clone(
-            problem.policy.probabilities(problem.data.observations), problem.data.actions, features, held_out
+            policy.probabilities(data.observations), data.actions, features, held_out
         )
-        return ActionRatio.of_logs(problem.target_log_prob - log_behaviour, likelihood)
-    draws = target_draws(problem)
+        return ActionRatio.of_logs(log_target - log_behaviour, likelihood)
+    draws = target_draws(data, policy)
     if draws is not None:
         log_target = draws.log_density(np.zeros_like(draws.z), np.ones(draws.z.shape[1]))
     else:
-        scale = Standardisation.fit(problem.data.actions)
-        draws = Draws.unclipped(scale(problem.data.actions))
-        log_target = problem.target_log_prob + np.log(scale.std).sum()
-    log_behaviour, likelihood = fit_clone(draws, features, state_features.linear, held_out, problem.data.episode)
+        scale = Standardisation.fit(data.actions)
+        draws = Draws.unclipped(scale(data.actions))
+        log_target = log_target + np.log(scale.std).sum()
+    log_behaviour, likelihood = fit_clone(draws, features, linear, held_out, data.episode)
     return ActionRatio.of_logs(log_target - log_behaviour, likelihood)
 
 
-def target_draws(problem: Problem) -> Draws | None:
+def _clone_features(log: Log, seed: int) -> tuple[int, Floats]:
+    """How many features are linear in the state, and all features of every row."""
+    features = StateFeatures.draw(log.data, WAVES, seed)
+    return features.linear, features(log.data.observations)
+
+
+def target_draws(data: LoggedDataset, policy: TargetPolicy) -> Draws | None:
     """Logged actions in units of a Gaussian target; None where it is not Gaussian."""
-    policy, z = problem.policy, target_score(problem)
+    z = target_score(data, policy)
     if z is None or not isinstance(policy, GaussianPolicy):
         return None
-    return Draws(z, *policy.clipped(problem.data.actions))
+    return Draws(z, *policy.clipped(data.actions))
 
 
-def target_score(problem: Problem) -> Floats | None:
+def target_score(data: LoggedDataset, policy: TargetPolicy) -> Floats | None:
     """(a - m_π)/σ_π, before squashing; None where the target is not Gaussian."""
-    policy, actions = problem.policy, np.asarray(problem.data.actions, dtype=np.float64)
+    actions = np.asarray(data.actions, dtype=np.float64)
     if not isinstance(policy, GaussianPolicy):
         return None
     if policy.squash:
         low, high = policy.bounds or (np.array(-1.0), np.array(1.0))
         unit = (2 * actions - low - high) / (high - low)
         actions = np.arctanh(np.clip(unit, -1 + 1e-6, 1 - 1e-6))
-    mean, std = policy.moments(problem.data.observations)
+    mean, std = policy.moments(data.observations)
     score: Floats = (actions - mean) / std
     return score
 
@@ -128,8 +134,3 @@ def categorical_clone(chance: Floats, actions: Floats, features: Floats, held_ou
     with torch.no_grad():
         fitted = log_behaviour().numpy()
     return fitted, float(fitted[held_out].mean()) if held_out.any() else float("nan")
-
-
-def _held_out(problem: Problem) -> Bools:
-    held: Bools = problem.data.episode % HELD_OUT == HELD_OUT - 1
-    return held

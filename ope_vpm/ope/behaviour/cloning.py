@@ -9,16 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ope_vpm.arrays import Bools, Floats, Integers
+from ope_vpm.arrays import Floats, Integers
 from ope_vpm.ope.adapter.encoding import Standardisation
 from ope_vpm.ope.adapter.state_features import StateFeatures
+from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.training import mlp, train
 from ope_vpm.policy import GaussianPolicy, TargetPolicy
+from ope_vpm.policy.target import at_bounds
 
 Behaviour = str | TargetPolicy
-HELD_OUT = 5
-"""Every fifth episode."""
 SMOOTHING = 1.0
 """Observations added to each state, spread evenly over the actions."""
 STEPS, LEARNING_RATE, PATIENCE = 2000, 3e-3, 3
@@ -53,19 +53,24 @@ def behaviour_log_prob(problem: Problem, behaviour: Behaviour) -> Clone:
         return Clone(behaviour.log_chance(problem.data.observations, problem.data.actions), float("nan"))
     if behaviour == "logged":
         return Clone(cast(Floats, problem.data.behaviour_log_prob), float("nan"))
+    # Where the target clips its draws, the logged actions were clipped, too.
     bounds = problem.policy.bounds if isinstance(problem.policy, GaussianPolicy) else None
-    clips = [np.asarray(bound).tolist() for bound in bounds or ()]  # where the target clips, so does the clone
-    return problem.once(f"clone {clips}", lambda: clone(problem), of_data=True)
+    clips = isinstance(problem.policy, GaussianPolicy) and not problem.policy.squash and bounds is not None
+    clipping = tuple(tuple(np.atleast_1d(bound).tolist()) for bound in bounds or ()) if clips else ()
+    return problem.log.shared(clone, clipping, problem.seed)
 
 
-def clone(problem: Problem) -> Clone:
-    """By the kind of data."""
-    data = problem.data
-    if data.finite and data.discrete_actions:
-        features = StateFeatures.draw(problem, 0)
-        actions = data.n_actions or 1
-        return counted_clone(features.encoder.states(data.observations), data.actions, actions)
-    return network_clone(problem)
+Clipping = tuple[tuple[float, ...], ...]
+"""The lower and the upper bounds to which actions were clipped; empty where they were not."""
+
+
+def clone(log: Log, clipping: Clipping, seed: int) -> Clone:
+    """The behaviour policy, fitted to the log: counted where states and actions are finite, else a network."""
+    data = log.data
+    if log.finite:
+        features = StateFeatures.draw(data, 0, seed)
+        return counted_clone(features.encoder.states(data.observations), data.actions, data.n_actions or 1)
+    return network_clone(log, clipping, seed)
 
 
 def counted_clone(states: Integers, actions: Integers, n_actions: int, smoothing: float = SMOOTHING) -> Clone:
@@ -78,20 +83,10 @@ def counted_clone(states: Integers, actions: Integers, n_actions: int, smoothing
     return Clone(log_prob, float(left_out.mean()))
 
 
-def _clipped(problem: Problem) -> tuple[Bools, Bools]:
-    """Where actions lie at the target's bounds, if it clips: the log's are then clipped there too."""
-    policy, shape = problem.policy, np.shape(problem.data.actions)
-    if isinstance(policy, GaussianPolicy):
-        return policy.clipped(problem.data.actions)
-    return np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.bool_)
-
-
-def network_clone(problem: Problem) -> Clone:
+def network_clone(log: Log, clipping: Clipping, seed: int) -> Clone:
     """A Gaussian or categorical network, early-stopped on held-out episodes."""
-    data = problem.data
-    x = torch.from_numpy(StateFeatures.draw(problem, 0).points(data.observations)).float()
-    held = data.episode % HELD_OUT == HELD_OUT - 1
-    seed = problem.seed
+    data, held = log.data, log.held_out
+    x = torch.from_numpy(StateFeatures.draw(data, 0, seed).points(data.observations)).float()
     if data.discrete_actions:
         network = mlp(x.shape[1], data.n_actions or 1, seed)
         chosen, shift = torch.from_numpy(np.array(data.actions)), np.zeros(len(data))
@@ -101,7 +96,7 @@ def network_clone(problem: Problem) -> Clone:
     else:
         scale = Standardisation.fit(data.actions)
         actions = torch.from_numpy(scale(data.actions)).float()
-        below, above = _clipped(problem)
+        below, above = at_bounds(data.actions, clipping)
         shift = np.where(below | above, 0.0, np.log(scale.std)).sum(axis=1)
         side = torch.from_numpy(1.0 * below - 1.0 * above).float()  # the tail is Φ(side·score)
         network = mlp(x.shape[1], 2 * actions.shape[1], seed)
@@ -117,8 +112,8 @@ def network_clone(problem: Problem) -> Clone:
     lowest = train(
         network,
         lambda rows: -log_prob(rows).mean(),
-        np.flatnonzero(~held),
-        np.flatnonzero(held),
+        log.rows[~held[log.rows]],
+        log.rows[held[log.rows]],
         steps=STEPS,
         learning_rate=LEARNING_RATE,
         patience=PATIENCE,

@@ -76,13 +76,13 @@ class CountedPairs:
 
 def count_pairs(problem: Problem) -> CountedPairs:
     """Count the steps, shared."""
-    return problem.once("counted pairs", lambda: _count(problem))
+    return problem.shared(_count)
 
 
 def _count(problem: Problem) -> CountedPairs:
     data, plan = problem.data, problem.steps
-    encoder = StateFeatures.draw(problem, 0).encoder
-    seen = np.concatenate([data.observations[plan.rows], problem.following, data.initial_observations])
+    encoder = StateFeatures.draw(problem.data, 0, problem.seed).encoder
+    seen = np.concatenate([data.observations[plan.rows], problem.following, problem.log.initial_observations])
     _, first, number = np.unique(encoder.states(seen), return_index=True, return_inverse=True)
     n = len(plan.rows)
     target = problem.policy.probabilities(seen[first])

@@ -47,7 +47,7 @@ def cross_fitted_counts(problem: Problem, folds: Integers) -> CrossFit:
     """Solve once a fold; pairs that the other folds never saw have ratio 0 and their state's value."""
     whole, plan, gamma = count_pairs(problem), problem.steps, problem.gamma
     rewards = problem.data.rewards[plan.rows]
-    fold, first_fold = folds[problem.data.episode[plan.rows]], folds[problem.data.from_reset]
+    fold, first_fold = folds[problem.data.episode[plan.rows]], folds[problem.log.initial_episodes]
     q, after, tau, level = (np.zeros(len(fold)) for _ in range(4))
     first, count = np.zeros(len(first_fold)), int(folds.max()) + 1
     solutions = []

@@ -80,7 +80,7 @@ def weighed(problem: Problem, model: CountedModel, weight: Floats) -> Weighed:
     episode = data.episode[plan.rows]
     counted = _recounted(model, model.weight * weight[episode], data.rewards[plan.rows])
     kernel, reward = counted.kernel(), counted.policy() @ counted.reward
-    first = np.flatnonzero(data.from_reset)
+    first = problem.log.initial_episodes
     start_share = weight[first] / weight[first].sum() if len(first) else np.zeros(0)
     if gamma < 1:
         initial = group_sums(counted.starts, start_share, len(reward))

@@ -11,6 +11,7 @@ from ope_vpm.arrays import Floats, effective_sample_size, group_sums
 from ope_vpm.ope.inference.intervals import EpisodeSums, percentile_interval
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.inference.verdict import Evidence, judge
+from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
 
 NEGLIGIBLE = 1e-3
@@ -41,9 +42,9 @@ class Found:
 def conclude(problem: Problem, estimator: str, found: Found) -> PolicyValue:
     """Interval and verdict."""
     episodes = problem.data.n_episodes
-    error, interval = _interval(found, episodes, problem.seed)
+    error, interval = _interval(found, problem.log, problem.seed)
     weights = None if found.weights is None else _scaled(found.weights)
-    level, reasons = judge(found.evidence, episodes, problem.warnings)
+    level, reasons = judge(found.evidence, episodes, problem.log.warnings)
     if not np.isfinite(found.value):
         level, reasons = (
             "unreliable",
@@ -61,7 +62,7 @@ def conclude(problem: Problem, estimator: str, found: Found) -> PolicyValue:
         verdict=level,
         reasons=reasons,
         diagnostics={"episodes": episodes, "rows": len(problem.data), **_known(found), **found.diagnostics},
-        weights=None if weights is None else problem.as_logged(weights),
+        weights=weights,
     )
 
 
@@ -90,13 +91,14 @@ def episode_effective_size(problem: Problem, weights: Floats) -> float:
     return effective_sample_size(whole) * data.n_episodes / equal
 
 
-def _interval(found: Found, episodes: int, seed: int) -> tuple[float | None, tuple[float, float] | None]:
+def _interval(found: Found, log: Log, seed: int) -> tuple[float | None, tuple[float, float] | None]:
+    episodes = log.data.n_episodes
     if episodes < 2 or not np.isfinite(found.value):
         return None, None
     replicates = found.replicates
     if replicates is None:
         assert found.sums is not None
-        replicates = found.sums.replicates(seed) + (found.value - float(found.sums.ratios.sum()))
+        replicates = found.sums.in_order(log.episodes).replicates(seed) + (found.value - float(found.sums.ratios.sum()))
     spread = found.standard_error
     if spread is None:
         spread = float(replicates.std() * np.sqrt(episodes / (episodes - 1)))

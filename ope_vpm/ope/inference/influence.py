@@ -32,7 +32,7 @@ def initial_sums(problem: Problem, rate: float, values: Floats) -> EpisodeSums:
         values: h at the first state of each episode that begins at a reset.
     """
     data = problem.data
-    first = np.flatnonzero(data.from_reset)
+    first = problem.log.initial_episodes
     above, below = np.zeros((data.n_episodes, 1)), np.zeros((data.n_episodes, 1))
     if len(first) and rate > 0:
         above[first, 0] = rate * (values - values.mean()) / len(first)

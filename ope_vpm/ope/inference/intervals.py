@@ -37,6 +37,10 @@ class EpisodeSums:
             np.hstack([self.numerator, other.numerator]), np.hstack([self.denominator, other.denominator])
         )
 
+    def in_order(self, episodes: Integers) -> EpisodeSums:
+        """The same with the episodes in another order."""
+        return EpisodeSums(self.numerator[episodes], self.denominator[episodes])
+
     def scaled(self, factor: float) -> EpisodeSums:
         """The same with larger deviations."""
         return EpisodeSums(factor * self.numerator, self.denominator)

@@ -21,11 +21,13 @@ def find_lstd(
     problem: Problem, n_features: int, ridge: float | None, draws: int, weight: Floats | None = None
 ) -> Found:
     """LSTD-Q, the ridge chosen from the data alone unless it is given; `weight` of each row, where it is not 1."""
+    if weight is None:
+        return problem.shared(_unweighted_lstd, n_features, ridge, draws)
+    return find_linear("linear", Rows.draw(problem, n_features, draws, weight), ridge, {})
 
-    def find() -> Found:
-        return find_linear("linear", Rows.draw(problem, n_features, draws, weight), ridge, {})
 
-    return find() if weight is not None else problem.once(f"LSTD-Q {n_features} {ridge} {draws}", find)
+def _unweighted_lstd(problem: Problem, n_features: int, ridge: float | None, draws: int) -> Found:
+    return find_linear("linear", Rows.draw(problem, n_features, draws), ridge, {})
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def held_out(rows: Rows, folds: Integers, ridge: float | None) -> Held:
     """LSTD-Q of each fold's others, for one ridge or for all of the grid."""
     ridges = RIDGES if ridge is None else (ridge,)
     data = rows.problem.data
-    fold, first_fold = folds[data.episode[rows.kept]], folds[data.from_reset]
+    fold, first_fold = folds[data.episode[rows.kept]], folds[rows.problem.log.initial_episodes]
     solved = [np.stack([each.solve(one)[0] for one in ridges], axis=1) for each in rows.without(folds)]
     theta = np.array(solved)
     level = theta[fold, 0] if rows.problem.gamma == 1 else np.zeros((len(fold), len(ridges)))

@@ -49,10 +49,10 @@ class Inputs:
 def inputs(problem: Problem, draws: int) -> Inputs:
     """Standardised states, with the time as one more coordinate where the task has a clock."""
     data, plan = problem.data, problem.steps
-    features, time = StateFeatures.draw(problem, 0, clock_of(problem)), ages(problem)[plan.rows]
+    features, time = StateFeatures.draw(problem.data, 0, problem.seed, clock_of(problem)), ages(problem)[plan.rows]
     here = features.near_points(data.observations[plan.rows], time)
     there = features.near_points(problem.following, np.where(problem.ending[plan.rows], 0, time + 1))
-    start = data.initial_observations
+    start = problem.log.initial_observations
     first = features.near_points(start, np.zeros(len(start), dtype=np.int64)) if len(start) else here[:1]
     rewards, _, _ = standardised(data.rewards[plan.rows], bool(plan.absorbed.any()))
     return Inputs(
@@ -103,7 +103,7 @@ def fit_networks(
     q = problem.data.rewards[plan.rows] - base.level[fold] - base.residual[fold, own] + scale * learnt.q
     first = scale * learnt.first
     if problem.data.from_reset.any():
-        first = first + base.first[folds[problem.data.from_reset], np.arange(len(first))]
+        first = first + base.first[folds[problem.log.initial_episodes], np.arange(len(first))]
     return QValues(q, scale * learnt.after, first, level)
 
 
@@ -172,7 +172,7 @@ def ask(
     """
     gamma, data = problem.gamma, problem.data
     fold = folds[data.episode[problem.steps.rows]]
-    first_fold = folds[data.from_reset] if data.from_reset.any() else folds[:1]
+    first_fold = folds[problem.log.initial_episodes] if data.from_reset.any() else folds[:1]
     q, after, level = (np.zeros(len(fold)) for _ in range(3))
     first = np.zeros(len(seen.first))
     size = len(network.weights[0])

@@ -102,7 +102,7 @@ class Rows:
             draws: target actions a state where the policy's mean action is not known otherwise.
             weight: of each row, where it is not 1.
         """
-        features = StateFeatures.draw(problem, n_features, clock_of(problem))
+        features = StateFeatures.draw(problem.data, n_features, problem.seed, clock_of(problem))
         counts = np.ones(len(problem.data)) if weight is None else weight
         return cls(problem, features, centred_features(problem, draws), counts)
 
@@ -124,7 +124,7 @@ class Rows:
     @cached_property
     def first_states(self) -> Floats:
         """V at the logged initial states."""
-        first = self.problem.data.initial_observations
+        first = self.problem.log.initial_observations
         start = np.zeros(len(first), dtype=np.int64)
         return self.features(first, start) if len(first) else np.zeros((1, self.features.size))
 
@@ -274,16 +274,16 @@ def find_factored(
     problem: Problem, n_features: int = 400, ridge: float | None = None, power: float = POWER, draws: int = 8
 ) -> Found:
     """Find the ratio, with the ridge chosen from the data alone unless it is given; shared by estimators."""
+    return problem.shared(_find_factored, n_features, ridge, power, draws)
 
-    def find() -> Found:
-        action = action_ratio(problem)
-        if not action.ratio.any():
-            return nothing_in_common(problem)
-        fit = {"power": power, "behaviour_held_out_log_likelihood": action.held_out_log_likelihood}
-        rows = factored_rows(problem, n_features, power, draws)
-        return find_linear("factored", rows, ridge, fit)
 
-    return problem.once(f"factored {n_features} {ridge} {power} {draws}", find)
+def _find_factored(problem: Problem, n_features: int, ridge: float | None, power: float, draws: int) -> Found:
+    action = action_ratio(problem)
+    if not action.ratio.any():
+        return nothing_in_common(problem)
+    fit = {"power": power, "behaviour_held_out_log_likelihood": action.held_out_log_likelihood}
+    rows = factored_rows(problem, n_features, power, draws)
+    return find_linear("factored", rows, ridge, fit)
 
 
 def nothing_in_common(problem: Problem) -> Found:

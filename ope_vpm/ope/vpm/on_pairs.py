@@ -137,7 +137,7 @@ def leverage(pairs: Pairs, estimate: StationaryEstimate) -> Floats:
 
 def initial_values(problem: Problem, pairs: Pairs, h: ValueFunction, draws: int) -> Floats:
     """The value function at each logged first state, averaged over the target's actions there."""
-    tr, first = pairs.transitions, problem.data.initial_observations
+    tr, first = pairs.transitions, problem.log.initial_observations
     assert tr.x_initial is not None
     values = h(tr.x_initial)
     if pairs.encoder.n_actions is None:

@@ -1,0 +1,100 @@
+"""The log that all policies share: an order of its own without a copy, and results that no policy can leak into."""
+
+import numpy as np
+import pytest
+
+import ope_vpm as ov
+from ope_vpm.logged import LoggedDataset
+from ope_vpm.ope.log import Log
+from ope_vpm.ope.problem import Problem
+from ope_vpm.policy import GaussianPolicy
+
+LENGTHS = [3, 5, 2, 4, 6, 1]
+
+
+def walk(seed=0):
+    rng = np.random.default_rng(seed)
+    steps = sum(LENGTHS)
+    truncated = np.zeros(steps, dtype=bool)
+    truncated[np.cumsum(LENGTHS) - 1] = True
+    states = rng.standard_normal((steps, 2))
+    return LoggedDataset.from_arrays(
+        states, rng.standard_normal((steps, 1)), rng.random(steps), states + 0.1, truncated=truncated
+    )
+
+
+QUIET = ("broken-chain", "one-row-off")
+
+
+def test_no_column_is_copied_whatever_the_order():
+    data = walk()
+    for order in (np.arange(6), np.arange(6)[::-1]):
+        given = data.select(order)
+        log = Log.check(given, QUIET)
+        assert (log.episodes != np.arange(6)).any()  # the canonical order differs, so that a copy would have been made
+        for name in ("observations", "actions", "rewards", "next_observations"):
+            assert np.shares_memory(getattr(log.data, name), getattr(given, name))
+
+
+def test_a_memory_map_stays_one(tmp_path):
+    data = walk()
+    np.save(tmp_path / "states.npy", data.observations)
+    mapped = np.load(tmp_path / "states.npy", mmap_mode="r")
+    given = LoggedDataset.from_arrays(
+        mapped, data.actions, data.rewards, data.next_observations, truncated=data.truncated
+    )
+    assert isinstance(Log.check(given, QUIET).data.observations, np.memmap)
+
+
+def test_the_canonical_order_does_not_depend_on_the_given_one():
+    data = walk()
+    first = Log.check(data, QUIET)
+    order = np.array([4, 2, 0, 5, 1, 3])
+    second = Log.check(data.select(order), QUIET)
+    assert (order[second.episodes] == first.episodes).all()
+    assert (first.data.observations[first.rows] == second.data.observations[second.rows]).all()
+    assert (first.initial_observations == second.initial_observations).all()
+    assert (first.held_out[first.rows] == second.held_out[second.rows]).all()
+    assert (first.folds(3)[order] == second.folds(3)).all()
+
+
+def test_equal_episodes_share_a_fold():
+    data = walk()
+    twice = Log.check(LoggedDataset.concatenate([data, data]), (*QUIET, "duplicated-episodes"))
+    folds = twice.folds(3)
+    assert (folds[:6] == folds[6:]).all()
+    assert set(folds) == {0, 1, 2}
+
+
+def test_results_are_computed_once_for_a_function_and_its_settings():
+    log, calls = Log.check(walk(), QUIET), []
+
+    def longest(log, factor):
+        calls.append(factor)
+        return factor * int(log.data.lengths.max())
+
+    assert [log.shared(longest, factor) for factor in (1, 2, 1)] == [6, 12, 6]
+    assert calls == [1, 2]
+
+
+def test_results_of_a_policy_are_its_own_and_hold_for_every_discount():
+    data = walk()
+    one, other = (GaussianPolicy(lambda seen, shift=shift: (seen[:, :1] + shift, 1.0)) for shift in (0.0, 1.0))
+    problem = Problem.pose(data, one, gamma=0.9, ignore=QUIET)
+    assert problem.with_gamma(1.0).target_log_prob is problem.target_log_prob
+    assert problem.with_policy(other).target_log_prob == pytest.approx(other.log_prob(data.observations, data.actions))
+    assert problem.target_log_prob == pytest.approx(one.log_prob(data.observations, data.actions))
+
+
+def test_ignored_findings_reach_estimators_of_other_packages():
+    class Third:
+        name = "third"
+
+        def estimate(self, data, policy, *, gamma=1.0, seed=0, **choices):
+            seen.append(choices)
+            return ov.evaluate(data, policy, "naive", gamma=gamma, seed=seed, **choices)
+
+    seen = []
+    policy = GaussianPolicy(lambda states: (states[:, :1], 1.0))
+    ov.evaluate(walk(), policy, Third(), ignore=QUIET)
+    assert seen[0]["ignore"] == QUIET
