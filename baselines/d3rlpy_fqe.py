@@ -11,8 +11,9 @@ import torch
 from ope_vpm.arrays import Floats
 from ope_vpm.logged.formats.d3rlpy import to_d3rlpy
 from ope_vpm.ope.estimator import ProblemEstimator
-from ope_vpm.ope.inference.conclude import Found
+from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.influence import initial_sums
+from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.inference.verdict import Evidence
 from ope_vpm.ope.problem import Problem
 from ope_vpm.optional import is_from, library
@@ -46,12 +47,12 @@ class D3rlpyFQE(ProblemEstimator):
         if problem.on_end != "absorb" or problem.time_limit != "continue":
             raise ValueError("d3rlpy_fqe ends episodes where they were terminated: use fqe for restarts")
 
-    def find(self, problem: Problem) -> Found:
+    def find(self, problem: Problem) -> RawEstimate:
         """Train it, and ask it about the initial states."""
         values = (1 - problem.gamma) * self._initial_values(problem)
-        return Found(
+        return RawEstimate(
             value=float(values.mean()),
-            sums=initial_sums(problem, 1.0, values),
+            uncertainty=Bootstrap(episodes=initial_sums(problem, 1.0, values)),
             evidence=Evidence(remarks=("the interval takes d3rlpy's Q as known",)),
             diagnostics={"solver": "d3rlpy"},
         )

@@ -16,7 +16,7 @@ from ope_vpm.arrays import Bools, Floats
 from ope_vpm.baselines.dice_neural import neural_ratio
 from ope_vpm.baselines.linear_family import LinearEstimator, LinearParts, end_mass, weighed
 from ope_vpm.baselines.saddle import SETTINGS, Moments, Regularisation, saddle_point
-from ope_vpm.ope.inference.conclude import Found
+from ope_vpm.ope.inference.estimate import RawEstimate
 
 MOST_ROUNDS = 20
 """Of finding where a ratio that must not be negative is 0."""
@@ -40,7 +40,7 @@ class _Dice(LinearEstimator):
         if self.training_steps < 1:
             raise ValueError(f"training_steps must be at least 1: got {self.training_steps}")
 
-    def _points(self, parts: LinearParts) -> Found:
+    def _points(self, parts: LinearParts) -> RawEstimate:
         problem, terms = parts.rows.problem, SETTINGS[self.name]
         remarks: tuple[str, ...] = ()
         if problem.gamma == 1 and not terms.normalised:

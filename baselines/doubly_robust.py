@@ -18,11 +18,12 @@ from ope_vpm.arrays import Floats, Integers, group_sums
 from ope_vpm.ope.adapter.time_limit import clock_remarks
 from ope_vpm.ope.estimator import ProblemEstimator, check_positive, check_ridge
 from ope_vpm.ope.finite.cross_fit import cross_fitted_counts
-from ope_vpm.ope.inference.conclude import Found, evidence_of
+from ope_vpm.ope.inference.estimate import RawEstimate, evidence_of_weights
+from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.linear import find_lstd, held_out, linear_base
 from ope_vpm.ope.q.networks import fit_networks
-from ope_vpm.ope.q.values import QValues, influence, spread
+from ope_vpm.ope.q.values import QValues, influence
 from ope_vpm.ope.vpm.factored import POWER, Rows, find_factored
 
 Q_SOLVERS = ("neural", "linear")
@@ -55,7 +56,7 @@ class DoublyRobust(ProblemEstimator):
         check_positive(self, "folds", "members", "training_steps", "n_features", "draws")
         check_ridge(self.ridge)
 
-    def find(self, problem: Problem) -> Found:
+    def find(self, problem: Problem) -> RawEstimate:
         """By the kind of data."""
         folds = problem.log.folds(self.folds)
         if problem.finite:
@@ -71,9 +72,9 @@ class DoublyRobust(ProblemEstimator):
         q, ridge = self._q(problem, folds, tau)
         notes = {"solver": self.q, "ridge": ratio.diagnostics["ridge"], "q_ridge": ridge}
         notes["clock"] = ratio.diagnostics["clock"]
-        return corrected(problem, q, tau, notes, bias=ratio.bias, overlap=ratio.evidence.overlap)
+        return corrected(problem, q, tau, notes, bias=ratio.suspected_bias, overlap=ratio.evidence.overlap)
 
-    def _ratio(self, problem: Problem) -> Found:
+    def _ratio(self, problem: Problem) -> RawEstimate:
         """What vpm finds; without densities, the ratio that LSTD-Q implies."""
         if problem.policy.has_log_prob:
             return find_factored(problem, self.n_features, self.ridge, POWER, self.draws)
@@ -99,7 +100,7 @@ def corrected(
     unseen: float | None = None,
     bias: float = 0.0,
     overlap: float | None = None,
-) -> Found:
+) -> RawEstimate:
     """The value of Q and what the weighted residuals add to it."""
     plan = problem.steps
     residual = q.residual(problem)
@@ -107,15 +108,14 @@ def corrected(
     plain = q.value(problem)
     correction = float(share @ (tau * residual))
     sums = influence(problem, tau, residual, q.first)
-    error = spread(sums)
+    error = sums.standard_error
     weights = group_sums(plan.rows, plan.weight * tau, len(problem.data))
-    return Found(
+    return RawEstimate(
         value=plain + correction,
-        sums=sums,
+        uncertainty=Bootstrap(episodes=sums, suspected_bias=bias),
         weights=weights,
-        bias=bias,
-        evidence=evidence_of(
-            problem,
+        evidence=evidence_of_weights(
+            problem.data,
             weights,
             overlap=overlap,
             unseen_mass=unseen,

@@ -8,19 +8,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ope_vpm.arrays import Floats
-from ope_vpm.ope.adapter.time_limit import clock_remarks
-from ope_vpm.ope.behaviour.action_ratio import known_overlap
 from ope_vpm.ope.estimator import ProblemEstimator, check_positive, check_ridge
 from ope_vpm.ope.finite.likelihood import likelihood_interval
 from ope_vpm.ope.finite.model import find_tabular
-from ope_vpm.ope.inference.conclude import Found, disagreement
-from ope_vpm.ope.inference.verdict import Evidence
+from ope_vpm.ope.inference.estimate import RawEstimate
+from ope_vpm.ope.inference.uncertainty import Likelihood
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.q.linear import find_lstd, linear_base
-from ope_vpm.ope.q.networks import fit_networks
-from ope_vpm.ope.q.values import influence, spread
+from ope_vpm.ope.q.fitted import Networks, fitted_q
+from ope_vpm.ope.q.linear import find_lstd
 from ope_vpm.ope.vpm.estimator import VPMEstimator
-from ope_vpm.ope.vpm.factored import Rows
 
 SOLVERS = ("auto", "tabular", "linear", "neural")
 
@@ -68,7 +64,7 @@ class FQE(ProblemEstimator):
         ):
             raise ValueError("interval='likelihood' needs finite pairs without restarts: use interval='bootstrap'")
 
-    def find(self, problem: Problem) -> Found:
+    def find(self, problem: Problem) -> RawEstimate:
         """By the solver that fits."""
         solver = self.solver
         if solver == "auto":
@@ -77,37 +73,20 @@ class FQE(ProblemEstimator):
             found = find_tabular(problem, None)  # its value is that of the counted model
             if self.interval == "bootstrap" or problem.data.n_episodes < 2:
                 return found
-            return replace(found, interval=likelihood_interval(problem))
+            return _with_likelihood(problem, found)
         weight = vpm_weights(problem, self.n_features) if self.weighted else None
         if solver == "linear":
             return find_lstd(problem, self.n_features, self.ridge, self.draws, weight)
-        return self._neural(problem, weight)
+        settings = Networks(self.members, self.training_steps, self.n_features, self.ridge, self.draws)
+        return fitted_q(problem, settings, weight)
 
-    def _neural(self, problem: Problem, weight: Floats | None) -> Found:
-        """The networks' value; its interval takes the ratio of the linear form, its bias what that would correct."""
-        plan = problem.steps
-        whole = np.zeros(problem.data.n_episodes, dtype=np.int64)
-        by_step = None if weight is None else weight[plan.rows]
-        linear = find_lstd(problem, self.n_features, self.ridge, self.draws)
-        rows, ratio = Rows.draw(problem, self.n_features, self.draws, weight), linear.weights
-        assert ratio is not None
-        base = linear_base(rows, whole, linear.diagnostics["ridge"])
-        q = fit_networks(problem, whole, self.members, self.training_steps, self.draws, by_step, base)
-        residual = q.residual(problem)
-        sums = influence(problem, ratio[plan.rows], residual, q.first)
-        correction = float(plan.weight @ (ratio[plan.rows] * residual) / plan.weight.sum())
-        error = spread(sums)
-        return Found(
-            value=q.value(problem),
-            sums=sums,
-            bias=abs(correction),
-            evidence=Evidence(
-                overlap=known_overlap(problem),
-                disagreement=disagreement(problem, abs(correction), error),
-                remarks=clock_remarks(problem, known=True),
-            ),
-            diagnostics={"solver": "neural", "correction": correction, "dropped": plan.dropped, "ended": plan.ended},
-        )
+
+def _with_likelihood(problem: Problem, found: RawEstimate) -> RawEstimate:
+    """The same with a likelihood interval instead of the bootstrap's."""
+    if found.sums is None:
+        return found
+    ends = likelihood_interval(problem)
+    return replace(found, uncertainty=Likelihood(episodes=found.sums, suspected_bias=found.suspected_bias, ends=ends))
 
 
 def vpm_weights(problem: Problem, n_features: int) -> Floats:

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ope_vpm.arrays import Bools, Floats
-from ope_vpm.baselines.onestep import ratio_or_nan
-from ope_vpm.ope.adapter.time_weights import time_weights, weighted_sums
 from ope_vpm.ope.behaviour.cloning import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.estimator import ProblemEstimator
-from ope_vpm.ope.inference.conclude import Found, evidence_of
-from ope_vpm.ope.inference.intervals import EpisodeSums
+from ope_vpm.ope.inference.estimate import RawEstimate, evidence_of_weights, value_or_nan
+from ope_vpm.ope.inference.influence import EpisodeSums
+from ope_vpm.ope.inference.logged_mean import time_weights, weighted_sums
+from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.problem import Problem
 
 
@@ -31,13 +31,15 @@ class _ImportanceSampling(ProblemEstimator):
         fit = {"behaviour_held_out_log_likelihood": clone.held_out_log_likelihood}
         return problem.target_log_prob - clone.log_prob, fit
 
-    def _found(self, problem: Problem, sums: EpisodeSums, weights: Floats, fit: dict[str, Any]) -> Found:
-        evidence = evidence_of(
-            problem,
+    def _found(self, problem: Problem, sums: EpisodeSums, weights: Floats, fit: dict[str, Any]) -> RawEstimate:
+        evidence = evidence_of_weights(
+            problem.data,
             weights,
         )
-        value = ratio_or_nan(sums.ratios.sum(), weights)
-        return Found(value=value, sums=sums, weights=weights, evidence=evidence, diagnostics=fit)
+        value = value_or_nan(sums.ratios.sum(), weights)
+        return RawEstimate(
+            value=value, uncertainty=Bootstrap(episodes=sums), weights=weights, evidence=evidence, diagnostics=fit
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +48,7 @@ class TrajectoryWise(_ImportanceSampling):
 
     name: ClassVar[str] = "wist"
 
-    def find(self, problem: Problem) -> Found:
+    def find(self, problem: Problem) -> RawEstimate:
         """One ratio of sums."""
         log_ratio, fit = self._log_ratio(problem)
         data = problem.data
@@ -67,7 +69,7 @@ class StepWise(_ImportanceSampling):
 
     name: ClassVar[str] = "wiss"
 
-    def find(self, problem: Problem) -> Found:
+    def find(self, problem: Problem) -> RawEstimate:
         """One ratio of sums for each time."""
         log_ratio, fit = self._log_ratio(problem)
         sums, weights = step_wise(problem, log_ratio)

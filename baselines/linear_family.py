@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ope_vpm.arrays import Floats
-from ope_vpm.baselines.onestep import ratio_or_nan
 from ope_vpm.ope.adapter.time_limit import clock_remarks
 from ope_vpm.ope.behaviour.action_ratio import known_overlap
 from ope_vpm.ope.estimator import ProblemEstimator, check_positive, check_ridge
 from ope_vpm.ope.finite.model import find_tabular
-from ope_vpm.ope.inference.conclude import Found, disagreement, evidence_of
+from ope_vpm.ope.inference.estimate import RawEstimate, disagreement, evidence_of_weights, value_or_nan
+from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.vpm.factored import RIDGES, Equations, Rows, solve_grid
 
@@ -48,14 +48,14 @@ class LinearEstimator(ProblemEstimator):
         check_positive(self, "n_features", "draws")
         check_ridge(self.ridge)
 
-    def find(self, problem: Problem) -> Found:
+    def find(self, problem: Problem) -> RawEstimate:
         """By the kind of data."""
         if problem.finite:
             return find_tabular(problem, None)
         return self._points(problem.shared(_linear_parts, self.n_features, self.ridge, self.draws))
 
     @abstractmethod
-    def _points(self, parts: LinearParts) -> Found:
+    def _points(self, parts: LinearParts) -> RawEstimate:
         """Find the ratio, or Q, of points."""
 
 
@@ -75,26 +75,25 @@ def end_mass(rows: Rows) -> Floats:
     return np.where(rows.ended, 1 / (1 - gamma), 1.0)
 
 
-def weighed(parts: LinearParts, zeta: Floats, residual: Floats, remarks: tuple[str, ...] = ()) -> Found:
+def weighed(parts: LinearParts, zeta: Floats, residual: Floats, remarks: tuple[str, ...] = ()) -> RawEstimate:
     """Σ ζr over Σ ζ, ends included; the interval is that of ζ·(Bellman residual of LSTD-Q)."""
     rows, problem = parts.rows, parts.rows.problem
     weights = np.zeros(len(problem.data))
     weights[rows.kept] = zeta
     total = float(zeta @ end_mass(rows))
-    value = ratio_or_nan(float(zeta @ problem.data.rewards[rows.kept]) / total if total else 0.0, zeta)
+    value = value_or_nan(float(zeta @ problem.data.rewards[rows.kept]) / total if total else 0.0, zeta)
     sums, error = rows.influence(parts.theta, zeta * len(zeta) / total if total else zeta, residual)
     lstd = float(parts.equations.source @ parts.theta)
-    return Found(
+    return RawEstimate(
         value=value,
-        sums=sums,
+        uncertainty=Bootstrap(episodes=sums, suspected_bias=abs(value - lstd)),
         weights=weights,
-        bias=abs(value - lstd),
-        evidence=evidence_of(
-            problem,
+        evidence=evidence_of_weights(
+            problem.data,
             weights,
             mean_ratio=total / len(zeta),
             overlap=known_overlap(problem),
-            disagreement=disagreement(problem, abs(value - lstd), error),
+            disagreement=disagreement(problem.data, abs(value - lstd), error),
             remarks=(*remarks, *clock_remarks(problem, known=True)),
         ),
         diagnostics={"solver": "linear", "ridge": parts.ridge, "dropped": problem.steps.dropped},

@@ -14,13 +14,13 @@ from typing import ClassVar
 from ope_vpm.arrays import Floats, group_sums
 from ope_vpm.baselines.liu_network import network_ratio
 from ope_vpm.baselines.liu_tabular import tabular_ratio
-from ope_vpm.baselines.onestep import ratio_or_nan
 from ope_vpm.ope.adapter.time_limit import clock_remarks
 from ope_vpm.ope.behaviour.action_ratio import ActionRatio
 from ope_vpm.ope.behaviour.cloning import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.estimator import ProblemEstimator
-from ope_vpm.ope.inference.conclude import Found, evidence_of
-from ope_vpm.ope.inference.intervals import EpisodeSums
+from ope_vpm.ope.inference.estimate import RawEstimate, evidence_of_weights, value_or_nan
+from ope_vpm.ope.inference.influence import EpisodeSums
+from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.problem import Problem
 
 
@@ -45,7 +45,7 @@ class Liu2018(ProblemEstimator):
         """The target needs densities, and logged ones must be there if asked for."""
         check_behaviour(self.name, problem, self.behaviour)
 
-    def find(self, problem: Problem) -> Found:
+    def find(self, problem: Problem) -> RawEstimate:
         """Find w, then weigh rewards by w·ρ."""
         clone = behaviour_log_prob(problem, self.behaviour)
         log_ratio = problem.target_log_prob - clone.log_prob
@@ -59,15 +59,15 @@ class Liu2018(ProblemEstimator):
         weight = plan.weight * of_state * ratio[plan.rows]
         weights = group_sums(plan.rows, weight, len(problem.data))
         sums = _sums(problem, weights)
-        evidence = evidence_of(
-            problem,
+        evidence = evidence_of_weights(
+            problem.data,
             weights,
             overlap=min(action.overlap, 1.0),
             remarks=("the interval takes the state ratio as known", *clock_remarks(problem, known=False)),
         )
-        return Found(
-            value=ratio_or_nan(sums.ratios[0], weights),
-            sums=sums,
+        return RawEstimate(
+            value=value_or_nan(sums.ratios[0], weights),
+            uncertainty=Bootstrap(episodes=sums),
             weights=weights,
             evidence=evidence,
             diagnostics={

@@ -15,7 +15,8 @@ from ope_vpm.arrays import Floats
 from ope_vpm.baselines.linear_family import LinearEstimator, LinearParts, weighed
 from ope_vpm.ope.adapter.time_limit import clock_remarks
 from ope_vpm.ope.behaviour.action_ratio import known_overlap
-from ope_vpm.ope.inference.conclude import Found, disagreement
+from ope_vpm.ope.inference.estimate import RawEstimate, disagreement
+from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.inference.verdict import Evidence
 from ope_vpm.ope.vpm.factored import Equations
 
@@ -25,7 +26,7 @@ class MinimaxWeights(LinearEstimator):
 
     name: ClassVar[str] = "mwl"
 
-    def _points(self, parts: LinearParts) -> Found:
+    def _points(self, parts: LinearParts) -> RawEstimate:
         beta = minimax_weights(parts.equations, parts.ridge)
         ratio, residual = parts.rows.ratios_and_residuals(parts.theta[:, None], beta[:, None])
         return weighed(parts, ratio[:, 0], residual[:, 0])
@@ -36,19 +37,18 @@ class MinimaxQ(LinearEstimator):
 
     name: ClassVar[str] = "mql"
 
-    def _points(self, parts: LinearParts) -> Found:
+    def _points(self, parts: LinearParts) -> RawEstimate:
         theta = minimax_q(parts.equations, parts.ridge)
         _, beta = parts.equations.solve(parts.ridge)
         tau, residual = parts.rows.ratios_and_residuals(theta[:, None], beta[:, None])
         sums, error = parts.rows.influence(theta, tau[:, 0], residual[:, 0])
         value, correction = float(parts.equations.source @ theta), float(np.mean(tau[:, 0] * residual[:, 0]))
-        return Found(
+        return RawEstimate(
             value=value,
-            sums=sums,
-            bias=abs(correction),
+            uncertainty=Bootstrap(episodes=sums, suspected_bias=abs(correction)),
             evidence=Evidence(
                 overlap=known_overlap(parts.rows.problem),
-                disagreement=disagreement(parts.rows.problem, abs(correction), error),
+                disagreement=disagreement(parts.rows.problem.data, abs(correction), error),
                 remarks=clock_remarks(parts.rows.problem, known=True),
             ),
             diagnostics={"solver": "linear", "ridge": parts.ridge, "correction": correction},

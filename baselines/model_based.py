@@ -8,7 +8,7 @@ from typing import ClassVar
 from ope_vpm.baselines.model_neural import find_neural
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.finite.model import find_tabular
-from ope_vpm.ope.inference.conclude import Found
+from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.problem import Problem
 
 
@@ -45,7 +45,7 @@ class ModelBased(ProblemEstimator):
         if self.method == "simulate" and not problem.finite:
             raise ValueError("method='simulate' rolls out counts of finite pairs: use method='auto' for points")
 
-    def find(self, problem: Problem) -> Found:
+    def find(self, problem: Problem) -> RawEstimate:
         """By the kind of data."""
         if problem.finite:
             return find_tabular(problem, self.horizon or 200 if self.method == "simulate" else None)

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import stats
 from scipy.special import expit
 from torch import Tensor
 
@@ -19,7 +18,8 @@ from ope_vpm.arrays import Floats
 from ope_vpm.ope.adapter.encoding import Standardisation
 from ope_vpm.ope.adapter.state_features import StateFeatures
 from ope_vpm.ope.adapter.steps import rows_of
-from ope_vpm.ope.inference.conclude import Found
+from ope_vpm.ope.inference.estimate import RawEstimate
+from ope_vpm.ope.inference.uncertainty import Spread
 from ope_vpm.ope.inference.verdict import Evidence
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
@@ -106,19 +106,18 @@ def fit(log: Log, members: int, steps: int, seed: int) -> Model:
     return Model(**{**vars(model), "noise": noise})
 
 
-def find_neural(problem: Problem, *, members: int, training_steps: int, rollouts: int, horizon: int | None) -> Found:
+def find_neural(
+    problem: Problem, *, members: int, training_steps: int, rollouts: int, horizon: int | None
+) -> RawEstimate:
     """The mean of the members' values; their spread is the standard error."""
     model = problem.log.shared(fit, members, training_steps, problem.seed)
     steps = horizon or rollout_length(problem)
     values, outside = rolled_out(problem, model, members, rollouts, steps)
-    error = float(values.std(ddof=1))
-    quantiles = stats.t.ppf((np.arange(200) + 0.5) / 200, members - 1)
     evidence = Evidence(unseen_mass=outside)
     diagnostics = {"solver": "ensemble", "horizon": steps, "member_values": values, "dropped": problem.steps.dropped}
-    return Found(
+    return RawEstimate(
         value=float(values.mean()),
-        replicates=values.mean() + error * quantiles,
-        standard_error=error,
+        uncertainty=Spread(members=values),
         evidence=evidence,
         diagnostics=diagnostics,
     )

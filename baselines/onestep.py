@@ -7,11 +7,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from ope_vpm.ope.adapter.time_weights import time_weights, weighted_sums
 from ope_vpm.ope.behaviour.action_ratio import CAP, ActionRatio, action_ratio
 from ope_vpm.ope.behaviour.cloning import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.estimator import ProblemEstimator
-from ope_vpm.ope.inference.conclude import Found, evidence_of
+from ope_vpm.ope.inference.estimate import RawEstimate, evidence_of_weights, value_or_nan
+from ope_vpm.ope.inference.logged_mean import time_weights, weighted_sums
+from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.problem import Problem
 
 
@@ -30,21 +31,25 @@ class OneStep(ProblemEstimator):
         """The target needs densities, and logged ones must be there if asked for."""
         check_behaviour(self.name, problem, self.behaviour)
 
-    def find(self, problem: Problem) -> Found:
+    def find(self, problem: Problem) -> RawEstimate:
         """One ratio of sums."""
         action = self._ratio(problem)
         by_time, tail = time_weights(problem)
         weights = by_time * np.minimum(action.ratio, self.cap)
         sums = weighted_sums(problem, weights, tail)
-        evidence = evidence_of(
-            problem,
+        evidence = evidence_of_weights(
+            problem.data,
             weights,
             overlap=min(action.overlap, 1.0),
             remarks=("the action ratio alone ignores that the target visits other states",),
         )
         fit = {"behaviour_held_out_log_likelihood": action.held_out_log_likelihood}
-        return Found(
-            value=ratio_or_nan(sums.ratios[0], weights), sums=sums, weights=weights, evidence=evidence, diagnostics=fit
+        return RawEstimate(
+            value=value_or_nan(sums.ratios[0], weights),
+            uncertainty=Bootstrap(episodes=sums),
+            weights=weights,
+            evidence=evidence,
+            diagnostics=fit,
         )
 
     def _ratio(self, problem: Problem) -> ActionRatio:
@@ -54,8 +59,3 @@ class OneStep(ProblemEstimator):
         return ActionRatio.of_logs(
             problem.target_log_prob - behaviour.log_prob, behaviour.held_out_log_likelihood, self.cap
         )
-
-
-def ratio_or_nan(ratio: float, weights: np.ndarray) -> float:
-    """A ratio of sums, where there is anything to sum."""
-    return float(ratio) if weights.sum() > 0 else float("nan")

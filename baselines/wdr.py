@@ -24,9 +24,9 @@ from ope_vpm.ope.auto.blend import least_on_simplex
 from ope_vpm.ope.behaviour.cloning import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.finite.cross_fit import cross_fitted_counts
-from ope_vpm.ope.inference.conclude import Found, evidence_of
-from ope_vpm.ope.inference.influence import entry_rate, initial_sums
-from ope_vpm.ope.inference.intervals import EpisodeSums
+from ope_vpm.ope.inference.estimate import RawEstimate, evidence_of_weights
+from ope_vpm.ope.inference.influence import EpisodeSums, entry_rate, initial_sums
+from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.linear import find_lstd, held_out
 from ope_vpm.ope.q.values import QValues, influence
@@ -55,7 +55,7 @@ class WeightedDoublyRobust(ProblemEstimator):
         """The target needs densities, and logged ones must be there if asked for."""
         check_behaviour(self.name, problem, self.behaviour)
 
-    def find(self, problem: Problem) -> Found:
+    def find(self, problem: Problem) -> RawEstimate:
         """One ratio of sums for each time."""
         clone = behaviour_log_prob(problem, self.behaviour)
         alive, weight = step_weights(problem, problem.target_log_prob - clone.log_prob)
@@ -65,13 +65,13 @@ class WeightedDoublyRobust(ProblemEstimator):
         by_time, beyond = terms.at_most(blend), float(blend @ terms.beyond)
         weights = (terms.weights * by_time)[problem.data.episode, problem.data.time]
         weights += beyond * group_sums(problem.steps.rows, problem.steps.weight * tau, len(weights)) / len(weights)
-        evidence = evidence_of(
-            problem,
+        evidence = evidence_of_weights(
+            problem.data,
             weights,
         )
-        return Found(
+        return RawEstimate(
             value=terms.start + float(blend @ terms.steps),
-            sums=terms.sums(by_time, beyond),
+            uncertainty=Bootstrap(episodes=terms.sums(by_time, beyond)),
             weights=weights,
             evidence=evidence,
             diagnostics={
@@ -145,7 +145,7 @@ class Terms:
             norm += gamma ** len(times) * float(share[-1]) / (1 - gamma)
         discounted = running * gamma**times / max(norm, 1e-300)
         sums = influence(problem, tau, q.residual(problem), q.first)
-        own = sums.numerator[:, 0] - sums.denominator[:, 0] * sums.numerator[:, 0].sum()
+        own = EpisodeSums(sums.numerator[:, :1], sums.denominator[:, :1]).influence
         mass = plan.weight / plan.weight.sum() * tau
         horizons = np.unique(np.linspace(0, len(times), HORIZONS + 1).round())
         passed = np.concatenate([[0.0], np.cumsum(gamma**times * share)])[horizons.astype(np.int64)]

@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.inference.conclude import Found, conclude
+from ope_vpm.ope.inference.estimate import RawEstimate, policy_value
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.problem import Problem
 
@@ -26,7 +26,7 @@ BUILT_IN = {
     "wiss": "ope_vpm.baselines.importance_sampling:StepWise",
     "model": "ope_vpm.baselines.model_based:ModelBased",
     "liu": "ope_vpm.baselines.liu2018:Liu2018",
-    "auto": "ope_vpm.baselines.auto:Auto",
+    "auto": "ope_vpm.ope.auto.estimator:Auto",
     "fqe": "ope_vpm.baselines.fqe:FQE",
     "d3rlpy_fqe": "ope_vpm.baselines.d3rlpy_fqe:D3rlpyFQE",
     "dr": "ope_vpm.baselines.doubly_robust:DoublyRobust",
@@ -71,13 +71,13 @@ class ProblemEstimator(ABC):
     def answer(self, problem: Problem) -> PolicyValue:
         """The same for a question that was already checked."""
         self.check(problem)
-        return conclude(problem, self.name, self.find(problem))
+        return policy_value(problem, self.name, self.find(problem))
 
     def check(self, problem: Problem) -> None:  # noqa: B027  # most estimators take whatever comes
         """Refuse, before any work, what this estimator cannot do, and name one that can."""
 
     @abstractmethod
-    def find(self, problem: Problem) -> Found:
+    def find(self, problem: Problem) -> RawEstimate:
         """Do the work."""
 
 

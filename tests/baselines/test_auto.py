@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
-from ope_vpm.baselines.auto import Auto
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, GaussianController, LinearGaussian
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope import Problem
 from ope_vpm.ope.auto.blend import blend, least_on_simplex
-from ope_vpm.ope.inference.intervals import EpisodeSums
+from ope_vpm.ope.auto.estimator import Auto
+from ope_vpm.ope.inference.influence import EpisodeSums
 from ope_vpm.policy import DeterministicPolicy
 
 FAST = {"training_steps": 200, "n_features": 60}
@@ -78,14 +78,14 @@ def test_choices_and_their_reasons():
     assert finite.diagnostics["chosen"] == "vpm"
     assert finite.value == ov.evaluate(mdp.dataset(30, 40, mdp.policy(1), seed=2), mdp.policy(3), "vpm").value
     data = env.dataset(20, 30, BEHAVIOUR, seed=0)
-    assert Auto().choose(Problem.pose(data, TARGET.policy()))[0] == "vpm"
+    assert Auto().choose(Problem.pose(data, TARGET.policy()))[0].name == "vpm"
     greedy = DeterministicPolicy(lambda s: s @ np.array(TARGET.gain)[:, None] + TARGET.shift)
-    name, reason = Auto().choose(Problem.pose(data, greedy))
-    assert name == "lstd-q"
+    first, reason = Auto().choose(Problem.pose(data, greedy))
+    assert first.name == "lstd-q"
     assert "without densities" in reason
     far = env.dataset(20, 30, GaussianController((0.1, -0.1), -4.0, 0.2), seed=0)
-    name, reason = Auto().choose(Problem.pose(far, TARGET.policy()))
-    assert name == "fqe"
+    first, reason = Auto().choose(Problem.pose(far, TARGET.policy()))
+    assert first.name == "fqe"
     assert "little overlap" in reason
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ope_vpm.ope.inference.intervals import EpisodeSums, percentile_interval
+from ope_vpm.ope.inference.influence import EpisodeSums
+from ope_vpm.ope.inference.uncertainty import percentile_interval, replicates
 from ope_vpm.ope.inference.verdict import RULES, Evidence, judge
 
 
@@ -19,35 +20,35 @@ def test_sums_of_rows_by_episode():
 def test_two_episodes_have_three_equally_spaced_replicates():
     """Drawn (0, 0), one of each, or (1, 1): means 0, 1 and 2 with chances ¼, ½, ¼."""
     sums = EpisodeSums(np.array([[0.0], [2.0]]), np.array([[1.0], [1.0]]))
-    values, times = np.unique(sums.replicates(seed=0, number=40_000), return_counts=True)
+    values, times = np.unique(replicates(sums, seed=0, number=40_000), return_counts=True)
     assert values.tolist() == [0.0, 1.0, 2.0]
     np.testing.assert_allclose(times / 40_000, [0.25, 0.5, 0.25], atol=0.01)
 
 
 def test_a_draw_without_denominator_takes_the_whole_ratio():
     sums = EpisodeSums(np.array([[0.0], [3.0]]), np.array([[0.0], [1.0]]))
-    assert set(sums.replicates(seed=1)) == {3.0}
+    assert set(replicates(sums, seed=1)) == {3.0}
 
 
 def test_replicates_have_the_deviation_of_a_mean():
     values = np.random.default_rng(0).standard_normal((50, 1))
     sums = EpisodeSums(values, np.ones((50, 1)))
-    replicates = sums.replicates(seed=0, number=20_000)
-    assert replicates.std() == pytest.approx(values.std() / np.sqrt(50), rel=0.02)
+    drawn = replicates(sums, seed=0, number=20_000)
+    assert drawn.std() == pytest.approx(values.std() / np.sqrt(50), rel=0.02)
 
 
 def test_percentiles_are_students():
     """Exact normal quantiles as replicates give value ± t·√(E/(E-1)) standard deviations."""
-    replicates = stats.norm.ppf((np.arange(100_000) + 0.5) / 100_000)
-    low, high = percentile_interval(replicates, 0.0, episodes=8, bias=0.0)
+    drawn = stats.norm.ppf((np.arange(100_000) + 0.5) / 100_000)
+    low, high = percentile_interval(drawn, 0.0, episodes=8, bias=0.0)
     expected = stats.t.ppf(0.975, 7) * np.sqrt(8 / 7)
     assert (low, high) == pytest.approx((-expected, expected), rel=1e-3)
 
 
 def test_a_suspected_bias_widens_like_one_more_standard_error():
-    replicates = stats.norm.ppf((np.arange(2000) + 0.5) / 2000)
-    plain = np.diff(percentile_interval(replicates, 0.0, 1000, bias=0.0))
-    wider = np.diff(percentile_interval(replicates, 0.0, 1000, bias=float(replicates.std()) * np.sqrt(3)))
+    drawn = stats.norm.ppf((np.arange(2000) + 0.5) / 2000)
+    plain = np.diff(percentile_interval(drawn, 0.0, 1000, bias=0.0))
+    wider = np.diff(percentile_interval(drawn, 0.0, 1000, bias=float(drawn.std()) * np.sqrt(3)))
     assert wider == pytest.approx(2 * plain)
     assert np.diff(percentile_interval(np.zeros(200), 0.0, 1000, bias=1.0)) == pytest.approx(2 * 1.9623, rel=1e-3)
 

@@ -11,8 +11,7 @@ from scipy import sparse
 
 from ope_vpm.arrays import Floats, Integers, group_sums
 from ope_vpm.ope.adapter.state_features import StateFeatures
-from ope_vpm.ope.inference.influence import entry_rate, initial_sums
-from ope_vpm.ope.inference.intervals import EpisodeSums
+from ope_vpm.ope.inference.influence import EpisodeSums, influence_sums
 from ope_vpm.ope.problem import Problem
 
 
@@ -122,9 +121,5 @@ def influence(problem: Problem, counted: CountedPairs, value: float, mass: Float
     often = times > 1.5
     factor = np.sqrt(np.divide(times, times - 1, out=np.ones_like(times), where=often))[counted.pair]
     residual = factor * (outcome - mean[counted.pair])
-    offset = value if gamma == 1 else 0.0
-    denominator = share * tau if gamma == 1 else share
-    episode = data.episode[plan.rows]
-    sums = EpisodeSums.of_rows(episode, data.n_episodes, share * tau * (residual + offset), denominator)
-    rate = entry_rate(problem, plan.rows, share * tau)
-    return sums.beside(initial_sums(problem, rate, values[counted.starts]))
+    level = value if gamma == 1 else None
+    return influence_sums(problem, plan.rows, share, share * tau, residual, values[counted.starts], level)

@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 from ope_vpm.arrays import Floats, group_sums
 from ope_vpm.chain.finite import solve as linear
 from ope_vpm.ope.finite.model import CountedModel, counted_model
-from ope_vpm.ope.inference.intervals import LEVEL
+from ope_vpm.ope.inference.uncertainty import LEVEL
 from ope_vpm.ope.problem import Problem
 
 ROUNDS = 8

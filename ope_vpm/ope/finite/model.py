@@ -12,7 +12,8 @@ from ope_vpm.arrays import Floats, Integers, group_sums
 from ope_vpm.chain.finite import solve as linear
 from ope_vpm.ope.adapter.time_limit import clock_remarks
 from ope_vpm.ope.finite.counts import CountedPairs, count_pairs, influence
-from ope_vpm.ope.inference.conclude import Found, evidence_of
+from ope_vpm.ope.inference.estimate import RawEstimate, evidence_of_weights
+from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.problem import Problem
 
 
@@ -105,7 +106,7 @@ def solve(model: CountedModel, gamma: float) -> tuple[float, Floats, Floats]:
     return float(law @ reward), law, linear.poisson(kernel, law, reward)
 
 
-def find_tabular(problem: Problem, simulate: int | None) -> Found:
+def find_tabular(problem: Problem, simulate: int | None) -> RawEstimate:
     """Solve the counted model; `simulate`: as many steps of one rollout instead, as in the paper."""
     model = counted_model(problem)
     value, law, values = solve(model, problem.gamma)
@@ -117,19 +118,18 @@ def find_tabular(problem: Problem, simulate: int | None) -> Found:
     after = model.reward + problem.gamma * (model.transitions() @ values)
     middle = mass @ after / mass.sum()
     spread = float(np.sqrt(mass @ (after - middle) ** 2 / mass.sum())) if unseen > 0 else 0.0
-    evidence = evidence_of(
-        problem,
+    evidence = evidence_of_weights(
+        problem.data,
         weights,
         unseen_mass=unseen,
         remarks=clock_remarks(problem, known=False),
     )
     diagnostics = {"solver": "counts", "exact_value": value, "dropped": problem.steps.dropped}
     answer = value if simulate is None else rollout(model, problem.gamma, simulate, problem.seed)
-    return Found(
+    return RawEstimate(
         value=answer,
-        sums=sums,
+        uncertainty=Bootstrap(episodes=sums, suspected_bias=max(unseen * spread, abs(answer - value))),
         weights=weights,
-        bias=max(unseen * spread, abs(answer - value)),
         evidence=evidence,
         diagnostics=diagnostics,
     )

@@ -11,22 +11,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
-from ope_vpm.ope.inference.conclude import Found
+from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.q.values import QValues, influence, spread
+from ope_vpm.ope.q.values import QValues, influence
 from ope_vpm.ope.vpm.factored import RIDGES, Rows, find_linear
 
 
 def find_lstd(
     problem: Problem, n_features: int, ridge: float | None, draws: int, weight: Floats | None = None
-) -> Found:
+) -> RawEstimate:
     """LSTD-Q, the ridge chosen from the data alone unless it is given; `weight` of each row, where it is not 1."""
     if weight is None:
         return problem.shared(_unweighted_lstd, n_features, ridge, draws)
     return find_linear("linear", Rows.draw(problem, n_features, draws, weight), ridge, {})
 
 
-def _unweighted_lstd(problem: Problem, n_features: int, ridge: float | None, draws: int) -> Found:
+def _unweighted_lstd(problem: Problem, n_features: int, ridge: float | None, draws: int) -> RawEstimate:
     return find_linear("linear", Rows.draw(problem, n_features, draws), ridge, {})
 
 
@@ -66,7 +66,7 @@ class Held:
     def least(self, problem: Problem, tau: Floats) -> int:
         """The place of the ridge whose residuals, weighted by the ratio, have the least standard error."""
         pairs = zip(self.residual.T, self.first.T, strict=True)
-        errors = np.array([spread(influence(problem, tau, *each)) for each in pairs])
+        errors = np.array([influence(problem, tau, *each).standard_error for each in pairs])
         return int(np.argmin(np.where(np.isfinite(errors), errors, np.inf)))
 
     def q(self, problem: Problem, place: int) -> QValues:

@@ -12,11 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from ope_vpm.arrays import Floats
-from ope_vpm.ope.inference.influence import entry_rate, initial_sums
-from ope_vpm.ope.inference.intervals import EpisodeSums
+from ope_vpm.ope.inference.influence import EpisodeSums, influence_sums
 from ope_vpm.ope.problem import Problem
 
 
@@ -53,15 +50,6 @@ def influence(problem: Problem, tau: Floats, residual: Floats, first: Floats) ->
         residual: of each step.
         first: V of each initial state.
     """
-    data, plan = problem.data, problem.steps
+    plan = problem.steps
     share = plan.weight / plan.weight.sum()
-    sums = EpisodeSums.of_rows(data.episode[plan.rows], data.n_episodes, share * tau * residual, share)
-    if not data.from_reset.any():
-        return sums
-    return sums.beside(initial_sums(problem, entry_rate(problem, plan.rows, share * tau), first))
-
-
-def spread(sums: EpisodeSums) -> float:
-    """The standard error that the sums say."""
-    whole = sums.numerator[:, 0] - sums.denominator[:, 0] * sums.numerator[:, 0].sum()
-    return float(np.sqrt(np.sum((whole + sums.numerator[:, 1:].sum(axis=1)) ** 2)))
+    return influence_sums(problem, plan.rows, share, share * tau, residual, first)

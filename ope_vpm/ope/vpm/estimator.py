@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from ope_vpm.chain import VPM
 from ope_vpm.ope.estimator import ProblemEstimator, check_ridge
-from ope_vpm.ope.inference.conclude import Found
+from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.vpm.factored import POWER, find_factored
 from ope_vpm.ope.vpm.on_counts import find_on_counts
@@ -75,7 +75,7 @@ class VPMEstimator(ProblemEstimator):
         elif self.preset == "default":
             VPM(solver=solver, **self._chain_options())
 
-    def find(self, problem: Problem) -> Found:
+    def find(self, problem: Problem) -> RawEstimate:
         """By the solver that fits."""
         solver = self._solver(problem)
         if solver == "factored":

@@ -28,9 +28,9 @@ from ope_vpm.ope.adapter.action_features import centred_features
 from ope_vpm.ope.adapter.state_features import StateFeatures
 from ope_vpm.ope.adapter.time_limit import ages, clock_of, clock_remarks
 from ope_vpm.ope.behaviour.action_ratio import action_ratio, known_overlap
-from ope_vpm.ope.inference.conclude import Found, disagreement, evidence_of
-from ope_vpm.ope.inference.influence import entry_rate, initial_sums
-from ope_vpm.ope.inference.intervals import EpisodeSums
+from ope_vpm.ope.inference.estimate import RawEstimate, disagreement, evidence_of_weights
+from ope_vpm.ope.inference.influence import EpisodeSums, influence_sums
+from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.problem import Problem
 
 RIDGES = tuple(10 ** (exponent / 2) for exponent in range(-12, -1))
@@ -225,13 +225,9 @@ class Rows:
 
         ψ_e = Σ τ(r - Δθ)/n over its rows; for first states see `ope_vpm.ope.inference.influence`.
         """
-        data, n = self.problem.data, len(self.kept)
-        sums = EpisodeSums.of_rows(data.episode[self.kept], data.n_episodes, tau * residual / n, np.full(n, 1 / n))
-        whole = sums.numerator[:, 0] - sums.denominator[:, 0] * sums.numerator.sum()
-        if data.from_reset.any():
-            start = initial_sums(self.problem, entry_rate(self.problem, self.kept, tau / n), self.initial @ theta)
-            sums, whole = sums.beside(start), whole + start.numerator[:, 0]
-        return sums, float(np.sqrt(np.sum(whole**2)))
+        n = len(self.kept)
+        sums = influence_sums(self.problem, self.kept, np.full(n, 1 / n), tau / n, residual, self.initial @ theta)
+        return sums, sums.standard_error
 
 
 @dataclass(frozen=True)
@@ -272,12 +268,12 @@ def factored_rows(problem: Problem, n_features: int, power: float, draws: int) -
 
 def find_factored(
     problem: Problem, n_features: int = 400, ridge: float | None = None, power: float = POWER, draws: int = 8
-) -> Found:
+) -> RawEstimate:
     """Find the ratio, with the ridge chosen from the data alone unless it is given; shared by estimators."""
     return problem.shared(_find_factored, n_features, ridge, power, draws)
 
 
-def _find_factored(problem: Problem, n_features: int, ridge: float | None, power: float, draws: int) -> Found:
+def _find_factored(problem: Problem, n_features: int, ridge: float | None, power: float, draws: int) -> RawEstimate:
     action = action_ratio(problem)
     if not action.ratio.any():
         return nothing_in_common(problem)
@@ -286,13 +282,15 @@ def _find_factored(problem: Problem, n_features: int, ridge: float | None, power
     return find_linear("factored", rows, ridge, fit)
 
 
-def nothing_in_common(problem: Problem) -> Found:
+def nothing_in_common(problem: Problem) -> RawEstimate:
     """No logged action is one of the target's."""
     weights = np.zeros(len(problem.data))
-    return Found(value=float("nan"), weights=weights, evidence=evidence_of(problem, weights, overlap=0.0))
+    return RawEstimate(
+        value=float("nan"), weights=weights, evidence=evidence_of_weights(problem.data, weights, overlap=0.0)
+    )
 
 
-def find_linear(solver: str, rows: Rows, ridge: float | None, fit: dict[str, Any]) -> Found:
+def find_linear(solver: str, rows: Rows, ridge: float | None, fit: dict[str, Any]) -> RawEstimate:
     """Solve the rows' equations, the ridge chosen unless it is given; `fit` joins the diagnostics."""
     problem = rows.problem
     equations = rows.equations()
@@ -304,16 +302,15 @@ def find_linear(solver: str, rows: Rows, ridge: float | None, fit: dict[str, Any
     leverage = min(equations.degrees_of_freedom(ridges[chosen]) / len(rows.kept), 0.5)
     weights = np.zeros(len(problem.data))
     weights[rows.kept] = grid.tau[:, chosen]
-    return Found(
+    return RawEstimate(
         value=float(grid.values[chosen]),
-        sums=grid.sums[chosen].scaled(1 / (1 - leverage)),
+        uncertainty=Bootstrap(episodes=grid.sums[chosen].scaled(1 / (1 - leverage)), suspected_bias=bias),
         weights=weights,
-        bias=bias,
-        evidence=evidence_of(
-            problem,
+        evidence=evidence_of_weights(
+            problem.data,
             weights,
             overlap=known_overlap(problem),
-            disagreement=disagreement(problem, bias, error),
+            disagreement=disagreement(problem.data, bias, error),
             remarks=clock_remarks(problem, known=True),
         ),
         diagnostics={

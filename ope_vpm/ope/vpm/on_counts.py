@@ -6,11 +6,12 @@ from ope_vpm.arrays import group_sums
 from ope_vpm.ope.adapter.time_limit import clock_remarks
 from ope_vpm.ope.finite.counts import count_pairs, influence
 from ope_vpm.ope.finite.regression import LEAST_EXPLAINED, regression, solve
-from ope_vpm.ope.inference.conclude import Found, evidence_of
+from ope_vpm.ope.inference.estimate import RawEstimate, evidence_of_weights
+from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.problem import Problem
 
 
-def find_on_counts(problem: Problem, required: bool) -> Found | None:
+def find_on_counts(problem: Problem, required: bool) -> RawEstimate | None:
     """The value with unseen pairs predicted; None where nothing is unseen, or nothing seen can tell what it is worth.
 
     Args:
@@ -34,17 +35,18 @@ def find_on_counts(problem: Problem, required: bool) -> Found | None:
     tau = (mass / (counted.times / total))[counted.pair]
     weights = group_sums(problem.steps.rows, tau * counted.weight, len(problem.data))
     unseen = model.spread(solution.law) @ model.unseen[:, -1] + solution.law[model.never_left].sum()
-    evidence = evidence_of(
-        problem,
+    evidence = evidence_of_weights(
+        problem.data,
         weights,
         unseen_mass=float(unseen / solution.law.sum()),
         remarks=clock_remarks(problem, known=False),
     )
-    return Found(
+    return RawEstimate(
         value=solution.value,
-        sums=influence(problem, counted, solution.value, mass, solution.values),
+        uncertainty=Bootstrap(
+            episodes=influence(problem, counted, solution.value, mass, solution.values), suspected_bias=solution.misfit
+        ),
         weights=weights,
-        bias=solution.misfit,
         evidence=evidence,
         diagnostics={
             "solver": "tabular",

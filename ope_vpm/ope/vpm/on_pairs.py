@@ -12,25 +12,26 @@ from ope_vpm.chain import VPM, StationaryEstimate, StationaryWarning, Transition
 from ope_vpm.chain.solvers.solution import ValueFunction
 from ope_vpm.ope.adapter.pairs import Pairs
 from ope_vpm.ope.adapter.time_limit import clock_remarks
-from ope_vpm.ope.inference.conclude import Found, evidence_of
-from ope_vpm.ope.inference.influence import entry_rate, initial_sums
-from ope_vpm.ope.inference.intervals import EpisodeSums
+from ope_vpm.ope.inference.estimate import RawEstimate, evidence_of_weights
+from ope_vpm.ope.inference.influence import EpisodeSums, influence_sums
+from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.problem import Problem
 
 MOST_WIDENING = 10.0
 
 
-def find_on_pairs(problem: Problem, method: VPM, draws: int) -> Found:
+def find_on_pairs(problem: Problem, method: VPM, draws: int) -> RawEstimate:
     """Fit the ratio over pairs; the value is Σ τ r / Σ τ."""
     pairs = problem.pairs(draws)
     estimate = quietly(method, pairs.transitions)
     value = weighted_mean(estimate, pairs)
-    sums, spread = influence(problem, pairs, estimate, value, draws)
+    sums = influence(problem, pairs, estimate, value, draws)
+    spread = sums.standard_error
     other = another_treatment(method, pairs, estimate, value)
     weights = by_row(problem, pairs, estimate.weights)
     report = estimate.diagnostics
-    evidence = evidence_of(
-        problem,
+    evidence = evidence_of_weights(
+        problem.data,
         weights,
         mean_ratio=report.mean_ratio,
         residual=report.stationarity_residual,
@@ -40,11 +41,10 @@ def find_on_pairs(problem: Problem, method: VPM, draws: int) -> Found:
         remarks=(*(note for note in report.notes if "periodic" not in note), *clock_remarks(problem, known=False)),
     )
     diagnostics = {"solver": report.solver, "dropped": pairs.dropped, "ended": pairs.ended, "notes": report.notes}
-    return Found(
+    return RawEstimate(
         value=value,
-        sums=sums,
+        uncertainty=Bootstrap(episodes=sums, suspected_bias=other or 0.0),
         weights=weights,
-        bias=other or 0.0,
         evidence=evidence,
         diagnostics=diagnostics | report.settings,
     )
@@ -83,27 +83,21 @@ def another_treatment(method: VPM, pairs: Pairs, estimate: StationaryEstimate, v
     return abs(weighted_mean(other, pairs) - value)
 
 
-def influence(
-    problem: Problem, pairs: Pairs, estimate: StationaryEstimate, value: float, draws: int
-) -> tuple[EpisodeSums, float]:
-    """Per-episode sums whose bootstrap is that of the estimate to first order; and its standard error.
+def influence(problem: Problem, pairs: Pairs, estimate: StationaryEstimate, value: float, draws: int) -> EpisodeSums:
+    """Per-episode sums whose bootstrap is that of the estimate to first order.
 
     Each row contributes τ·(r + γh(x') - h(x) - v), h the chain's value function; for first states see `influence`.
     """
-    data, gamma = problem.data, problem.gamma
+    gamma = problem.gamma
     # The only way to h; `expectation` has it too but keeps rows, not episodes.
     h = estimate._ratio.value_function(pairs.transitions, pairs.rewards, gamma)
     offset = value if gamma == 1 else 0.0
     logged = pairs.rows >= 0
     rows, share = pairs.rows[logged], (estimate.weights / estimate.weights.sum())[logged]
     residual = ((td_residual(pairs, h, gamma) - offset) * leverage(pairs, estimate))[logged]
-    below = share if gamma == 1 else _row_share(pairs)[logged]
-    sums = EpisodeSums.of_rows(data.episode[rows], data.n_episodes, share * (residual + offset), below)
-    if pairs.transitions.x_initial is not None:
-        start = initial_values(problem, pairs, h, draws)
-        sums = sums.beside(initial_sums(problem, entry_rate(problem, rows, share), start))
-    centred = sums.numerator.sum(axis=1) - offset * sums.denominator[:, 0]
-    return sums, float(np.sqrt(np.sum(centred**2)))
+    first = np.zeros(0) if pairs.transitions.x_initial is None else initial_values(problem, pairs, h, draws)
+    level = value if gamma == 1 else None
+    return influence_sums(problem, rows, _row_share(pairs)[logged], share, residual, first, level)
 
 
 def td_residual(pairs: Pairs, h: ValueFunction, gamma: float) -> Floats:

@@ -1,11 +1,14 @@
-"""How much each logged step counts by its time alone."""
+"""Weights by time alone, and the mean that they give: the value of the policy that logged the data."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from ope_vpm.arrays import Floats
-from ope_vpm.ope.inference.intervals import EpisodeSums
+from ope_vpm.ope.inference.estimate import RawEstimate
+from ope_vpm.ope.inference.influence import EpisodeSums
+from ope_vpm.ope.inference.uncertainty import Bootstrap
+from ope_vpm.ope.inference.verdict import Evidence
 from ope_vpm.ope.problem import Problem
 
 
@@ -28,3 +31,16 @@ def weighted_sums(problem: Problem, weights: Floats, tail: Floats) -> EpisodeSum
     data = problem.data
     sums = EpisodeSums.of_rows(data.episode, data.n_episodes, weights * data.rewards, weights)
     return EpisodeSums(sums.numerator, sums.denominator + tail[:, None])
+
+
+def logged_mean(problem: Problem) -> RawEstimate:
+    """The mean logged reward, weighted by γ^t: what the behaviour policy is worth."""
+    weights, tail = time_weights(problem)
+    sums = weighted_sums(problem, weights, tail)
+    remark = "the logged mean is the behaviour's value, whatever the target does"
+    return RawEstimate(
+        value=float(sums.ratios.sum()),
+        uncertainty=Bootstrap(episodes=sums),
+        weights=weights,
+        evidence=Evidence(remarks=(remark,)),
+    )

@@ -1,0 +1,68 @@
+"""Fitted Q evaluation with networks: the value of Q at the initial states, or its average reward."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ope_vpm.arrays import Floats
+from ope_vpm.ope.adapter.time_limit import clock_remarks
+from ope_vpm.ope.behaviour.action_ratio import known_overlap
+from ope_vpm.ope.inference.estimate import RawEstimate, disagreement
+from ope_vpm.ope.inference.uncertainty import Bootstrap
+from ope_vpm.ope.inference.verdict import Evidence
+from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.q.linear import find_lstd, linear_base
+from ope_vpm.ope.q.networks import fit_networks
+from ope_vpm.ope.q.values import influence
+from ope_vpm.ope.vpm.factored import Rows
+
+
+@dataclass(frozen=True)
+class Networks:
+    """Settings of networks that learn what a linear Q leaves."""
+
+    members: int = 2
+    """Networks whose answers are averaged."""
+    training_steps: int = 2000
+    """Gradient steps of each network."""
+    n_features: int = 400
+    """Random features of the linear Q that they begin from."""
+    ridge: float | None = None
+    """Ridge of the linear Q; None: chosen from the data."""
+    draws: int = 8
+    """Target actions per state where the policy's mean action is not known otherwise."""
+
+
+def fitted_q(problem: Problem, settings: Networks, weight: Floats | None = None) -> RawEstimate:
+    """The value of Q by networks, on top of a linear Q.
+
+    Its interval takes the ratio of the linear form; its suspected bias is what that ratio would correct.
+
+    Args:
+        problem: the question, on continuous states.
+        settings: of the networks.
+        weight: of each logged row in the regression, where it is not 1.
+    """
+    plan = problem.steps
+    whole = np.zeros(problem.data.n_episodes, dtype=np.int64)
+    by_step = None if weight is None else weight[plan.rows]
+    linear = find_lstd(problem, settings.n_features, settings.ridge, settings.draws)
+    ratio = np.zeros(len(problem.data)) if linear.weights is None else linear.weights
+    rows = Rows.draw(problem, settings.n_features, settings.draws, weight)
+    base = linear_base(rows, whole, linear.diagnostics["ridge"])
+    q = fit_networks(problem, whole, settings.members, settings.training_steps, settings.draws, by_step, base)
+    residual = q.residual(problem)
+    sums = influence(problem, ratio[plan.rows], residual, q.first)
+    correction = float(plan.weight @ (ratio[plan.rows] * residual) / plan.weight.sum())
+    return RawEstimate(
+        value=q.value(problem),
+        uncertainty=Bootstrap(episodes=sums, suspected_bias=abs(correction)),
+        evidence=Evidence(
+            overlap=known_overlap(problem),
+            disagreement=disagreement(problem.data, abs(correction), sums.standard_error),
+            remarks=clock_remarks(problem, known=True),
+        ),
+        diagnostics={"solver": "neural", "correction": correction, "dropped": plan.dropped, "ended": plan.ended},
+    )

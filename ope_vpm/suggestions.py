@@ -1,0 +1,13 @@
+"""What to say of a name that nobody knows: the nearest one that somebody does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """"did you mean …?" with the nearest known name, or the list of all where none is near."""
+    names = list(known)
+    near = get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names) or 'none'}"
