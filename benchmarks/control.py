@@ -16,7 +16,8 @@ from ope_vpm.envs import bullet
 from ope_vpm.envs.training import TASKS
 from ope_vpm.envs.truth import GAMMA, stored_truth
 from ope_vpm.ope import Problem
-from ope_vpm.ope.estimator import ProblemEstimator, make
+from ope_vpm.ope.estimator import ProblemEstimator
+from ope_vpm.ope.registry import make
 
 LENGTH = 100
 ESTIMATORS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -7,7 +7,6 @@ settings, its seed and its return over 20 episodes, 100 for the last one, which 
 from __future__ import annotations
 
 import json
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from ope_vpm.optional import library
 from ope_vpm.outside import write_text
 from ope_vpm.policy import TargetPolicy
 from ope_vpm.policy.arrays import NetworkPolicy, load_arrays
+from ope_vpm.suggestions import suggestion
 
 POLICIES = Path(__file__).parent / "policies"
 OLDER = -3
@@ -35,9 +35,7 @@ Behaviour = float | str
 def environment_id(task: str) -> str:
     """The gymnasium id of a task; an unknown one is answered with the nearest."""
     if task not in TASKS:
-        near = get_close_matches(task, TASKS, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(TASKS)}"
-        raise ValueError(f"there is no task {task!r}: {hint}")
+        raise ValueError(f"there is no task {task!r}: {suggestion(task, TASKS)}")
     return TASKS[task].environment
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from difflib import get_close_matches
-from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from ope_vpm.envs import bullet
 from ope_vpm.envs.collect import collect
 from ope_vpm.envs.training import TASKS
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.policy import GaussianPolicy, TargetPolicy, load_policy
+from ope_vpm.policy import GaussianPolicy, TablePolicy, TargetPolicy, load_policy
 
 TAXI = "taxi"
 TAXI_TARGET, TAXI_BEHAVIOUR = 1000, 950
@@ -88,10 +90,12 @@ def _widened(policy: TargetPolicy, alpha: float | None) -> TargetPolicy:
 
 
 def _taxi(policy: str | None, trajectories: int, length: int, alpha: float | None, seed: int) -> LoggedDataset:
-    taxi = import_module("ope_vpm.envs.taxi")
+    from ope_vpm.envs import taxi
+
     names = {"target": TAXI_TARGET, "behaviour": TAXI_BEHAVIOUR}
     if policy is not None and Path(policy).is_file():
-        acting = load_policy(policy)
+        given = load_policy(policy)
+        acting: npt.ArrayLike | TablePolicy = given.probabilities(np.arange(taxi.STATES))
     else:
         name = policy or "target"
         number = name.removeprefix("iteration-")
@@ -100,5 +104,4 @@ def _taxi(policy: str | None, trajectories: int, length: int, alpha: float | Non
         acting = taxi.shipped(names[name] if name in names else int(number))
     if alpha is not None:
         acting = taxi.mixed(acting, taxi.shipped(TAXI_BEHAVIOUR), alpha)
-    data: LoggedDataset = taxi.simulate(acting, trajectories, length, seed)
-    return data
+    return taxi.simulate(acting, trajectories, length, seed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 
 from ope_vpm.envs import bullet
@@ -42,7 +41,8 @@ def measure_returns(files: list[Path], seed: int, episodes: int = EPISODES) -> N
 
 
 def _train_taxi(output: Path, seed: int, steps: int | None) -> list[Path]:
-    taxi = import_module("ope_vpm.envs.taxi_training")
+    from ope_vpm.envs import taxi_training as taxi
+
     if steps is not None:
         raise ValueError("taxi trains for 1000 iterations of 5000 steps: leave --steps out")
     with counting("training taxi", taxi.ITERATIONS) as progress:

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """"did you mean …?" with the nearest known name, or the list of all where none is near."""
+    """Say "did you mean …?" with the nearest known name, or the list of all where none is near."""
     names = list(known)
     near = get_close_matches(name, names, n=1)
     return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names) or 'none'}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import fields
-from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
@@ -20,6 +19,7 @@ from ope_vpm.chain.solvers.neural import Neural, with_preset
 from ope_vpm.chain.solvers.solution import Solution, Solver
 from ope_vpm.chain.solvers.tabular import Tabular
 from ope_vpm.chain.transitions import Transitions
+from ope_vpm.suggestions import suggestion
 
 SOLVERS: dict[str, type[Tabular] | type[Kernel] | type[Neural]] = {
     "tabular": Tabular,
@@ -131,9 +131,7 @@ def _settings(name: str, options: dict[str, Any]) -> Solver:
     known = [field.name for field in fields(kind)]
     for option in options:
         if option not in known:
-            near = get_close_matches(option, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
-            raise TypeError(f"the {name} solver has no option {option!r}: {hint}")
+            raise TypeError(f"the {name} solver has no option {option!r}: {suggestion(option, known)}")
     return with_preset(**options) if name == "neural" else kind(**options)
 
 

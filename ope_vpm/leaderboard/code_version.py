@@ -12,7 +12,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
-from ope_vpm.ope.estimator import BUILT_IN, estimator_class
+from ope_vpm.ope.registry import built_in, estimator_class
 
 DECIDING = ("chain", "logged", "policy", "ope", "baselines", "envs", "leaderboard/tasks", "leaderboard/jobs.py")
 LIBRARIES = ("numpy", "scipy", "torch")
@@ -27,7 +27,7 @@ def code_version(estimator: str | None = None) -> str:
         _add(content, root / part)
     for name in LIBRARIES:
         content.update(f"{name} {version(name)}".encode())
-    if estimator is not None and estimator not in BUILT_IN:
+    if estimator is not None and estimator not in built_in():
         module = sys.modules[estimator_class(estimator).__module__.partition(".")[0]]
         if module.__file__ is not None:
             place = Path(module.__file__)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
+
+from ope_vpm.suggestions import suggestion
 
 
 class SuiteError(ValueError):
@@ -20,7 +21,4 @@ class SuiteError(ValueError):
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """There is no such thing, but there is one with nearly that name."""
-    names = list(known)
-    near = get_close_matches(name, names, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names) or 'none'}"
-    return f"there is no {kind} {name!r}: {hint}"
+    return f"there is no {kind} {name!r}: {suggestion(name, known)}"

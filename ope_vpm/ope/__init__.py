@@ -3,10 +3,11 @@
 from ope_vpm.ope.adapter.encoding import Encoder, Standardisation
 from ope_vpm.ope.adapter.pairs import Pairs, check_match, pairs
 from ope_vpm.ope.adapter.steps import Steps, steps
-from ope_vpm.ope.estimator import Estimator, ProblemEstimator, estimators
+from ope_vpm.ope.estimator import Estimator, ProblemEstimator
 from ope_vpm.ope.evaluate import evaluate
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.registry import estimators
 
 __all__ = [
     "Encoder",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from difflib import get_close_matches
 from importlib import import_module
 
 from ope_vpm.studies.study import Study
+from ope_vpm.suggestions import suggestion
 
 MODULES = {
     "queue": "queue",
@@ -27,9 +27,7 @@ SHARED = ("control",)
 def find_study(name: str, quick: bool) -> Study:
     """A study by name; its quick form has a name of its own, so that results do not mix."""
     if name not in MODULES:
-        near = get_close_matches(name, MODULES, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise ValueError(f"there is no figure {name!r}: known are {', '.join(MODULES)}{hint}")
+        raise ValueError(f"there is no figure {name!r}: {suggestion(name, MODULES)}")
     module = import_module(f"ope_vpm.studies.{MODULES[name]}")
     study: Study = module.study(name, quick) if MODULES[name] in SHARED else module.study(quick)
     return replace(study, name=f"{name}-quick") if quick else study

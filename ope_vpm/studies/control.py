@@ -21,7 +21,8 @@ from ope_vpm.envs.truth import GAMMA, LOGGED, average_parts, discounted_parts, s
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope import Problem
 from ope_vpm.ope.adapter.steps import TimeLimit
-from ope_vpm.ope.estimator import ProblemEstimator, make
+from ope_vpm.ope.estimator import ProblemEstimator
+from ope_vpm.ope.registry import make
 from ope_vpm.studies.control_report import draw, table
 from ope_vpm.studies.study import Cell, Outcome, Row, Study
 

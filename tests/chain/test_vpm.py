@@ -89,7 +89,7 @@ def test_auto_chooses_by_kind_and_dimension():
         (lambda: ov.VPM(gamma=1.2), ValueError, r"gamma must be a number in \[0, 1\]: got 1.2"),
         (lambda: ov.VPM(gamma=float("nan")), ValueError, "gamma must be"),
         (lambda: ov.VPM(solver="magic"), ValueError, "known are auto, tabular, kernel, neural"),
-        (lambda: ov.VPM(solver="kernel", ridges=1.0), TypeError, r"no option 'ridges': did you mean ridge\?"),
+        (lambda: ov.VPM(solver="kernel", ridges=1.0), TypeError, r"no option 'ridges': did you mean 'ridge'\?"),
         (lambda: ov.VPM(solver="kernel").fit(FINITE), ValueError, "does not fit x of integers: use tabular"),
         (lambda: ov.VPM(solver="tabular").fit(POINTS), ValueError, "use kernel or neural"),
         (lambda: ov.VPM(gamma=0.9).fit(ov.Transitions([0, 1], [1, 0])), ValueError, "gamma=0.9 needs initial states"),

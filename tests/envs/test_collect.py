@@ -104,7 +104,7 @@ WRONG = {
     "no policy": (lambda: collect(Counter, [], 1, 1), "at least one policy"),
     "no steps": (lambda: collect(Counter, NOISY, 1, 0), "must be positive"),
     "an unknown id": (lambda: collect("Nothing-v0", NOISY, 1, 1), "cannot make 'Nothing-v0'"),
-    "an unknown task": (lambda: bullet.environment_id("reachr"), "did you mean reacher"),
+    "an unknown task": (lambda: bullet.environment_id("reachr"), "did you mean 'reacher'"),
     "an unknown policy": (lambda: bullet.policy("reacher", "best"), "known are step-0040000"),
     "an unknown behaviour": (lambda: bullet.behaviour("reacher", "mixed"), "'mix' or a number"),
 }

@@ -79,7 +79,7 @@ def invoke(*words):
 
 def test_train_policy_knows_its_tasks():
     result = invoke("train-policy", "reachr")
-    assert "did you mean reacher" in str(result.exception)
+    assert "did you mean 'reacher'" in str(result.exception)
 
 
 @pytest.mark.parametrize("ending", ["npz", "parquet", "h5"])

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from ope_vpm.leaderboard.code_version import code_version
-from ope_vpm.ope import estimator
+from ope_vpm.ope import registry
 
 MODULE = """
 import os
@@ -69,7 +69,7 @@ def new_path(folder):
 
 
 def _forget():
-    estimator._locations.cache_clear()
+    registry._others.cache_clear()
     code_version.cache_clear()
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
-from ope_vpm.ope import estimator
+from ope_vpm.ope import registry
 
 MODULE = '''
 import ope_vpm as ov
@@ -40,9 +40,9 @@ def installed(tmp_path, monkeypatch):
     (folder / "entry_points.txt").write_text(ENTRIES)
     monkeypatch.syspath_prepend(tmp_path)
     importlib.invalidate_caches()
-    estimator._locations.cache_clear()
+    registry._others.cache_clear()
     yield
-    estimator._locations.cache_clear()
+    registry._others.cache_clear()
     sys.modules.pop("made_up_estimators", None)
 
 

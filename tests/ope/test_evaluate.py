@@ -84,7 +84,7 @@ MISTAKES = {
     "unheard-of estimator": (lambda: ov.evaluate(DATA, TABLES["first"], "zzz"), "known are vpm, naive, onestep"),
     "no estimator": (lambda: ov.evaluate(DATA, TABLES["first"], []), "at least one estimator"),
     "misspelt option": (lambda: ov.evaluate(DATA, TABLES["first"], "wist", behavior="logged"), "'behaviour'"),
-    "misspelt solver option": (lambda: ov.evaluate(DATA, TABLES["first"], step=3), "did you mean steps"),
+    "misspelt solver option": (lambda: ov.evaluate(DATA, TABLES["first"], step=3), "did you mean 'steps'"),
     "unknown factored option": (lambda: ov.evaluate(POINTS, TARGET.policy(), steps=3), "has no option 'steps'"),
     "unknown solver": (lambda: ov.evaluate(DATA, TABLES["first"], solver="magic"), "known are auto, tabular"),
     "solver for other data": (lambda: ov.evaluate(DATA, TABLES["first"], solver="kernel"), "use tabular"),

@@ -130,4 +130,4 @@ def test_a_wrong_file_ends_in_one_sentence_and_code_2(log, monkeypatch, capsys, 
 
 def test_an_unknown_figure_ends_in_one_sentence_and_code_2(log, monkeypatch, capsys):
     assert command(monkeypatch, "reproduce", "queues") == 2
-    assert "did you mean queue" in capsys.readouterr().err
+    assert "did you mean 'queue'" in capsys.readouterr().err

@@ -103,5 +103,5 @@ def test_every_figure_has_a_full_and_a_quick_study(name):
 
 
 def test_an_unknown_figure_is_answered_with_the_nearest():
-    with pytest.raises(ValueError, match="did you mean mcmc-evolution"):
+    with pytest.raises(ValueError, match="did you mean 'mcmc-evolution'"):
         find_study("mcmc-evolve", quick=False)
