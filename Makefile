@@ -5,7 +5,7 @@ INSTALLED := .venv/.installed
 # Two test processes, one thread each: what two cores do best, and repeatable to the last bit.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: leaderboard paper test check format bench clean
+.PHONY: leaderboard paper test check format bench mutants clean
 
 leaderboard: $(INSTALLED)
 	$(BIN)/ope-vpm leaderboard
@@ -32,6 +32,10 @@ check: $(INSTALLED)
 format: $(INSTALLED)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# Do the tests notice a changed line? Half an hour; prints the changes that no test noticed.
+mutants: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutants
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks
