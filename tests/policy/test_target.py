@@ -83,9 +83,9 @@ def test_large_batches_are_cut_and_joined(rng):
         sizes.append(len(seen))
         return seen[:, :1]
 
-    many = np.arange(150_000.0)[:, None]
+    many = np.arange(150_000.0)[:, None]  # two rows come first, to see what the function returns
     np.testing.assert_array_equal(as_policy(act).sample(many, rng), many)
-    assert sizes == [65536, 65536, 150_000 - 2 * 65536]
+    assert sizes == [2, 65536, 65536, 150_000 - 2 * 65536]
 
 
 def test_functions_that_return_actions(rng):
@@ -117,12 +117,6 @@ def test_functions_that_return_probabilities_or_logits():
         (lambda seen: np.full(len(seen), 5), {"n_actions": 2}, ValueError, "returned action 5: there are 2"),
         (lambda seen: np.zeros((len(seen), 3)), {"n_actions": 2}, ValueError, "must have shape"),
         (lambda seen: seen[:, 0], {"n_actions": 2, "output": "action"}, TypeError, "must be integers"),
-        (
-            lambda seen: torch.distributions.Normal(torch.zeros(len(seen)), 1.0),
-            {},
-            TypeError,
-            "pass output='distribution'",
-        ),
         (
             lambda seen: torch.distributions.Normal(torch.zeros(len(seen)), 1.0),
             {"n_actions": 2},
@@ -209,7 +203,7 @@ def test_wrong_noise_is_refused(options, error, message):
     with pytest.raises(error, match=message):
         with_noise(as_policy(TABLE), **options)
     with pytest.raises(TypeError, match="this policy is continuous"):
-        with_noise(as_policy(lambda seen: seen), epsilon=0.1)
+        with_noise(as_policy(lambda seen: seen), epsilon=0.1).sample(POINTS, np.random.default_rng(0))
 
 
 def test_a_policy_is_its_own_policy():
