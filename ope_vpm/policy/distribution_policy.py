@@ -26,7 +26,7 @@ ANOTHER_KIND = "the function must return the same kind of distribution for all o
 
 
 def of_distributions(call: Call, first: Distribution, rows: int) -> TargetPolicy:
-    """The policy that a function is.
+    """The policy that a function is, by the first distributions that it returned.
 
     Args:
         call: the function.
@@ -110,6 +110,8 @@ class DistributionPolicy(TargetPolicy):
         try:
             both = in_batches(self._call.reading(moments), observations)
         except NotImplementedError:  # torch knows no mean of most transformed distributions
+            return super().action_moments(observations, rng, draws)
+        if not np.isfinite(both).all():  # heavy tails
             return super().action_moments(observations, rng, draws)
         return both[:, 0], both[:, 1]
 
