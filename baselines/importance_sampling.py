@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ope_vpm.arrays import Bools, Floats
-from ope_vpm.ope.behaviour.cloning import Behaviour, behaviour_log_prob, check_behaviour
+from ope_vpm.ope.behaviour.source import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.inference.estimate import RawEstimate, evidence_of_weights, value_or_nan
 from ope_vpm.ope.inference.influence import EpisodeSums

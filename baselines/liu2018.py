@@ -16,7 +16,7 @@ from ope_vpm.baselines.liu_network import network_ratio
 from ope_vpm.baselines.liu_tabular import tabular_ratio
 from ope_vpm.ope.adapter.time_limit import clock_remarks
 from ope_vpm.ope.behaviour.action_ratio import ActionRatio
-from ope_vpm.ope.behaviour.cloning import Behaviour, behaviour_log_prob, check_behaviour
+from ope_vpm.ope.behaviour.source import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.inference.estimate import RawEstimate, evidence_of_weights, value_or_nan
 from ope_vpm.ope.inference.influence import EpisodeSums

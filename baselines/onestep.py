@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ope_vpm.ope.behaviour.action_ratio import CAP, ActionRatio, action_ratio
-from ope_vpm.ope.behaviour.cloning import Behaviour, behaviour_log_prob, check_behaviour
+from ope_vpm.ope.behaviour.source import Behaviour, Cloned, check_behaviour, source_of
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.inference.estimate import RawEstimate, evidence_of_weights, value_or_nan
 from ope_vpm.ope.inference.logged_mean import time_weights, weighted_sums
@@ -28,7 +28,7 @@ class OneStep(ProblemEstimator):
     """Of the ratio once it is scaled to mean 1."""
 
     def check(self, problem: Problem) -> None:
-        """The target needs densities, and logged ones must be there if asked for."""
+        """The target needs densities, and the behaviour must be there as it is asked for."""
         check_behaviour(self.name, problem, self.behaviour)
 
     def find(self, problem: Problem) -> RawEstimate:
@@ -53,9 +53,10 @@ class OneStep(ProblemEstimator):
         )
 
     def _ratio(self, problem: Problem) -> ActionRatio:
-        if self.behaviour == "cloned" and not problem.finite:
+        source = source_of(self.behaviour, problem.data)
+        if source == Cloned() and not problem.finite:
             return action_ratio(problem)
-        behaviour = behaviour_log_prob(problem, self.behaviour)
+        behaviour = source.log_prob(problem)
         return ActionRatio.of_logs(
             problem.target_log_prob - behaviour.log_prob, behaviour.held_out_log_likelihood, self.cap
         )

@@ -21,7 +21,7 @@ import numpy as np
 from ope_vpm.arrays import Bools, Floats, group_sums
 from ope_vpm.baselines.importance_sampling import step_weights
 from ope_vpm.ope.auto.blend import least_on_simplex
-from ope_vpm.ope.behaviour.cloning import Behaviour, behaviour_log_prob, check_behaviour
+from ope_vpm.ope.behaviour.source import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.finite.cross_fit import cross_fitted_counts
 from ope_vpm.ope.inference.estimate import RawEstimate, evidence_of_weights

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +13,7 @@ from ope_vpm.envs import bullet
 from ope_vpm.envs.collect import collect
 from ope_vpm.envs.training import TASKS
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.policy import GaussianPolicy, TablePolicy, TargetPolicy, load_policy
+from ope_vpm.policy import TablePolicy, TargetPolicy, load_policy, with_variance
 
 TAXI = "taxi"
 TAXI_TARGET, TAXI_BEHAVIOUR = 1000, 950
@@ -71,22 +70,9 @@ def _widened(policy: TargetPolicy, alpha: float | None) -> TargetPolicy:
     """The policy with 1 + α times its variance."""
     if alpha is None:
         return policy
-    if not isinstance(policy, GaussianPolicy) or policy.squash:
-        raise ValueError("--alpha widens Gaussian policies without squashing: leave it out for this one")
     if not alpha > -1:
         raise ValueError(f"alpha must be above -1: got {alpha}")
-
-    def moments(observations: Any) -> tuple[Any, Any]:
-        mean, std = policy.moments(observations)
-        return mean, std * (1 + alpha) ** 0.5
-
-    low_high: Any = policy.bounds
-    return GaussianPolicy(
-        moments,
-        bounds=low_high,
-        action_dimension=policy.action_dimension,
-        observation_size=policy.observation_size,
-    )
+    return with_variance(policy, 1 + alpha)
 
 
 def _taxi(policy: str | None, trajectories: int, length: int, alpha: float | None, seed: int) -> LoggedDataset:

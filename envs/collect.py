@@ -58,7 +58,7 @@ def collect(
     """
     if trajectories < 1 or length < 1:
         raise ValueError(f"trajectories and length must be positive: got {trajectories} and {length}")
-    policies = [policy] if isinstance(policy, TargetPolicy) else list(policy)
+    policies = list(policy) if isinstance(policy, Sequence) else [policy]
     if not policies:
         raise ValueError("at least one policy must act: got none")
     resets = reset_seeds(seed, trajectories)
@@ -154,7 +154,6 @@ def _block(
     """One trajectory in each environment; actions are drawn for a whole block, however many are in use."""
     starts = [np.asarray(env.reset(seed=seed)[0]) for env, seed in zip(environments, seeds, strict=True)]
     logs = [_Log(start) for start in starts]
-    known = all(actor.has_log_prob for actor in actors)
     for _ in range(length):
         going = [i for i, log in enumerate(logs) if not log.ended]
         if not going:
@@ -163,6 +162,7 @@ def _block(
         actions = _actions(actors, np.stack(seen), rng)
         for i in going:
             logs[i].add(environments[i], actions[i])
+    known = all(actor.has_log_prob for actor in actors)  # functions are told apart by their first call
     return [log.episode(actor if known else None) for log, actor in zip(logs, actors, strict=False)]
 
 
@@ -205,6 +205,6 @@ class _Log:
     def episode(self, actor: TargetPolicy | None) -> Episode:
         seen, actions = np.stack(self.observations), np.stack(self.actions)
         rows = seen[:-1] if seen.ndim == 1 else seen[:-1].reshape(len(actions), -1)
-        log_prob = None if actor is None else actor.log_chance(rows, actions)
+        log_prob = None if actor is None else actor.log_likelihood(rows, actions)
         cut = self.truncated or not self.terminated
         return Episode(seen, actions, np.array(self.rewards), self.terminated, cut, log_prob)

@@ -21,8 +21,7 @@ from scipy import sparse
 from ope_vpm.arrays import Floats, Integers
 from ope_vpm.chain.finite import solve as linear
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.policy.load import load_policy
-from ope_vpm.policy.target import TablePolicy
+from ope_vpm.policy import TablePolicy, load_policy, table_of
 
 SIDE, CORNERS, MASKS, EMPTY = 5, 4, 16, 4
 STATES, ACTIONS = SIDE * SIDE * MASKS * (CORNERS + 1), 6
@@ -119,7 +118,7 @@ def reset_law() -> Floats:
 
 def as_table(policy: npt.ArrayLike | TablePolicy) -> Floats:
     """A policy's probabilities, checked: (2000, 6), rows summing to 1 within float32 rounding."""
-    table: Floats = (policy if isinstance(policy, TablePolicy) else TablePolicy(policy)).table
+    table = table_of(policy)
     if table.shape != (STATES, ACTIONS):
         raise ValueError(f"a policy for Taxi is a table of shape {(STATES, ACTIONS)}: got {table.shape}")
     return table

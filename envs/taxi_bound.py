@@ -17,7 +17,7 @@ from ope_vpm.envs.taxi import (
     target_kernel,
     transition_probabilities,
 )
-from ope_vpm.policy.target import TablePolicy
+from ope_vpm.policy import TablePolicy
 
 Table = npt.ArrayLike | TablePolicy
 

@@ -11,9 +11,9 @@ from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.steps import OnEnd, TimeLimit
 from ope_vpm.ope.estimator import Estimator, ProblemEstimator
 from ope_vpm.ope.inference.value import PolicyValue
-from ope_vpm.ope.problem import Problem, as_target
+from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.registry import make
-from ope_vpm.policy import TargetPolicy
+from ope_vpm.policy import TargetPolicy, as_policy
 
 OneEstimator = str | Estimator
 Values = dict[str, PolicyValue]
@@ -67,10 +67,10 @@ def evaluate(
         return next(iter(values.values())) if isinstance(estimator, str | Estimator) else values
 
     if isinstance(policy, Mapping):
-        return {name: one(as_target(target)) for name, target in policy.items()}
+        return {name: one(as_policy(target)) for name, target in policy.items()}
     if isinstance(policy, list | tuple) and policy and not _is_table(policy):
-        return [one(as_target(target)) for target in policy]
-    return one(as_target(policy))
+        return [one(as_policy(target)) for target in policy]
+    return one(as_policy(policy))
 
 
 def _answer(estimator: Estimator, problem: Problem, choices: dict[str, Any]) -> PolicyValue:
@@ -101,5 +101,5 @@ def _estimators(given: OneEstimator | Sequence[OneEstimator], options: dict[str,
 
 
 def _is_table(policy: Sequence[Any]) -> bool:
-    """Whether a list is one table of probabilities rather than several policies."""
-    return not any(isinstance(entry, TargetPolicy) or callable(entry) or np.ndim(entry) == 2 for entry in policy)
+    """Whether a list is one table, each entry the probabilities of a state, rather than several policies."""
+    return all(not callable(entry) and np.ndim(entry) == 1 for entry in policy)

@@ -57,7 +57,7 @@ class Problem:
             ignore: codes of the doctor's findings to pass over.
         """
         if isinstance(data, LoggedDataset):  # what is cheap to check comes before the doctor looks at every row
-            check_match(data, as_target(policy))
+            policy = check_match(data, as_policy(policy))
         check_choices(gamma, on_end, time_limit)
         return cls.on(Log.check(data, ignore), policy, gamma=gamma, seed=seed, on_end=on_end, time_limit=time_limit)
 
@@ -74,17 +74,14 @@ class Problem:
     ) -> Problem:
         """The same for a log that was already checked; arguments as in `pose`."""
         choice = check_choices(gamma, on_end, time_limit)
-        target = as_target(policy)
-        check_match(log.data, target)
+        target = check_match(log.data, as_policy(policy))
         if gamma < 1 and not log.data.from_reset.any():
             raise ValueError(f"gamma = {gamma} needs initial states, and no episode begins at a reset: use gamma = 1")
         return cls(log, target, gamma, seed, choice, time_limit)
 
     def with_policy(self, policy: Any) -> Problem:
         """The same question about another policy; what depends on the log alone stays shared."""
-        target = as_target(policy)
-        check_match(self.data, target)
-        return replace(self, policy=target, _memory=Memory())
+        return replace(self, policy=check_match(self.data, as_policy(policy)), _memory=Memory())
 
     def with_gamma(self, gamma: float, on_end: OnEnd | None = None, time_limit: TimeLimit | None = None) -> Problem:
         """The same question at another discount; what depends on the log and the policy alone stays shared."""
@@ -149,11 +146,6 @@ class Problem:
         return self.of_policy(_target_log_prob)
 
 
-def as_target(policy: Any) -> TargetPolicy:
-    """A policy, or what can be made one."""
-    return policy if isinstance(policy, TargetPolicy) else as_policy(policy)
-
-
 def _steps(log: Log, on_end: OnEnd, time_limit: TimeLimit, seed: int) -> Steps:
     return plan_steps(log.data, on_end, time_limit, seed, log.episodes)
 
@@ -168,4 +160,4 @@ def _pairs(problem: Problem, draws: int) -> Pairs:
 
 
 def _target_log_prob(log: Log, policy: TargetPolicy) -> Floats:
-    return policy.log_chance(log.data.observations, log.data.actions)
+    return policy.log_likelihood(log.data.observations, log.data.actions)

@@ -16,7 +16,7 @@ import numpy as np
 
 from ope_vpm.arrays import Array, Floats
 from ope_vpm.outside import write_whole
-from ope_vpm.policy.target import GaussianPolicy
+from ope_vpm.policy.continuous import GaussianPolicy
 
 PLAIN = ("observation_mean", "observation_std", "observation_clip", "log_std", "low", "high")
 

@@ -13,9 +13,10 @@ import torch
 from ope_vpm.arrays import Array
 from ope_vpm.optional import library
 from ope_vpm.outside import DAMAGED
-from ope_vpm.policy.function import one_hot
+from ope_vpm.policy.continuous import DeterministicPolicy, GaussianPolicy
+from ope_vpm.policy.discrete import CategoricalPolicy, one_hot
 from ope_vpm.policy.safe_pickle import safe_loads
-from ope_vpm.policy.target import CategoricalPolicy, DeterministicPolicy, GaussianPolicy, TargetPolicy
+from ope_vpm.policy.target import TargetPolicy
 
 SQUASHED = ("SAC", "CQL", "CalQL", "BEAR")
 """Algorithms that draw tanh of a Gaussian."""

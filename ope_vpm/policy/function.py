@@ -1,4 +1,8 @@
-"""Policies from Python functions and torch modules: `obs -> action` or `obs -> distribution`."""
+"""Policies from Python functions and torch modules, told apart by what they return.
+
+Actions, probabilities and `torch.distributions` objects are understood. A function that returns a Gaussian, squashed
+by tanh or not, becomes the same policy as a `GaussianPolicy` with its mean and standard deviation.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,14 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from torch.distributions import Distribution
 
 from ope_vpm.arrays import Array, Floats
-from ope_vpm.policy.target import CategoricalPolicy, DeterministicPolicy, Generator, TargetPolicy, in_batches
+from ope_vpm.policy.calls import Call, as_array
+from ope_vpm.policy.continuous import DeterministicPolicy
+from ope_vpm.policy.discrete import CategoricalPolicy, one_hot
+from ope_vpm.policy.distribution_policy import categorical_probabilities, of_distributions
+from ope_vpm.policy.target import DRAWS, Clipping, Generator, TargetPolicy
 
 Output = Literal["action", "probabilities", "logits", "distribution"]
 OUTPUTS = ("action", "probabilities", "logits", "distribution")
@@ -26,21 +35,19 @@ def from_function(
 
     Args:
         function: takes a batch of observations (n,) or (n, d).
-        n_actions: how many discrete actions there are; None for continuous ones.
-        output: what it returns. Without it, and with `n_actions`, integers are actions, a matrix is
-            probabilities and a `Categorical` is itself; without both, floats are continuous actions.
+        n_actions: how many discrete actions there are; None for continuous ones, or where a `Categorical` tells.
+        output: what it returns. Without it, a torch distribution is itself; with `n_actions`, integers are actions
+            and a matrix holds probabilities; without `n_actions`, floats are continuous actions.
         batched: False if the function takes one observation at a time.
     """
     if output is not None and output not in OUTPUTS:
         raise ValueError(f"output must be one of {', '.join(OUTPUTS)}: got {output!r}")
-    call = function if batched else _one_by_one(function)
-    if output == "distribution":
-        return DistributionPolicy(call, n_actions)
-    if n_actions is not None:
-        return CategoricalPolicy(lambda seen: _as_probabilities(call(seen), n_actions, output), n_actions)
-    if output in ("probabilities", "logits"):
-        return CategoricalPolicy(lambda seen: _as_probabilities(call(seen), None, output))
-    return DeterministicPolicy(lambda seen: _as_actions(call(seen)))
+    call = Call(function, batched)
+    if n_actions is not None or output in ("probabilities", "logits"):
+        return CategoricalPolicy(call.reading(lambda seen, _: _as_probabilities(seen, n_actions, output)), n_actions)
+    if output == "action":
+        return DeterministicPolicy(call.reading(_as_actions))
+    return FunctionPolicy(lambda seen: _recognise(call, seen, output))
 
 
 def from_module(module: torch.nn.Module, **options: Any) -> TargetPolicy:
@@ -48,35 +55,83 @@ def from_module(module: torch.nn.Module, **options: Any) -> TargetPolicy:
     return from_function(lambda seen: _forward(module, seen), **options)
 
 
-class DistributionPolicy(TargetPolicy):
-    """A function from observations to a `torch.distributions` object with one event a row."""
+class FunctionPolicy(TargetPolicy):
+    """A policy whose kind is seen at the first call; every question goes to the policy of that kind.
 
-    def __init__(self, function: Callable[[Any], Any], n_actions: int | None = None) -> None:
-        self._function = function
-        self.n_actions = n_actions
+    Args:
+        recognise: makes that policy, from a few observations.
+    """
 
-    def probabilities(self, observations: Array) -> Floats:
-        """The probabilities of a categorical distribution."""
-        return in_batches(lambda part: _categorical(self._function(part)), observations)
+    def __init__(self, recognise: Callable[[Array], TargetPolicy]) -> None:
+        self._recognise = recognise
+        self._known: TargetPolicy | None = None
+
+    def recognised(self, observations: Array) -> TargetPolicy:
+        """The policy of the kind that the function returns."""
+        if self._known is None:
+            known = self._recognise(observations)
+            known.observation_size = known.observation_size or self.observation_size
+            self.n_actions, self.action_dimension = known.n_actions, known.action_dimension
+            self._known = known
+        return self._known
+
+    @property
+    def known(self) -> TargetPolicy:
+        """The same after the first call; before it nothing can be said."""
+        if self._known is None:
+            raise RuntimeError(
+                "what the function returns is not known before it is called: call recognised(observations) first"
+            )
+        return self._known
+
+    @property
+    def has_log_prob(self) -> bool:
+        """As the policy that was recognised."""
+        return self.known.has_log_prob
 
     @property
     def has_probabilities(self) -> bool:
-        """Only where it was said how many actions there are; the function is not called to find out."""
-        return self.n_actions is not None
+        """As the policy that was recognised."""
+        return self.known.has_probabilities
+
+    @property
+    def clipping(self) -> Clipping:
+        """As the policy that was recognised."""
+        return self.known.clipping
 
     def sample(self, observations: Array, rng: Generator) -> Array:
-        """Draw with torch, its global generator put back as it was."""
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            torch.manual_seed(int(rng.integers(2**63)))
-            return in_batches(lambda part: _numpy(self._function(part).sample()), observations)
+        """One action per row."""
+        return self.recognised(observations).sample(observations, rng)
+
+    def probabilities(self, observations: Array) -> Floats:
+        """The probability of every discrete action."""
+        return self.recognised(observations).probabilities(observations)
 
     def log_prob(self, observations: Array, actions: Array) -> Floats:
-        """As the distribution has it, summed over coordinates where it keeps them apart."""
-        with torch.no_grad():
-            distribution = self._function(observations)
-            values = distribution.log_prob(torch.as_tensor(np.asarray(actions)))
-        rows: Floats = _numpy(values).astype(np.float64).reshape(len(actions), -1).sum(axis=1)
-        return rows
+        """The log-probability or log-density of one action per row."""
+        return self.recognised(observations).log_prob(observations, actions)
+
+    def log_likelihood(self, observations: Array, actions: Array) -> Floats:
+        """The log-likelihood of one action per row as `sample` returns it."""
+        return self.recognised(observations).log_likelihood(observations, actions)
+
+    def action_moments(self, observations: Array, rng: Generator, draws: int = DRAWS) -> tuple[Floats, Floats]:
+        """E_π[a] and E_π[a²] of every coordinate."""
+        return self.recognised(observations).action_moments(observations, rng, draws)
+
+    def score(self, observations: Array, actions: Array) -> Floats | None:
+        """(a - mean)/std of one action per row; None where the policy is not Gaussian."""
+        return self.recognised(observations).score(observations, actions)
+
+
+def _recognise(call: Call, observations: Array, output: Output | None) -> TargetPolicy:
+    """The policy of the kind that a function returns for the first observations."""
+    returned, rows = call.probe(observations)
+    if isinstance(returned, Distribution):
+        return of_distributions(call, returned, rows)
+    if output == "distribution":
+        raise TypeError(f"output='distribution' needs a torch distribution: got a {type(returned).__name__}")
+    return DeterministicPolicy(call.reading(_as_actions))
 
 
 def _forward(module: torch.nn.Module, observations: Array) -> Any:
@@ -85,14 +140,10 @@ def _forward(module: torch.nn.Module, observations: Array) -> Any:
         return module(torch.as_tensor(np.array(observations)).to(kind))
 
 
-def _one_by_one(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda seen: np.stack([_numpy(function(row)) for row in seen])
-
-
 def _as_probabilities(returned: Any, n_actions: int | None, output: Output | None) -> Array:
-    if isinstance(returned, torch.distributions.Distribution):
-        return _categorical(returned)
-    values = _numpy(returned)
+    if isinstance(returned, Distribution):
+        return categorical_probabilities(returned)
+    values = as_array(returned)
     if output == "logits":
         shifted = values - values.max(axis=1, keepdims=True)
         softmax: Array = np.exp(shifted) / np.exp(shifted).sum(axis=1, keepdims=True)
@@ -102,33 +153,18 @@ def _as_probabilities(returned: Any, n_actions: int | None, output: Output | Non
     if values.dtype.kind in "iub" and values.size == len(values):
         return one_hot(values.reshape(-1), n_actions)
     if output == "action" or values.dtype.kind in "iub":
-        raise TypeError(f"discrete actions must be integers, one a row: got {values.dtype} {values.shape}")
+        raise TypeError(f"discrete actions must be integers, one per row: got {values.dtype} {values.shape}")
     return values
 
 
-def one_hot(actions: Array, n_actions: int) -> Floats:
-    """Probability 1 on one action a row."""
-    if actions.size and not (actions.min() >= 0 and actions.max() < n_actions):
-        raise ValueError(f"the policy returned action {int(actions.max())}: there are {n_actions}, counted from 0")
-    hot: Floats = np.eye(n_actions)[actions.astype(np.int64)]
-    return hot
-
-
-def _as_actions(returned: Any) -> Array:
-    if isinstance(returned, torch.distributions.Distribution):
-        raise TypeError("the function returns distributions: pass output='distribution'")
-    values = _numpy(returned)
-    if values.dtype.kind != "f":
+def _as_actions(returned: Any, _: int) -> Array:
+    if isinstance(returned, Distribution):
+        raise TypeError("the function returns distributions, not actions: leave output='action' out")
+    values = as_array(returned)
+    if values.dtype.kind in "iub":
         raise TypeError("the function returns integers: pass n_actions, the number of discrete actions")
+    if values.dtype.kind != "f":
+        raise TypeError(
+            f"a function must return actions, probabilities or a torch distribution: got a {type(returned).__name__}"
+        )
     return values
-
-
-def _categorical(distribution: Any) -> Array:
-    probabilities = getattr(distribution, "probs", None)
-    if probabilities is None or not isinstance(distribution, torch.distributions.Categorical):
-        raise TypeError(f"discrete actions need a Categorical distribution: got {type(distribution).__name__}")
-    return _numpy(probabilities)
-
-
-def _numpy(values: Any) -> Array:
-    return values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)

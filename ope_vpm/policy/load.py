@@ -13,10 +13,11 @@ from ope_vpm.optional import is_from
 from ope_vpm.outside import reading
 from ope_vpm.policy.arrays import load_arrays
 from ope_vpm.policy.d3rlpy import from_d3rlpy, load_d3rlpy
+from ope_vpm.policy.discrete import TablePolicy
 from ope_vpm.policy.function import Output, from_function, from_module
 from ope_vpm.policy.onnx import load_onnx
 from ope_vpm.policy.sb3 import from_sb3, load_sb3
-from ope_vpm.policy.target import TablePolicy, TargetPolicy
+from ope_vpm.policy.target import TargetPolicy
 from ope_vpm.policy.torchscript import load_torch
 
 KINDS = (

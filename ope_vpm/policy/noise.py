@@ -1,21 +1,18 @@
-"""Noise on top of a policy: ε-greedy for discrete actions, Gaussian for continuous ones."""
+"""Noise on top of a policy: ε-greedy for discrete actions, Gaussian for continuous ones, or more variance."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ope_vpm.arrays import Array, Floats
-from ope_vpm.policy.target import (
-    Bounds,
-    CategoricalPolicy,
-    DeterministicPolicy,
-    GaussianPolicy,
-    Generator,
-    TargetPolicy,
-)
+from ope_vpm.policy.continuous import DeterministicPolicy, GaussianPolicy
+from ope_vpm.policy.discrete import CategoricalPolicy
+from ope_vpm.policy.function import FunctionPolicy
+from ope_vpm.policy.target import Bounds, Clipping, Generator, TargetPolicy
 
 
 def with_noise(
@@ -37,26 +34,32 @@ def with_noise(
     if (epsilon is None) == (std is None):
         raise ValueError("give either epsilon (discrete actions) or std (continuous ones), not both or none")
     if epsilon is not None:
-        return _epsilon_greedy(policy, epsilon)
+        if not 0 <= epsilon <= 1:
+            raise ValueError(f"epsilon must be between 0 and 1: got {epsilon}")
+        return _once_recognised(policy, lambda known: _epsilon_greedy(known, epsilon))
     spread = np.asarray(std, dtype=np.float64)
     if not (np.isfinite(spread) & (spread > 0)).all():
         raise ValueError(f"std must be positive: got {std!r}")
-    if policy.has_probabilities:
-        raise TypeError("std is for continuous actions: this policy is discrete (use epsilon)")
-    sizes: dict[str, Any] = {
-        "action_dimension": policy.action_dimension,
-        "observation_size": policy.observation_size,
-    }
-    if isinstance(policy, DeterministicPolicy):
-        return GaussianPolicy(lambda seen: (policy.action(seen), spread), bounds=bounds, **sizes)
-    if isinstance(policy, GaussianPolicy) and not policy.squash and policy.bounds is None:
-        return GaussianPolicy(lambda seen: _wider(*policy.moments(seen), spread), bounds=bounds, **sizes)
-    return _Jittered(policy, spread, bounds)
+    return _once_recognised(policy, lambda known: _with_gaussian_noise(known, spread, bounds))
+
+
+def with_variance(policy: TargetPolicy, factor: float) -> TargetPolicy:
+    """The Gaussian policy with `factor` times its variance and the same bounds."""
+    if not factor > 0:
+        raise ValueError(f"the factor of the variance must be positive: got {factor}")
+    return _once_recognised(policy, lambda known: _with_variance(known, factor))
+
+
+def _once_recognised(policy: TargetPolicy, change: Callable[[TargetPolicy], TargetPolicy]) -> TargetPolicy:
+    """The changed policy; of a function, whose kind is not known yet, after its first call."""
+    if not isinstance(policy, FunctionPolicy):
+        return change(policy)
+    changed = FunctionPolicy(lambda observations: change(policy.recognised(observations)))
+    changed.observation_size = policy.observation_size
+    return changed
 
 
 def _epsilon_greedy(policy: TargetPolicy, epsilon: float) -> TargetPolicy:
-    if not 0 <= epsilon <= 1:
-        raise ValueError(f"epsilon must be between 0 and 1: got {epsilon}")
     if not policy.has_probabilities:
         raise TypeError("epsilon is for discrete actions: this policy is continuous (use std)")
 
@@ -66,6 +69,36 @@ def _epsilon_greedy(policy: TargetPolicy, epsilon: float) -> TargetPolicy:
         return mixture
 
     return CategoricalPolicy(mixed, policy.n_actions, policy.observation_size)
+
+
+def _with_gaussian_noise(policy: TargetPolicy, std: Floats, bounds: Bounds | None) -> TargetPolicy:
+    if policy.has_probabilities:
+        raise TypeError("std is for continuous actions: this policy is discrete (use epsilon)")
+    sizes: dict[str, Any] = {
+        "action_dimension": policy.action_dimension,
+        "observation_size": policy.observation_size,
+    }
+    if isinstance(policy, DeterministicPolicy):
+        return GaussianPolicy(lambda seen: (policy.action(seen), std), bounds=bounds, **sizes)
+    if isinstance(policy, GaussianPolicy) and not policy.squash and policy.bounds is None:
+        return GaussianPolicy(lambda seen: _wider(*policy.moments(seen), std), bounds=bounds, **sizes)
+    return _Jittered(policy, std, bounds)
+
+
+def _with_variance(policy: TargetPolicy, factor: float) -> TargetPolicy:
+    if not isinstance(policy, GaussianPolicy) or policy.squash:
+        raise ValueError("only a Gaussian policy without squashing has a variance to multiply: this one is another")
+
+    def moments(observations: Array) -> tuple[Floats, Floats]:
+        mean, std = policy.moments(observations)
+        return mean, std * factor**0.5
+
+    return GaussianPolicy(
+        moments,
+        bounds=policy.bounds,
+        action_dimension=policy.action_dimension,
+        observation_size=policy.observation_size,
+    )
 
 
 def _wider(mean: Floats, std: Floats, extra: Floats) -> tuple[Floats, Floats]:
@@ -78,11 +111,15 @@ class _Jittered(TargetPolicy):
     def __init__(self, policy: TargetPolicy, std: Floats, bounds: Bounds | None) -> None:
         self._policy = policy
         self._std = std
-        self._bounds = bounds
+        self._clipping = Clipping() if bounds is None else Clipping.at(*bounds)
         self.action_dimension = policy.action_dimension
         self.observation_size = policy.observation_size
+
+    @property
+    def clipping(self) -> Clipping:
+        return self._clipping
 
     def sample(self, observations: Array, rng: Generator) -> Array:
         actions = self._policy.sample(observations, rng)
         noisy: Array = actions + self._std * rng.standard_normal(actions.shape)
-        return noisy if self._bounds is None else np.clip(noisy, *self._bounds)
+        return self._clipping.clip(noisy)

@@ -20,9 +20,10 @@ from gymnasium import spaces
 
 from ope_vpm.arrays import Array
 from ope_vpm.optional import library
-from ope_vpm.policy.function import one_hot
+from ope_vpm.policy.continuous import DeterministicPolicy, GaussianPolicy
+from ope_vpm.policy.discrete import CategoricalPolicy, one_hot
 from ope_vpm.policy.safe_pickle import safe_loads
-from ope_vpm.policy.target import CategoricalPolicy, DeterministicPolicy, GaussianPolicy, TargetPolicy
+from ope_vpm.policy.target import TargetPolicy
 
 FLOAT32_STEP = float(np.finfo(np.float32).eps)
 SETTINGS = ("policy_class", "policy_kwargs", "observation_space", "action_space", "use_sde")

@@ -1,18 +1,18 @@
-"""Target policies: what an evaluation asks of them, and the kinds all others are built from.
+"""What an evaluation asks of a target policy, and where that which a policy returns is checked.
 
-Everything is batched: observations (n,) or (n, d) in, one action a row out. Nothing touches a global
-random generator; draws come from the `rng` that is passed in.
+Everything is batched: observations (n,) or (n, d) in, one action per row out. Nothing touches a global random
+generator; draws come from the `rng` that is passed in.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import log_ndtr
 
 from ope_vpm.arrays import Array, Bools, Floats
 
@@ -20,13 +20,50 @@ Generator = np.random.Generator
 Bounds = tuple[npt.ArrayLike, npt.ArrayLike]
 
 BATCH = 1 << 16
-"""Observations given to a network at once."""
-EDGE = 1e-6
-"""How near to a bound, in widths between them, an action was clipped to it."""
+"""Observations given to a network at once: enough for full speed, few enough for hidden layers to fit in memory."""
+AT_BOUND = 1e-6
+"""How near to a bound an action counts as clipped to it, in distances between the bounds: the rounding of float32
+actions is below it, and a density puts next to nothing there."""
+DRAWS = 8
+"""Actions drawn in each state where a policy's moments have no closed form."""
+
+
+@dataclass(frozen=True)
+class Clipping:
+    """The bounds to which a policy clips its draws, one number per coordinate or one for all; hashable."""
+
+    low: tuple[float, ...] = (-np.inf,)
+    high: tuple[float, ...] = (np.inf,)
+
+    @classmethod
+    def at(cls, low: npt.ArrayLike, high: npt.ArrayLike) -> Clipping:
+        """From arrays or numbers."""
+        sides = (np.asarray(side, dtype=np.float64).reshape(-1).tolist() for side in (low, high))
+        return cls(*(tuple(side) for side in sides))
+
+    def clip(self, actions: Array) -> Floats:
+        """Actions (n, m), moved to the nearest bound where they lie beyond it."""
+        clipped: Floats = np.clip(np.asarray(actions, dtype=np.float64), self.low, self.high)
+        return clipped
+
+    def at_bounds(self, actions: Array) -> tuple[Bools, Bools]:
+        """Which coordinates of the actions, (n, m), lie at the lower bound, and which at the upper.
+
+        An action beyond a bound was not clipped to it.
+        """
+        values = np.asarray(actions, dtype=np.float64)
+        values = values.reshape(len(values), -1)
+        low, high = np.array(self.low), np.array(self.high)
+        near = AT_BOUND * np.where(np.isfinite(high - low), high - low, 1.0)
+        return np.abs(values - low) <= near, np.abs(values - high) <= near
 
 
 class TargetPolicy(ABC):
-    """The policy whose value is asked for."""
+    """The policy whose value is asked for.
+
+    A subclass must be able to `sample`. Everything else that it can tell makes estimates better; what it cannot tell
+    is None, or raises a `TypeError` that says what to do, and `has_log_prob` and `has_probabilities` tell beforehand.
+    """
 
     n_actions: int | None = None
     """How many discrete actions it chooses from; None where it is continuous, or not known before a call."""
@@ -39,17 +76,26 @@ class TargetPolicy(ABC):
 
     @property
     def has_log_prob(self) -> bool:
-        """Whether `log_prob` is there."""
+        """Whether it has `log_prob`, and with it `log_likelihood`."""
         return type(self).log_prob is not TargetPolicy.log_prob
 
     @property
     def has_probabilities(self) -> bool:
-        """Whether `probabilities` is there, that is, whether actions are discrete."""
+        """Whether it has `probabilities`, that is, whether its actions are discrete."""
         return type(self).probabilities is not TargetPolicy.probabilities
+
+    @property
+    def clipping(self) -> Clipping:
+        """The bounds to which `sample` clips; infinite where it does not clip."""
+        return Clipping()
+
+    def recognised(self, observations: Array) -> TargetPolicy:
+        """The policy itself, once it is known of what kind it is; a few observations are there to find out."""
+        return self
 
     @abstractmethod
     def sample(self, observations: Array, rng: Generator) -> Array:
-        """One action a row."""
+        """One action per row."""
 
     def probabilities(self, observations: Array) -> Floats:
         """The probability of every discrete action, (n, n_actions)."""
@@ -64,199 +110,41 @@ class TargetPolicy(ABC):
         )
 
     def log_prob(self, observations: Array, actions: Array) -> Floats:
-        """The log-probability, or log-density in the units of `actions`, of one action a row."""
+        """The log-probability of one discrete action per row, or the log-density in the units of `actions`.
+
+        Where draws are clipped, this is the density before clipping, as in stable-baselines3 and d3rlpy.
+        """
         raise TypeError(
             f"{type(self).__name__} gives actions without densities: wist, wiss, liu and onestep need them; "
             "vpm, model, fqe and naive do not (with_noise(policy, std=...) adds a density)"
         )
 
-    def log_chance(self, observations: Array, actions: Array) -> Floats:
-        """The same of what `sample` returns: where draws are clipped, the chance of the whole tail at a bound."""
+    def log_likelihood(self, observations: Array, actions: Array) -> Floats:
+        """The log-likelihood of one action per row as `sample` returns it.
+
+        It differs from `log_prob` where draws are clipped: at a bound it holds the probability of the whole tail.
+        """
         return self.log_prob(observations, actions)
 
+    def action_moments(self, observations: Array, rng: Generator, draws: int = DRAWS) -> tuple[Floats, Floats]:
+        """E_π[a] and E_π[a²] of every coordinate, (n, m), of actions as `sample` returns them.
 
-class CategoricalPolicy(TargetPolicy):
-    """Discrete actions, by a function from observations to probabilities (n, n_actions)."""
+        Args:
+            observations: where to take the moments.
+            rng: for policies without a closed form, which draw.
+            draws: how many actions these draw in each state.
+        """
+        shape = (draws, len(observations), -1)
+        drawn: Floats = np.stack([self.sample(observations, rng) for _ in range(draws)]).astype(np.float64)
+        drawn = drawn.reshape(shape)
+        return drawn.mean(axis=0), np.square(drawn).mean(axis=0)
 
-    def __init__(
-        self,
-        probabilities: Callable[[Array], npt.ArrayLike],
-        n_actions: int | None = None,
-        observation_size: int | None = None,
-    ) -> None:
-        self._function = probabilities
-        self.n_actions = n_actions
-        self.observation_size = observation_size
+    def score(self, observations: Array, actions: Array) -> Floats | None:
+        """(a - mean)/std of one action per row, (n, m), before squashing: standard normal draws where π acted.
 
-    def probabilities(self, observations: Array) -> Floats:
-        """The probability of every action, checked."""
-        values = in_batches(lambda part: np.asarray(self._function(part), dtype=np.float64), observations)
-        return checked_probabilities(values, len(observations), self.n_actions)
-
-    def sample(self, observations: Array, rng: Generator) -> Array:
-        """Draw by one uniform number a row."""
-        cumulative = self.probabilities(observations).cumsum(axis=1)
-        uniform = rng.random((len(observations), 1)) * cumulative[:, -1:]
-        drawn: Array = (uniform >= cumulative[:, :-1]).sum(axis=1)
-        return drawn
-
-    def log_prob(self, observations: Array, actions: Array) -> Floats:
-        """Minus infinity where the policy never takes the action."""
-        chosen = np.take_along_axis(self.probabilities(observations), np.asarray(actions)[:, None], axis=1)
-        with np.errstate(divide="ignore"):
-            values: Floats = np.log(chosen[:, 0])
-        return values
-
-
-class DeterministicPolicy(TargetPolicy):
-    """Continuous actions without noise, by a function from observations to actions (n, m)."""
-
-    def __init__(
-        self,
-        action: Callable[[Array], npt.ArrayLike],
-        action_dimension: int | None = None,
-        observation_size: int | None = None,
-    ) -> None:
-        self._function = action
-        self.action_dimension = action_dimension
-        self.observation_size = observation_size
-
-    def sample(self, observations: Array, rng: Generator) -> Array:
-        """The one action; `rng` is not used."""
-        return self.action(observations)
-
-    def action(self, observations: Array) -> Floats:
-        """The one action a row, (n, m)."""
-        values = in_batches(lambda part: np.asarray(self._function(part), dtype=np.float64), observations)
-        return values.reshape(len(values), -1)
-
-
-class GaussianPolicy(TargetPolicy):
-    """Continuous actions around a mean, independent by coordinate.
-
-    Args:
-        moments: a function from observations to mean and standard deviation, both (n, m).
-        squash: whether tanh follows, after which [-1, 1] is stretched to `bounds`.
-        bounds: low and high of the actions. Without `squash`, draws are clipped to them, as environments
-            do, while `log_prob` stays that of the unclipped Gaussian, as in the libraries.
-        action_dimension: coordinates of an action, where known.
-        observation_size: numbers in one observation, where known.
-        edge: how far from ±1 an action is kept before tanh is undone.
-        softness: added to 1 - tanh², as stable-baselines3 does.
-    """
-
-    def __init__(
-        self,
-        moments: Callable[[Array], tuple[npt.ArrayLike, npt.ArrayLike]],
-        *,
-        squash: bool = False,
-        bounds: Bounds | None = None,
-        action_dimension: int | None = None,
-        observation_size: int | None = None,
-        edge: float = 1e-6,
-        softness: float = 0.0,
-    ) -> None:
-        self._function = moments
-        self._edge = edge
-        self._softness = softness
-        self.squash = squash
-        self.bounds = None if bounds is None else tuple(np.asarray(side, dtype=np.float64) for side in bounds)
-        self.action_dimension = action_dimension
-        self.observation_size = observation_size
-
-    def moments(self, observations: Array) -> tuple[Floats, Floats]:
-        """Mean and standard deviation, (n, m), before squashing or clipping."""
-        both = in_batches(lambda part: np.stack(_broadcast(*self._function(part)), axis=1), observations)
-        return both[:, 0], both[:, 1]
-
-    def sample(self, observations: Array, rng: Generator) -> Array:
-        """Draw, then squash or clip."""
-        mean, std = self.moments(observations)
-        raw = mean + std * rng.standard_normal(mean.shape)
-        if self.squash:
-            raw = np.tanh(raw)
-            return raw if self.bounds is None else self._centre + self._half * raw
-        return raw if self.bounds is None else np.clip(raw, *self.bounds)
-
-    def log_prob(self, observations: Array, actions: Array) -> Floats:
-        """The density in the units of `actions`: it integrates to 1 over them."""
-        mean, std = self.moments(observations)
-        raw = np.asarray(actions, dtype=np.float64).reshape(mean.shape)
-        correction = np.zeros_like(mean)
-        if self.squash:
-            unit = raw if self.bounds is None else (raw - self._centre) / self._half
-            unit = np.clip(unit, -1 + self._edge, 1 - self._edge)
-            raw = np.arctanh(unit)
-            correction = np.log(1 - np.square(unit) + self._softness) + np.log(self._half)
-        score = (raw - mean) / std
-        terms = -0.5 * np.square(score) - np.log(std) - 0.5 * np.log(2 * np.pi) - correction
-        total: Floats = terms.sum(axis=1)
-        return total
-
-    def log_chance(self, observations: Array, actions: Array) -> Floats:
-        """The density inside the bounds, and at a bound the chance to be clipped to it."""
-        if self.bounds is None or self.squash:
-            return self.log_prob(observations, actions)
-        mean, std = self.moments(observations)
-        below, above = self.clipped(actions)
-        score = (np.asarray(actions, dtype=np.float64).reshape(mean.shape) - mean) / std
-        logs = -0.5 * np.square(score) - np.log(std) - 0.5 * np.log(2 * np.pi)
-        logs[below], logs[above] = log_ndtr(score[below]), log_ndtr(-score[above])
-        total: Floats = logs.sum(axis=1)
-        return total
-
-    def clipped(self, actions: Array) -> tuple[Bools, Bools]:
-        """Which coordinates lie at the lower bound and at the upper; an action beyond them was not clipped."""
-        return at_bounds(actions, () if self.bounds is None or self.squash else self.bounds)
-
-    @property
-    def _centre(self) -> Floats:
-        low, high = self.bounds or (np.array(-1.0), np.array(1.0))
-        return (low + high) / 2
-
-    @property
-    def _half(self) -> Floats:
-        low, high = self.bounds or (np.array(-1.0), np.array(1.0))
-        return (high - low) / 2
-
-
-class TablePolicy(CategoricalPolicy):
-    """Finite states, by a table: (states, actions), or (n₁, …, n_k, actions) for multi-discrete states."""
-
-    def __init__(self, table: npt.ArrayLike) -> None:
-        values = np.array(table, dtype=np.float64)
-        if values.ndim < 2:
-            raise ValueError(f"a table must have shape (states, actions): got {values.shape}")
-        flat = checked_probabilities(values.reshape(-1, values.shape[-1]), values[..., 0].size, None)
-        self.table = flat.reshape(values.shape)
-        self.table.flags.writeable = False
-        super().__init__(self._look_up, values.shape[-1], values.ndim - 1)
-
-    def _look_up(self, observations: Array) -> Floats:
-        index = np.asarray(observations)
-        if index.dtype.kind not in "iu":
-            raise TypeError(f"a table needs integer observations: got dtype {index.dtype}")
-        index = index.reshape(len(index), -1)
-        sizes = np.array(self.table.shape[:-1])
-        if index.shape[1] != len(sizes) or (index < 0).any() or (index >= sizes).any():
-            raise ValueError(
-                f"the table knows states below {tuple(sizes.tolist())}: "
-                f"got observations of shape {np.shape(observations)} up to {index.max(axis=0).tolist()}"
-            )
-        looked_up: Floats = self.table[tuple(index.T)]
-        return looked_up
-
-
-def at_bounds(actions: Array, bounds: tuple[npt.ArrayLike, ...]) -> tuple[Bools, Bools]:
-    """Which coordinates lie at the lower bound and at the upper; none where there are no bounds."""
-    values = np.asarray(actions, dtype=np.float64)
-    values = values.reshape(len(values), -1)
-    if not bounds:
-        nowhere = np.zeros(values.shape, dtype=np.bool_)
-        return nowhere, nowhere
-    low, high = (np.asarray(bound, dtype=np.float64) for bound in bounds)
-    near = EDGE * np.where(np.isfinite(high - low), high - low, 1.0)
-    return np.abs(values - low) <= near, np.abs(values - high) <= near
+        None where the policy is not Gaussian. At a clipped coordinate it is that of the bound.
+        """
+        return None
 
 
 def in_batches(function: Callable[[Array], Array], observations: Array) -> Array:
@@ -267,11 +155,24 @@ def in_batches(function: Callable[[Array], Array], observations: Array) -> Array
     return np.concatenate(parts)
 
 
+def checked_actions(values: npt.ArrayLike) -> Floats:
+    """Continuous actions, (n, m), as a policy's function returned them."""
+    actions = np.asarray(values, dtype=np.float64)
+    return actions.reshape(len(actions), -1)
+
+
+def checked_moments(mean: npt.ArrayLike, std: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """Means and standard deviations, both (n, m), as a policy's function returned them."""
+    centre = checked_actions(mean)
+    return centre, np.broadcast_to(np.asarray(std, dtype=np.float64), centre.shape)
+
+
 def checked_probabilities(values: Array, rows: int, n_actions: int | None) -> Floats:
-    """Rows that sum to 1; float32 rounding is smoothed away."""
+    """Probabilities, (rows, n_actions), whose rows sum to 1; float32 rounding is smoothed away."""
     if values.ndim != 2 or len(values) != rows or (n_actions is not None and values.shape[1] != n_actions):
         raise ValueError(f"probabilities must have shape ({rows}, {n_actions or 'actions'}): got {values.shape}")
     total = values.sum(axis=1, keepdims=True)
+    # 1e-4 is far above what float32 sums to and far below what logits or counts do.
     wrong = ~(np.abs(total[:, 0] - 1) <= 1e-4) | (values < -1e-9).any(axis=1)
     if wrong.any():
         row = int(np.argmax(wrong))
@@ -281,9 +182,3 @@ def checked_probabilities(values: Array, rows: int, n_actions: int | None) -> Fl
         )
     clean: Floats = np.clip(values, 0.0, None) / total
     return clean
-
-
-def _broadcast(mean: npt.ArrayLike, std: npt.ArrayLike) -> tuple[Floats, Floats]:
-    centre = np.asarray(mean, dtype=np.float64)
-    centre = centre.reshape(len(centre), -1)
-    return centre, np.broadcast_to(np.asarray(std, dtype=np.float64), centre.shape)

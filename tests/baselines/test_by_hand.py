@@ -10,9 +10,10 @@ from ope_vpm.baselines.liu_tabular import balance
 from ope_vpm.baselines.model_neural import fit, rolled_out
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
-from ope_vpm.ope.behaviour.cloning import counted_clone, network_clone
+from ope_vpm.ope.behaviour.clone import counted_clone, network_clone
 from ope_vpm.ope.finite.model import counted_model, solve
 from ope_vpm.policy import CategoricalPolicy, GaussianPolicy
+from ope_vpm.policy.target import Clipping
 
 UNIFORM = [[0.5, 0.5]]
 BANDIT_TARGET = [[0.25, 0.75]]
@@ -100,7 +101,7 @@ def test_gaussian_network_clone_comes_near_the_behaviour():
     data = LinearGaussian().dataset(40, 50, BEHAVIOUR, seed=0)
     problem = Problem.pose(data, TARGET.policy())
     exact = BEHAVIOUR.policy().log_prob(problem.data.observations, problem.data.actions)
-    clone = network_clone(problem.log, (), 0)
+    clone = network_clone(problem.log, Clipping(), 0)
     assert np.abs(clone.log_prob - exact).mean() < 0.1
     assert clone.held_out_log_likelihood == pytest.approx(exact.mean(), abs=0.1)
 
@@ -116,7 +117,7 @@ def test_categorical_network_clone_comes_near_the_behaviour():
     policy = CategoricalPolicy(lambda s: np.full((len(s), 2), 0.5), 2)
     problem = Problem.pose(data, policy, ignore=("one-row-off",))  # the states are independent draws
     exact = np.log(1 / (1 + np.exp(-2 * np.where(problem.data.actions, 1, -1) * problem.data.observations[:, 0])))
-    assert np.abs(network_clone(problem.log, (), 0).log_prob - exact).mean() < 0.1
+    assert np.abs(network_clone(problem.log, Clipping(), 0).log_prob - exact).mean() < 0.1
 
 
 def two_state_log():

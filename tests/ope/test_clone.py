@@ -45,7 +45,7 @@ def test_a_clipped_gaussian_is_found_although_most_of_it_is_not_seen():
     draws = clipped(z, -0.5, 0.9)
     assert draws.clipped.mean() > 0.6
     episode = np.arange(8000) // 100
-    fitted, _ = fit_clone(draws, np.hstack([np.ones_like(s), s]), 1, episode % 5 == 4, episode)
+    fitted = fit_clone(draws, np.hstack([np.ones_like(s), s]), 1, episode % 5 == 4, episode).log_prob
     exact = draws.log_density(0.8 + 0.5 * s, np.array([1.4]))
     assert np.abs(fitted - exact).mean() < 0.03
 
@@ -60,7 +60,7 @@ def test_episodes_of_two_policies_are_told_apart_and_those_of_one_are_not():
     chance = tell_apart(Draws.unclipped(two), plain, episode)
     assert (np.abs(chance - np.arange(40) % 2) < 0.05).all() or (np.abs(chance - 1 + np.arange(40) % 2) < 0.05).all()
     assert tell_apart(Draws.unclipped(1.2 * noise), plain, episode) is None
-    fitted, _ = fit_clone(Draws.unclipped(two), plain, 1, episode % 5 == 4, episode)
+    fitted = fit_clone(Draws.unclipped(two), plain, 1, episode % 5 == 4, episode).log_prob
     exact = np.log(0.5 * norm.pdf(two, 1.5 - s, 0.5) + 0.5 * norm.pdf(two, 0, 1.2))[:, 0]
     assert np.abs(fitted - exact).mean() < 0.1
 
@@ -79,18 +79,18 @@ def test_the_ratio_of_clipped_policies():
     problem = Problem.pose(data, wide(1.0), ignore=("one-row-off", "broken-chain"))
     found = action_ratio(problem)
     here = problem.data.observations, problem.data.actions
-    exact = np.exp(wide(1.0).log_chance(*here) - wide(1.5).log_chance(*here))
+    exact = np.exp(wide(1.0).log_likelihood(*here) - wide(1.5).log_likelihood(*here))
     assert (np.abs(data.actions) == 1).mean() > 0.3
     assert np.abs(found.ratio - exact / exact.mean()).mean() < 0.03
     assert found.overlap == pytest.approx(1, abs=0.03)
 
 
-def test_log_chance_sums_to_one():
+def test_log_likelihood_sums_to_one():
     policy = wide(1.0)
     inside = np.linspace(-1, 1, 4001)[1:-1, None]
     state = np.full((1, 2), 0.4)
-    density = np.exp(policy.log_chance(np.repeat(state, len(inside), axis=0), inside)).sum() * (2 / 4000)
-    tails = np.exp(policy.log_chance(np.repeat(state, 2, axis=0), np.array([[-1.0], [1.0]]))).sum()
+    density = np.exp(policy.log_likelihood(np.repeat(state, len(inside), axis=0), inside)).sum() * (2 / 4000)
+    tails = np.exp(policy.log_likelihood(np.repeat(state, 2, axis=0), np.array([[-1.0], [1.0]]))).sum()
     assert density + tails == pytest.approx(1, abs=1e-3)
-    beyond = policy.log_chance(state, np.array([[1.2]]))  # was not clipped: a density, as `log_prob` has it
+    beyond = policy.log_likelihood(state, np.array([[1.2]]))  # was not clipped: a density, as `log_prob` has it
     np.testing.assert_allclose(beyond, policy.log_prob(state, np.array([[1.2]])))

@@ -7,13 +7,15 @@ from scipy.stats import norm
 import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
-from ope_vpm.ope.adapter.action_features import centred_features, clipped_moments, target_moments
+from ope_vpm.ope.adapter.action_features import centred_features
 from ope_vpm.ope.adapter.steps import ending_rows, limit_of
 from ope_vpm.ope.adapter.time_limit import ages
-from ope_vpm.ope.behaviour.action_ratio import ActionRatio, action_ratio, categorical_clone
+from ope_vpm.ope.behaviour.action_ratio import ActionRatio, action_ratio
+from ope_vpm.ope.behaviour.around_target import categorical_clone
 from ope_vpm.ope.behaviour.gaussian import Draws, fit_clone
 from ope_vpm.ope.vpm.factored import Equations, choose_ridge, factored_rows, suspected_bias
 from ope_vpm.policy import CategoricalPolicy, GaussianPolicy
+from ope_vpm.policy.normal import clipped_moments
 
 ENV = LinearGaussian()
 
@@ -83,10 +85,10 @@ def test_gaussian_clone_finds_a_linear_mean():
     z = 0.5 + 2 * s + 0.3 * rng.standard_normal((4000, 1))
     episode = np.arange(4000) // 100
     features = np.hstack([np.ones_like(s), s])
-    fitted, held_out = fit_clone(Draws.unclipped(z), features, 1, episode % 5 == 4, episode)
+    clone = fit_clone(Draws.unclipped(z), features, 1, episode % 5 == 4, episode)
     exact = norm.logpdf(z[:, 0], 0.5 + 2 * s[:, 0], 0.3)
-    assert np.abs(fitted - exact).mean() < 0.02
-    assert held_out == pytest.approx(exact.mean(), abs=0.05)
+    assert np.abs(clone.log_prob - exact).mean() < 0.02
+    assert clone.held_out_log_likelihood == pytest.approx(exact.mean(), abs=0.05)
 
 
 def test_categorical_clone_finds_a_tempered_target():
@@ -95,7 +97,7 @@ def test_categorical_clone_finds_a_tempered_target():
     chance, behaviour = (np.exp(power * logits) for power in (1.0, 0.5))
     chance, behaviour = (part / part.sum(axis=1, keepdims=True) for part in (chance, behaviour))
     actions = (rng.random((5000, 1)) > behaviour.cumsum(axis=1)).sum(axis=1)
-    fitted, _ = categorical_clone(chance, actions, np.ones((5000, 1)), np.arange(5000) % 5 == 4)
+    fitted = categorical_clone(chance, actions, np.ones((5000, 1)), np.arange(5000) % 5 == 4).log_prob
     exact = np.log(behaviour[np.arange(5000), actions])
     assert np.abs(fitted - exact).mean() < 0.05
 
@@ -229,7 +231,7 @@ def test_settings_out_of_range_are_refused(options):
 
 def test_infinite_bounds_clip_nothing():
     policy = GaussianPolicy(lambda s: (0 * s[:, :1], 1.0), bounds=(-np.inf, np.inf))
-    below, above = policy.clipped(np.array([[-1e9], [0.0], [1e9]]))
+    below, above = policy.clipping.at_bounds(np.array([[-1e9], [0.0], [1e9]]))
     assert not below.any()
     assert not above.any()
 
@@ -237,8 +239,7 @@ def test_infinite_bounds_clip_nothing():
 def test_moments_of_a_squashed_gaussian():
     """tanh of a Gaussian of deviation 7: draws at a million quantiles."""
     policy = GaussianPolicy(lambda s: (0 * s[:, :1] + 1.0, 7.0), squash=True)
-    problem = Problem.pose(walks([20] * 2), policy, ignore=("actions-outside",))
-    first, second = target_moments(problem.log, problem.policy, 1, 0)
+    first, second = policy.action_moments(np.zeros((1, 1)), np.random.default_rng(0))
     exact = np.tanh(1 + 7 * norm.ppf((np.arange(1_000_000) + 0.5) / 1_000_000))
     assert first[0, 0] == pytest.approx(exact.mean(), abs=2e-3)
     assert second[0, 0] == pytest.approx((exact**2).mean(), abs=2e-3)

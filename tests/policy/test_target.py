@@ -6,6 +6,7 @@ import torch
 
 from ope_vpm import as_policy, with_noise
 from ope_vpm.policy import DeterministicPolicy, GaussianPolicy, TargetPolicy
+from ope_vpm.policy.target import Clipping
 
 TABLE = [[0.2, 0.8], [1.0, 0.0], [0.5, 0.5]]
 STATES = np.array([0, 1, 2, 0])
@@ -83,9 +84,9 @@ def test_large_batches_are_cut_and_joined(rng):
         sizes.append(len(seen))
         return seen[:, :1]
 
-    many = np.arange(150_000.0)[:, None]
+    many = np.arange(150_000.0)[:, None]  # two rows come first, to see what the function returns
     np.testing.assert_array_equal(as_policy(act).sample(many, rng), many)
-    assert sizes == [65536, 65536, 150_000 - 2 * 65536]
+    assert sizes == [2, 65536, 65536, 150_000 - 2 * 65536]
 
 
 def test_functions_that_return_actions(rng):
@@ -117,12 +118,6 @@ def test_functions_that_return_probabilities_or_logits():
         (lambda seen: np.full(len(seen), 5), {"n_actions": 2}, ValueError, "returned action 5: there are 2"),
         (lambda seen: np.zeros((len(seen), 3)), {"n_actions": 2}, ValueError, "must have shape"),
         (lambda seen: seen[:, 0], {"n_actions": 2, "output": "action"}, TypeError, "must be integers"),
-        (
-            lambda seen: torch.distributions.Normal(torch.zeros(len(seen)), 1.0),
-            {},
-            TypeError,
-            "pass output='distribution'",
-        ),
         (
             lambda seen: torch.distributions.Normal(torch.zeros(len(seen)), 1.0),
             {"n_actions": 2},
@@ -209,7 +204,7 @@ def test_wrong_noise_is_refused(options, error, message):
     with pytest.raises(error, match=message):
         with_noise(as_policy(TABLE), **options)
     with pytest.raises(TypeError, match="this policy is continuous"):
-        with_noise(as_policy(lambda seen: seen), epsilon=0.1)
+        with_noise(as_policy(lambda seen: seen), epsilon=0.1).sample(POINTS, np.random.default_rng(0))
 
 
 def test_a_policy_is_its_own_policy():
@@ -227,3 +222,48 @@ def test_discrete_actions_without_probabilities_are_refused_in_words():
 
     with pytest.raises(TypeError, match="without saying how likely"):
         OnlyDraws().probabilities(np.zeros((3, 1)))
+
+
+class Exponential(TargetPolicy):
+    """Two coordinates with means 1 and 2; it can only draw."""
+
+    def sample(self, observations, rng):
+        return rng.exponential([1.0, 2.0], size=(len(observations), 2))
+
+
+def test_what_a_policy_cannot_tell_is_drawn_or_none(rng):
+    policy = Exponential()
+    first, second = policy.action_moments(POINTS, rng, draws=50)
+    assert first.shape == (2000, 2)
+    np.testing.assert_allclose(first.mean(axis=0), [1, 2], rtol=4 * 1 / np.sqrt(100_000))
+    np.testing.assert_allclose(second.mean(axis=0), [2, 8], rtol=4 * np.sqrt(5) / np.sqrt(100_000))
+    assert policy.score(POINTS, first) is None
+    assert not policy.has_log_prob
+    assert policy.clipping == Clipping()
+    assert policy.recognised(POINTS) is policy
+
+
+def test_deterministic_moments_are_the_action_and_its_square(rng):
+    first, second = as_policy(lambda seen: 2 * seen[:, :1]).action_moments(POINTS, rng)
+    np.testing.assert_array_equal(first, 2 * POINTS[:, :1])
+    np.testing.assert_array_equal(second, 4 * POINTS[:, :1] ** 2)
+
+
+def test_clipping_knows_its_bounds():
+    clipping = GaussianPolicy(lambda seen: (seen, 1.0), bounds=(np.array([-1.0, 0.0]), np.array([1.0, 5.0]))).clipping
+    actions = np.array([[-1.0, 5.0], [0.9999999999, 0.1], [1.5, -2.0]])
+    below, above = clipping.at_bounds(actions)
+    assert below.tolist() == [[True, False], [False, False], [False, False]]
+    assert above.tolist() == [[False, True], [True, False], [False, False]]
+    assert clipping.clip(actions).tolist() == [[-1.0, 5.0], [0.9999999999, 0.1], [1.0, 0.0]]
+    assert hash(clipping) == hash(Clipping((-1.0, 0.0), (1.0, 5.0)))
+    squashed = GaussianPolicy(lambda seen: (seen, 1.0), bounds=(-1, 1), squash=True)
+    assert squashed.clipping == Clipping()  # tanh never reaches the bounds: nothing is clipped to them
+    assert with_noise(squashed, std=1.0, bounds=(-1, 1)).clipping == Clipping((-1.0,), (1.0,))
+
+
+def test_scores_undo_squashing():
+    policy = GaussianPolicy(lambda seen: (seen[:, :1], 0.5), squash=True, bounds=(0.0, 10.0))
+    raw = POINTS[:, :1] + 0.5 * np.linspace(-2, 2, 2000)[:, None]
+    score = policy.score(POINTS, 5 + 5 * np.tanh(raw))
+    np.testing.assert_allclose(score[:, 0], np.linspace(-2, 2, 2000), atol=1e-7)

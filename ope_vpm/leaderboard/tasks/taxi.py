@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 from ope_vpm.envs import taxi
 from ope_vpm.leaderboard.tasks.base import Simulated, without
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.policy import TargetPolicy
-from ope_vpm.policy.target import TablePolicy
+from ope_vpm.policy import TablePolicy, TargetPolicy
 
 TARGET = 1000
 """The iteration that α mixes in: the paper's target."""

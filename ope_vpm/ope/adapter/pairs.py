@@ -64,7 +64,7 @@ def pairs(
     """
     if draws < 1:
         raise ValueError(f"draws must be at least 1: got {draws}")
-    check_match(data, policy)
+    policy = check_match(data, policy)
     plan = steps(data, gamma=gamma, on_end=on_end, time_limit=time_limit, seed=seed)
     return pairs_of(data, policy, plan, data.initial_observations, gamma, seed, draws)
 
@@ -109,14 +109,15 @@ def pairs_of(
     return Pairs(transitions, rewards, rows, encoder, plan.dropped, plan.ended)
 
 
-def check_match(data: LoggedDataset, policy: TargetPolicy) -> None:
-    """Refuse a policy for another observation or action space than the data's."""
+def check_match(data: LoggedDataset, policy: TargetPolicy) -> TargetPolicy:
+    """The policy, once its kind is known; one for another observation or action space than the data's is refused."""
     size = int(np.prod(data.observations.shape[1:]))
     if policy.observation_size is not None and policy.observation_size != size:
         raise ValueError(
             f"the policy takes observations of {policy.observation_size} numbers, the data have {size} "
             "(is it a policy for another task?)"
         )
+    policy = policy.recognised(data.observations)
     if data.discrete_actions:
         _check_discrete(data, policy)
     elif policy.has_probabilities:
@@ -126,6 +127,7 @@ def check_match(data: LoggedDataset, policy: TargetPolicy) -> None:
             f"the policy's actions have {policy.action_dimension} coordinates, "
             f"the data's {data.actions.shape[1]}: they do not fit"
         )
+    return policy
 
 
 def _check_discrete(data: LoggedDataset, policy: TargetPolicy) -> None:

@@ -1,0 +1,90 @@
+"""Where importance sampling takes the behaviour's probabilities from: the option `behaviour=` of its estimators."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+from ope_vpm.arrays import Floats
+from ope_vpm.logged import LoggedDataset
+from ope_vpm.ope.adapter.pairs import check_match
+from ope_vpm.ope.behaviour.clone import Clone, clone
+from ope_vpm.ope.problem import Problem
+from ope_vpm.policy import TargetPolicy, as_policy
+
+Behaviour = Any
+"""What a user gives: "cloned", "logged", or a policy as `as_policy` takes it."""
+
+
+class Source(ABC):
+    """Where the log-probabilities of logged actions under the behaviour come from."""
+
+    @abstractmethod
+    def log_prob(self, problem: Problem) -> Clone:
+        """Log b of each logged action."""
+
+
+@dataclass(frozen=True)
+class Cloned(Source):
+    """Fitted to the log."""
+
+    def log_prob(self, problem: Problem) -> Clone:
+        """A clone that all targets with the same bounds share: where the target clips, the log was clipped too."""
+        return problem.log.shared(clone, problem.policy.clipping, problem.seed)
+
+
+@dataclass(frozen=True, eq=False)
+class Logged(Source):
+    """Logged beside the actions."""
+
+    logged: Floats
+
+    def log_prob(self, problem: Problem) -> Clone:
+        """As they were logged."""
+        return Clone(self.logged, float("nan"))
+
+
+@dataclass(frozen=True)
+class Known(Source):
+    """A policy that is known to have acted."""
+
+    policy: TargetPolicy
+
+    def log_prob(self, problem: Problem) -> Clone:
+        """The policy's own."""
+        return Clone(self.policy.log_likelihood(problem.data.observations, problem.data.actions), float("nan"))
+
+
+def source_of(behaviour: Behaviour, data: LoggedDataset) -> Source:
+    """What the option means; what the data or a policy cannot give is refused."""
+    if not isinstance(behaviour, str):
+        policy = check_match(data, as_policy(behaviour))
+        if not policy.has_log_prob:
+            raise ValueError("a behaviour policy needs densities, and this one has none: use behaviour='cloned'")
+        return Known(policy)
+    if behaviour == "logged":
+        if data.behaviour_log_prob is None:
+            raise ValueError("behaviour='logged' needs behaviour_log_prob in the data: use behaviour='cloned'")
+        return Logged(data.behaviour_log_prob)
+    if behaviour != "cloned":
+        raise ValueError(f"behaviour must be 'cloned', 'logged' or a policy: got {behaviour!r}")
+    return Cloned()
+
+
+def check_behaviour(name: str, problem: Problem, behaviour: Behaviour) -> None:
+    """Refuse, before any work, a target without densities or a behaviour that cannot be had.
+
+    Args:
+        name: the estimator's, for the error.
+        problem: the question.
+        behaviour: the estimator's option.
+    """
+    if not problem.policy.has_log_prob:
+        raise ValueError(f"{name} needs a target policy with densities: use vpm or model, which do not")
+    source_of(behaviour, problem.data)
+
+
+def behaviour_log_prob(problem: Problem, behaviour: Behaviour) -> Clone:
+    """Log b of each logged action, from where the option says."""
+    return source_of(behaviour, problem.data).log_prob(problem)

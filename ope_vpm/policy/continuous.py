@@ -1,0 +1,161 @@
+"""Policies with continuous actions: one action in each state, or a Gaussian that may be squashed or clipped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from ope_vpm.arrays import Array, Floats
+from ope_vpm.policy.normal import clipped_log_densities, clipped_moments, log_densities, squashed_moments
+from ope_vpm.policy.target import (
+    DRAWS,
+    Bounds,
+    Clipping,
+    Generator,
+    TargetPolicy,
+    checked_actions,
+    checked_moments,
+    in_batches,
+)
+
+Moments = Callable[[Array], tuple[npt.ArrayLike, npt.ArrayLike]]
+SATURATED = 1e-6
+"""How far from ±1 an action is kept before tanh is undone: float32 actions this near may have been ±1 itself, where
+the inverse is infinite."""
+
+
+class DeterministicPolicy(TargetPolicy):
+    """Continuous actions without noise, by a function from observations to actions (n, m)."""
+
+    def __init__(
+        self,
+        action: Callable[[Array], npt.ArrayLike],
+        action_dimension: int | None = None,
+        observation_size: int | None = None,
+    ) -> None:
+        self._function = action
+        self.action_dimension = action_dimension
+        self.observation_size = observation_size
+
+    def sample(self, observations: Array, rng: Generator) -> Array:
+        """The one action; `rng` is not used."""
+        return self.action(observations)
+
+    def action(self, observations: Array) -> Floats:
+        """The one action of each row, (n, m)."""
+        return in_batches(lambda part: checked_actions(self._function(part)), observations)
+
+    def action_moments(self, observations: Array, rng: Generator, draws: int = DRAWS) -> tuple[Floats, Floats]:
+        """The action and its square; nothing is drawn."""
+        action = self.action(observations)
+        return action, np.square(action)
+
+
+class GaussianPolicy(TargetPolicy):
+    """Continuous actions around a mean, independent by coordinate.
+
+    Args:
+        moments: a function from observations to mean and standard deviation, both (n, m).
+        squash: whether tanh follows, after which [-1, 1] is stretched to `bounds`.
+        bounds: low and high of the actions. Without `squash`, draws are clipped to them, as environments
+            do, while `log_prob` stays that of the unclipped Gaussian, as in the libraries.
+        action_dimension: coordinates of an action, where known.
+        observation_size: numbers in one observation, where known.
+        edge: how far from ±1 an action is kept before tanh is undone in `log_prob`.
+        softness: added to 1 - tanh² in `log_prob`, as stable-baselines3 does.
+    """
+
+    def __init__(
+        self,
+        moments: Moments,
+        *,
+        squash: bool = False,
+        bounds: Bounds | None = None,
+        action_dimension: int | None = None,
+        observation_size: int | None = None,
+        edge: float = SATURATED,
+        softness: float = 0.0,
+    ) -> None:
+        self._function = moments
+        self._edge = edge
+        self._softness = softness
+        self.squash = squash
+        self.bounds: tuple[Floats, Floats] | None = None
+        if bounds is not None:
+            low, high = (np.asarray(side, dtype=np.float64) for side in bounds)
+            self.bounds = low, high
+        self.action_dimension = action_dimension
+        self.observation_size = observation_size
+
+    @property
+    def clipping(self) -> Clipping:
+        """The bounds, unless tanh keeps draws inside them."""
+        return Clipping() if self.bounds is None or self.squash else Clipping.at(*self.bounds)
+
+    def moments(self, observations: Array) -> tuple[Floats, Floats]:
+        """Mean and standard deviation, (n, m), before squashing or clipping."""
+        both = in_batches(lambda part: np.stack(checked_moments(*self._function(part)), axis=1), observations)
+        return both[:, 0], both[:, 1]
+
+    def sample(self, observations: Array, rng: Generator) -> Array:
+        """Draw, then squash or clip."""
+        mean, std = self.moments(observations)
+        raw = mean + std * rng.standard_normal(mean.shape)
+        if self.squash:
+            return self._centre + self._half * np.tanh(raw)
+        return self.clipping.clip(raw)
+
+    def log_prob(self, observations: Array, actions: Array) -> Floats:
+        """The density in the units of `actions`: it integrates to 1 over them."""
+        mean, std = self.moments(observations)
+        raw, logs = checked_actions(actions).reshape(mean.shape), np.zeros_like(mean)
+        if self.squash:
+            unit = self._unit(raw, self._edge)
+            raw, logs = np.arctanh(unit), -np.log(1 - np.square(unit) + self._softness) - np.log(self._half)
+        total: Floats = (logs + log_densities((raw - mean) / std, std)).sum(axis=1)
+        return total
+
+    def log_likelihood(self, observations: Array, actions: Array) -> Floats:
+        """The density inside the bounds, and at a bound the probability of being clipped to it."""
+        if self.squash:
+            return self.log_prob(observations, actions)
+        mean, std = self.moments(observations)
+        z = (checked_actions(actions).reshape(mean.shape) - mean) / std
+        total: Floats = clipped_log_densities(z, std, *self.clipping.at_bounds(actions)).sum(axis=1)
+        return total
+
+    def action_moments(self, observations: Array, rng: Generator, draws: int = DRAWS) -> tuple[Floats, Floats]:
+        """In closed form, or by quantiles where tanh follows; nothing is drawn."""
+        mean, std = self.moments(observations)
+        if self.squash:
+            return squashed_moments(mean, std, self._centre, self._half)
+        if self.bounds is None:
+            return mean, mean**2 + std**2
+        first, second = clipped_moments((self.bounds[0] - mean) / std, (self.bounds[1] - mean) / std)
+        return mean + std * first, mean**2 + 2 * mean * std * first + std**2 * second
+
+    def score(self, observations: Array, actions: Array) -> Floats:
+        """(a - mean)/std of one action per row, (n, m), before squashing."""
+        mean, std = self.moments(observations)
+        raw = checked_actions(actions).reshape(mean.shape)
+        if self.squash:
+            raw = np.arctanh(self._unit(raw, SATURATED))
+        score: Floats = (raw - mean) / std
+        return score
+
+    def _unit(self, actions: Floats, edge: float) -> Floats:
+        """Squashed actions on the scale of tanh itself, kept `edge` away from ±1."""
+        unit: Floats = np.clip((actions - self._centre) / self._half, -1 + edge, 1 - edge)
+        return unit
+
+    @property
+    def _centre(self) -> Floats:
+        low, high = self.bounds or (np.array(-1.0), np.array(1.0))
+        return (low + high) / 2
+
+    @property
+    def _half(self) -> Floats:
+        low, high = self.bounds or (np.array(-1.0), np.array(1.0))
+        return (high - low) / 2
