@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 import ope_vpm as ov
-from ope_vpm.chain.finite import solve as linear
+from ope_vpm.chain.finite import solve
 from ope_vpm.chain.finite.counts import count
 from ope_vpm.chain.finite.pooling import pooled
 from ope_vpm.chain.solvers.tabular import choose_unseen
@@ -147,16 +147,17 @@ def test_restrict_scales_each_rows_known_successors():
 def test_discounting_does_not_charge_for_the_way_back(unseen):
     """Brute force: follow mass for 2000 steps, lost mass coming back within its step."""
     pairs = ov.Transitions([0, 0, 0, 1, 2], [1, 0, 9, 0, 0], x_initial=[0, 2])
-    chain = count(pairs, unseen)
-    law, mass = np.zeros(3), chain.initial
+    counted = count(pairs, unseen)
+    law, mass = np.zeros(3), counted.initial
     for step in range(2000):
         law += 0.1 * 0.9**step * mass
-        mass = chain.step(mass)
+        mass = mass @ counted.chain
     np.testing.assert_allclose(ov.VPM(gamma=0.9, unseen=unseen).fit(pairs).probabilities([0, 1, 2]), law, atol=1e-12)
 
 
 def rule(pairs: ov.Transitions) -> str:
-    return choose_unseen(count(pairs, "restart"))
+    counted = count(pairs, "restart")
+    return choose_unseen(counted.p, counted.unseen, counted.times)
 
 
 def test_the_auto_rule():
@@ -252,7 +253,7 @@ def test_rows_of_weight_zero_are_not_there(options):
 @pytest.mark.parametrize("cycle", [1, 2, 5, 12])
 def test_period(cycle):
     kernel = sparse.csr_array(np.roll(np.eye(cycle), 1, axis=1))
-    assert linear.period(kernel) == cycle
+    assert solve.period(kernel, np.zeros(cycle, dtype=bool)) == cycle
 
 
 # -- large chains
@@ -263,12 +264,12 @@ def test_large_chains_are_solved_without_dense_matrices():
     states, rows = 30_000, 600_000
     x = rng.integers(states, size=rows)
     mixing = ov.VPM().fit(ov.Transitions(x, rng.integers(states, size=rows)))  # an expander: GMRES
-    moved = count(mixing.transitions, "restart").step(mixing.probabilities()[:states])
+    moved = mixing.probabilities()[:states] @ count(mixing.transitions, "restart").chain
     assert 0.5 * np.abs(moved - mixing.probabilities()).sum() < 1e-10
     x = np.repeat(np.arange(states), 10)
     step = np.tile([-1, -1, -1, -1, 0, 0, 0, 1, 1, 1], states)
     line = ov.VPM().fit(ov.Transitions(x, np.clip(x + step, 0, states - 1)))  # a line: banded factorisation
-    moved = count(line.transitions, "restart").step(line.probabilities())
+    moved = line.probabilities() @ count(line.transitions, "restart").chain
     assert 0.5 * np.abs(moved - line.probabilities()).sum() < 1e-10
 
 

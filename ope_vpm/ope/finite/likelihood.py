@@ -14,7 +14,7 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from ope_vpm.arrays import Floats, group_sums
-from ope_vpm.chain.finite import solve as linear
+from ope_vpm.chain.finite.chain import FiniteChain
 from ope_vpm.ope.finite.model import CountedModel, counted_model
 from ope_vpm.ope.inference.uncertainty import LEVEL
 from ope_vpm.ope.problem import Problem
@@ -79,19 +79,18 @@ def weighed(problem: Problem, model: CountedModel, weight: Floats) -> Weighed:
     data, plan, gamma = problem.data, problem.steps, problem.gamma
     episode = data.episode[plan.rows]
     counted = _recounted(model, model.weight * weight[episode], data.rewards[plan.rows])
-    kernel, reward = counted.kernel(), counted.policy() @ counted.reward
+    chain, reward = FiniteChain.plain(counted.kernel()), counted.policy() @ counted.reward
     first = problem.log.initial_episodes
     start_share = weight[first] / weight[first].sum() if len(first) else np.zeros(0)
+    values = chain.value_function(reward, gamma)
     if gamma < 1:
         initial = group_sums(counted.starts, start_share, len(reward))
-        values = linear.resolvent(kernel, reward, gamma, transposed=False)
-        law = linear.resolvent(kernel, (1 - gamma) * initial, gamma, transposed=True)
+        law = chain.distribution(initial, gamma)
         value, offset = float((1 - gamma) * initial @ values), 0.0
     else:
         left = group_sums(counted.state_of_pair, counted.times, len(reward))
-        law = linear.limit_law(kernel, left / left.sum(), linear.closed_classes(kernel))
-        values, value = linear.poisson(kernel, law, reward), float(law @ reward)
-        offset = value
+        law = chain.distribution(left / left.sum(), gamma)
+        value = offset = float(law @ reward)
     q = counted.reward - offset + gamma * (counted.transitions() @ values)
     after = np.where(counted.following >= 0, values[counted.following], 0.0)
     residual = data.rewards[plan.rows] - offset + gamma * after - q[counted.pair]

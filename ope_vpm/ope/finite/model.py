@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from ope_vpm.arrays import Floats, Integers, group_sums
-from ope_vpm.chain.finite import solve as linear
+from ope_vpm.chain.finite.chain import FiniteChain
 from ope_vpm.ope.adapter.time_limit import clock_remarks
 from ope_vpm.ope.finite.counts import CountedPairs, count_pairs, influence
 from ope_vpm.ope.inference.estimate import RawEstimate, evidence_of_weights
@@ -95,15 +95,12 @@ def scaled(counted: CountedPairs) -> CountedModel:
 
 def solve(model: CountedModel, gamma: float) -> tuple[float, Floats, Floats]:
     """The value, the law over states and the value function over states, all exact."""
-    kernel = model.kernel()
+    chain = FiniteChain.plain(model.kernel())
     reward = model.policy() @ model.reward
-    if gamma < 1:
-        values = linear.resolvent(kernel, reward, gamma, transposed=False)
-        law = linear.resolvent(kernel, (1 - gamma) * model.initial, gamma, transposed=True)
-        return float((1 - gamma) * model.initial @ values), law, values
-    start = group_sums(model.state_of_pair, model.times, len(reward))
-    law = linear.limit_law(kernel, start / start.sum(), linear.closed_classes(kernel))
-    return float(law @ reward), law, linear.poisson(kernel, law, reward)
+    logged = group_sums(model.state_of_pair, model.times, len(reward))
+    law = chain.distribution(model.initial if gamma < 1 else logged / logged.sum(), gamma)
+    values = chain.value_function(reward, gamma)
+    return float((1 - gamma) * model.initial @ values if gamma < 1 else law @ reward), law, values
 
 
 def find_tabular(problem: Problem, simulate: int | None) -> RawEstimate:

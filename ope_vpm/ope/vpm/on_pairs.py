@@ -38,7 +38,7 @@ def find_on_pairs(problem: Problem, method: VPM, draws: int) -> RawEstimate:
         residual_noise=report.stationarity_noise,
         unseen_mass=report.unseen_mass,
         disagreement=None if other is None or spread == 0 else other / spread,
-        remarks=(*(note for note in report.notes if "periodic" not in note), *clock_remarks(problem, known=False)),
+        remarks=(*report.doubts, *clock_remarks(problem, known=False)),
     )
     diagnostics = {"solver": report.solver, "dropped": pairs.dropped, "ended": pairs.ended, "notes": report.notes}
     return RawEstimate(
@@ -89,8 +89,7 @@ def influence(problem: Problem, pairs: Pairs, estimate: StationaryEstimate, valu
     Each row contributes τ·(r + γh(x') - h(x) - v), h the chain's value function; for first states see `influence`.
     """
     gamma = problem.gamma
-    # The only way to h; `expectation` has it too but keeps rows, not episodes.
-    h = estimate._ratio.value_function(pairs.transitions, pairs.rewards, gamma)
+    h = estimate.value_function(pairs.rewards)
     offset = value if gamma == 1 else 0.0
     logged = pairs.rows >= 0
     rows, share = pairs.rows[logged], (estimate.weights / estimate.weights.sum())[logged]
