@@ -82,6 +82,16 @@ def test_several_weighted_successors_equal_the_rows_written_out():
     np.testing.assert_allclose(together.probabilities(), apart.probabilities(), atol=1e-12)
 
 
+def test_value_function_by_hand():
+    """0 → 1 always, 1 → 0 and 1 equally: μ = (1, 2)/3. f = (0, 3) has mean 2: h₀ = -2 + h₁, and E_μ[h] = 0."""
+    pairs = ov.Transitions([0, 0, 1, 1], [1, 1, 0, 1], x_initial=[0])
+    h = ov.VPM().fit(pairs).value_function(3.0 * pairs.x)
+    np.testing.assert_allclose(h(np.array([0, 1])), [-4 / 3, 2 / 3], atol=1e-12)
+    # γ = ½: h₀ = ½h₁, h₁ = 3 + ¼h₀ + ¼h₁
+    discounted = ov.VPM(gamma=0.5).fit(pairs).value_function(3.0 * pairs.x)
+    np.testing.assert_allclose(discounted(np.array([0, 1])), [2.4, 4.8])
+
+
 def test_row_weights_count_rows():
     rng = np.random.default_rng(4)
     x, x_next, times = rng.integers(5, size=300), rng.integers(5, size=300), rng.integers(0, 4, size=300)
@@ -196,6 +206,7 @@ def test_two_closed_classes_are_mixed_as_the_data_falls_into_them_and_named():
         estimate = ov.VPM().fit(ov.Transitions(x, x_next))
     np.testing.assert_allclose(estimate.probabilities(), np.array([3, 3, 2.5, 2.5, 0]) / 11, atol=1e-12)
     assert "reducible" in estimate.diagnostics.notes[0]
+    assert estimate.diagnostics.doubts == estimate.diagnostics.notes
 
 
 def test_an_absorbing_state_takes_all_and_is_named():
@@ -208,6 +219,8 @@ def test_a_periodic_chain_gets_its_time_average_and_a_warning():
     with pytest.warns(ov.StationaryWarning, match=r"periodic \(period 3\), 3 states \{0, 1, 2\}"):
         estimate = ov.VPM().fit(ov.Transitions([0, 0, 1, 2], [1, 1, 2, 0]))
     np.testing.assert_allclose(estimate.probabilities(), [1 / 3, 1 / 3, 1 / 3])
+    assert "periodic" in estimate.diagnostics.notes[0]
+    assert estimate.diagnostics.doubts == ()
 
 
 @pytest.mark.parametrize("slowness", [1e-4, 1e-8, 1e-12, 1e-15])

@@ -39,8 +39,8 @@ exact."""
 GMRES_RESTART, GMRES_ROUNDS = 60, 20
 """GMRES keeps 60 vectors at a time and gives up after 20 rounds of them."""
 REFINEMENTS = 4
-"""Rounds in which Poisson's equation is solved again for what is left of its right-hand side; two are enough on all
-chains tried, and more cost one triangular solve each."""
+"""Rounds in which Poisson's equation is solved again for what is left of its right-hand side; each costs one triangular
+solve."""
 
 
 class StationaryWarning(UserWarning):
