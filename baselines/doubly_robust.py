@@ -61,10 +61,9 @@ class DoublyRobust(ProblemEstimator):
         folds = problem.log.folds(self.folds)
         if problem.finite:
             fit = cross_fitted_counts(problem, folds)
-            return corrected(problem, fit.q, fit.tau, {"solver": "counts"}, unseen=fit.unseen, bias=fit.misfit)
+            return corrected(problem, fit.q, fit.tau, {"solver": "counts"}, unseen=fit.unseen_mass, bias=fit.error)
         ratio = self._ratio(problem)
-        assert ratio.weights is not None
-        if not ratio.weights.any():
+        if ratio.weights is None or not ratio.weights.any():
             return ratio
         if len(np.unique(folds[problem.data.episode[problem.steps.rows]])) == 1:
             folds = np.zeros_like(folds)  # no other fold has a step to learn from

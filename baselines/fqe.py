@@ -9,8 +9,9 @@ import numpy as np
 
 from ope_vpm.arrays import Floats
 from ope_vpm.ope.estimator import ProblemEstimator, check_positive, check_ridge
+from ope_vpm.ope.finite.estimate import counted_estimate
 from ope_vpm.ope.finite.likelihood import likelihood_interval
-from ope_vpm.ope.finite.model import find_tabular
+from ope_vpm.ope.finite.treatments import DEFAULT, treatment
 from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.uncertainty import Likelihood
 from ope_vpm.ope.problem import Problem
@@ -30,6 +31,8 @@ class FQE(ProblemEstimator):
     solver: str = "auto"
     """"tabular" (finite pairs: the counted equation, solved exactly), "linear" (LSTD-Q in random features),
     "neural" (networks), or "auto": tabular for finite pairs, otherwise neural."""
+    unseen: str = DEFAULT
+    """What finite pairs that were never seen are replaced by: see `ope_vpm.ope.finite.treatments`."""
     members: int = 2
     """Networks whose answers are averaged."""
     training_steps: int = 2000
@@ -51,6 +54,7 @@ class FQE(ProblemEstimator):
             raise ValueError(f"unknown solver {self.solver!r}: known are {', '.join(SOLVERS)}")
         if self.interval not in ("bootstrap", "likelihood"):
             raise ValueError(f"interval must be 'bootstrap' or 'likelihood': got {self.interval!r}")
+        treatment(self.unseen)  # refuses what it does not know
         check_positive(self, "members", "training_steps", "n_features", "draws")
         check_ridge(self.ridge)
 
@@ -70,28 +74,26 @@ class FQE(ProblemEstimator):
         if solver == "auto":
             solver = "tabular" if problem.finite else "neural"
         if solver == "tabular":
-            found = find_tabular(problem, None)  # its value is that of the counted model
+            found = counted_estimate(problem, self.unseen)  # Q's value is that of the counted model
             if self.interval == "bootstrap" or problem.data.n_episodes < 2:
                 return found
-            return _with_likelihood(problem, found)
+            return self._with_likelihood(problem, found)
         weight = vpm_weights(problem, self.n_features) if self.weighted else None
         if solver == "linear":
             return find_lstd(problem, self.n_features, self.ridge, self.draws, weight)
         settings = Networks(self.members, self.training_steps, self.n_features, self.ridge, self.draws)
         return fitted_q(problem, settings, weight)
 
-
-def _with_likelihood(problem: Problem, found: RawEstimate) -> RawEstimate:
-    """The same with a likelihood interval instead of the bootstrap's."""
-    if found.sums is None:
-        return found
-    ends = likelihood_interval(problem)
-    return replace(found, uncertainty=Likelihood(episodes=found.sums, suspected_bias=found.suspected_bias, ends=ends))
+    def _with_likelihood(self, problem: Problem, found: RawEstimate) -> RawEstimate:
+        """The same with a likelihood interval instead of the bootstrap's."""
+        if found.sums is None:
+            return found
+        ends, bias = likelihood_interval(problem, treatment(self.unseen)), found.suspected_bias
+        return replace(found, uncertainty=Likelihood(episodes=found.sums, suspected_bias=bias, ends=ends))
 
 
 def vpm_weights(problem: Problem, n_features: int) -> Floats:
     """The ratio of vpm at each row, cut at 0."""
     options: dict[str, Any] = {"n_features": n_features} if problem.policy.has_log_prob and not problem.finite else {}
     weights = VPMEstimator(**options).find(problem).weights
-    assert weights is not None
-    return np.maximum(weights, 0)
+    return np.ones(len(problem.data)) if weights is None else np.maximum(weights, 0)

@@ -16,9 +16,14 @@ from ope_vpm.ope.inference.logged_mean import time_weights, weighted_sums
 from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.problem import Problem
 
+SMALLEST = 1e-300
+"""Keeps divisions by weights that have all vanished defined."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class _ImportanceSampling(ProblemEstimator):
+    """What both estimators share: the action ratios, and a weighted mean of rewards as an estimate."""
+
     behaviour: Behaviour = "cloned"
     """"cloned", "logged" (needs `behaviour_log_prob` in the data), or a known policy."""
 
@@ -27,18 +32,19 @@ class _ImportanceSampling(ProblemEstimator):
         check_behaviour(self.name, problem, self.behaviour)
 
     def _log_ratio(self, problem: Problem) -> tuple[Floats, dict[str, Any]]:
+        """The log-ratio log π - log b of each logged action, and how well b was fitted."""
         clone = behaviour_log_prob(problem, self.behaviour)
         fit = {"behaviour_held_out_log_likelihood": clone.held_out_log_likelihood}
         return problem.target_log_prob - clone.log_prob, fit
 
-    def _found(self, problem: Problem, sums: EpisodeSums, weights: Floats, fit: dict[str, Any]) -> RawEstimate:
-        evidence = evidence_of_weights(
-            problem.data,
-            weights,
-        )
-        value = value_or_nan(sums.ratios.sum(), weights)
+    def _estimate(self, problem: Problem, sums: EpisodeSums, weights: Floats, fit: dict[str, Any]) -> RawEstimate:
+        """The sum of the ratios, with the weights that the rows have in it."""
         return RawEstimate(
-            value=value, uncertainty=Bootstrap(episodes=sums), weights=weights, evidence=evidence, diagnostics=fit
+            value=value_or_nan(sums.ratios.sum(), weights),
+            uncertainty=Bootstrap(episodes=sums),
+            weights=weights,
+            evidence=evidence_of_weights(problem.data, weights),
+            diagnostics=fit,
         )
 
 
@@ -49,14 +55,14 @@ class TrajectoryWise(_ImportanceSampling):
     name: ClassVar[str] = "wist"
 
     def find(self, problem: Problem) -> RawEstimate:
-        """One ratio of sums."""
+        """The ratio of the weighted sums of rewards and of time."""
         log_ratio, fit = self._log_ratio(problem)
         data = problem.data
         whole = np.add.reduceat(log_ratio, data.starts)
         weight = np.exp(whole - _largest(whole))
         by_time, tail = time_weights(problem)
         weights = by_time * weight[data.episode]
-        return self._found(problem, weighted_sums(problem, weights, tail * weight), weights, fit)
+        return self._estimate(problem, weighted_sums(problem, weights, tail * weight), weights, fit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,27 +76,27 @@ class StepWise(_ImportanceSampling):
     name: ClassVar[str] = "wiss"
 
     def find(self, problem: Problem) -> RawEstimate:
-        """One ratio of sums for each time."""
+        """The sum over time of ratios, the weighted mean reward at each time."""
         log_ratio, fit = self._log_ratio(problem)
         sums, weights = step_wise(problem, log_ratio)
-        return self._found(problem, sums, weights, fit)
+        return self._estimate(problem, sums, weights, fit)
 
 
 def step_wise(problem: Problem, log_ratio: Floats) -> tuple[EpisodeSums, Floats]:
-    """Per-episode sums, one column a time step, and each row's share in the value."""
+    """Per-episode sums with one column per time step, and each row's share in the value."""
     data, gamma = problem.data, problem.gamma
     alive, weight = step_weights(problem, log_ratio)
     rewards = np.zeros(alive.shape)
     rewards[data.episode, data.time] = data.rewards
     horizon = alive.shape[1]
-    total = np.maximum(weight.sum(axis=0), 1e-300)
+    total = np.maximum(weight.sum(axis=0), SMALLEST)
     share = np.where(alive, weight, 0.0).sum(axis=0) / total
     discount = gamma ** np.arange(horizon)
     norm = float(discount @ share)
     if problem.on_end == "absorb":
         ended = float(weight[problem.ends, -1].sum() / total[-1])
         norm = float(discount @ (weight.sum(axis=0) > 0) + gamma**horizon / (1 - gamma) * ended)
-    scaled = np.where(alive, weight, 0.0) * discount / max(norm, 1e-300)
+    scaled = np.where(alive, weight, 0.0) * discount / max(norm, SMALLEST)
     weights = (scaled / total)[data.episode, data.time]
     return EpisodeSums(scaled * rewards, weight), weights
 

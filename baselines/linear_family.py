@@ -16,7 +16,7 @@ from ope_vpm.arrays import Floats
 from ope_vpm.ope.adapter.time_limit import clock_remarks
 from ope_vpm.ope.behaviour.action_ratio import known_overlap
 from ope_vpm.ope.estimator import ProblemEstimator, check_positive, check_ridge
-from ope_vpm.ope.finite.model import find_tabular
+from ope_vpm.ope.finite.estimate import counted_estimate
 from ope_vpm.ope.inference.estimate import RawEstimate, disagreement, evidence_of_weights, value_or_nan
 from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.problem import Problem
@@ -51,7 +51,7 @@ class LinearEstimator(ProblemEstimator):
     def find(self, problem: Problem) -> RawEstimate:
         """By the kind of data."""
         if problem.finite:
-            return find_tabular(problem, None)
+            return counted_estimate(problem)
         return self._points(problem.shared(_linear_parts, self.n_features, self.ridge, self.draws))
 
     @abstractmethod

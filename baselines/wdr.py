@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from ope_vpm.arrays import Bools, Floats, group_sums
-from ope_vpm.baselines.importance_sampling import step_weights
+from ope_vpm.baselines.importance_sampling import SMALLEST, step_weights
 from ope_vpm.ope.auto.blend import least_on_simplex
 from ope_vpm.ope.behaviour.source import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.estimator import ProblemEstimator
@@ -33,69 +33,68 @@ from ope_vpm.ope.q.values import QValues, influence
 from ope_vpm.ope.vpm.factored import Rows
 
 HORIZONS = 20
-"""How many j MAGIC blends."""
+"""How many horizons j MAGIC blends, besides 0, evenly spaced: with more of them than episodes their covariance
+is singular."""
 HALF = 0.6745
 """Standard errors to each side of a 50 % interval, outside which a shorter horizon counts as biased."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WeightedDoublyRobust(ProblemEstimator):
-    """Bellman residuals of Q, weighted by products of ratios; Q: counts for finite pairs, LSTD-Q for points."""
+    """Bellman residuals of Q, weighted by products of ratios; Q: counts for finite pairs, else LSTD-Q."""
 
     name: ClassVar[str] = "wdr"
 
     behaviour: Behaviour = "cloned"
     """"cloned", "logged" (needs `behaviour_log_prob` in the data), or a known policy."""
     n_features: int = 400
-    """Random features of the state, for Q of points."""
+    """Random features of the state, for a linear Q."""
     draws: int = 8
-    """Target actions a state where the policy's mean action is not known otherwise."""
+    """Target actions per state where the policy's mean action is not known otherwise."""
 
     def check(self, problem: Problem) -> None:
         """The target needs densities, and logged ones must be there if asked for."""
         check_behaviour(self.name, problem, self.behaviour)
 
     def find(self, problem: Problem) -> RawEstimate:
-        """One ratio of sums for each time."""
+        """Q's own value, and the weighted mean residual of each time."""
         clone = behaviour_log_prob(problem, self.behaviour)
         alive, weight = step_weights(problem, problem.target_log_prob - clone.log_prob)
         q, tau = self._q(problem)
         terms = Terms.of(problem, q, tau, alive, weight)
         blend = self._blend(terms)
-        by_time, beyond = terms.at_most(blend), float(blend @ terms.beyond)
+        by_time, beyond = terms.share_of_times(blend), float(blend @ terms.share_beyond)
         weights = (terms.weights * by_time)[problem.data.episode, problem.data.time]
         weights += beyond * group_sums(problem.steps.rows, problem.steps.weight * tau, len(weights)) / len(weights)
-        evidence = evidence_of_weights(
-            problem.data,
-            weights,
-        )
         return RawEstimate(
-            value=terms.start + float(blend @ terms.steps),
-            uncertainty=Bootstrap(episodes=terms.sums(by_time, beyond)),
+            value=terms.q_value + float(blend @ terms.corrections),
+            uncertainty=Bootstrap(episodes=terms.episode_sums(by_time, beyond)),
             weights=weights,
-            evidence=evidence,
+            evidence=evidence_of_weights(problem.data, weights),
             diagnostics={
                 "behaviour_held_out_log_likelihood": clone.held_out_log_likelihood,
-                "fqe_value": terms.start,
+                "fqe_value": terms.q_value,
                 "mean_horizon": float(blend @ terms.horizons),
             },
         )
 
     def _q(self, problem: Problem) -> tuple[QValues, Floats]:
-        """Q, and the ratio of stationary laws that goes with it."""
+        """Q, and the ratio of stationary distributions that goes with it."""
         whole = np.zeros(problem.data.n_episodes, dtype=np.int64)
         if problem.finite:
             fit = cross_fitted_counts(problem, whole)
             return fit.q, fit.tau
         linear = find_lstd(problem, self.n_features, None, self.draws)
-        assert linear.weights is not None
+        tau = np.ones(len(problem.data)) if linear.weights is None else linear.weights
         rows = Rows.draw(problem, self.n_features, self.draws)
         q = held_out(rows, whole, linear.diagnostics["ridge"]).q(problem, 0)
-        return q, linear.weights[problem.steps.rows]
+        return q, tau[problem.steps.rows]
 
     def _blend(self, terms: Terms) -> Floats:
         """How much each horizon counts: the longest alone."""
-        return last_of(len(terms.horizons))
+        longest = np.zeros(len(terms.horizons))
+        longest[-1] = 1
+        return longest
 
 
 class Magic(WeightedDoublyRobust):
@@ -104,100 +103,107 @@ class Magic(WeightedDoublyRobust):
     name: ClassVar[str] = "magic"
 
     def _blend(self, terms: Terms) -> Floats:
+        """The shares with the least estimated variance plus squared bias."""
         spread, bias = terms.covariance(), terms.bias()
         return least_on_simplex(spread + np.outer(bias, bias))
 
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms of all g_j."""
+    """Everything of which the estimates g_j of all horizons j are sums."""
 
-    start: float
-    """g_0."""
-    above: Floats
-    """(episodes, times): weight times discounted residual, over the norm."""
+    q_value: float
+    """g_0, the value of Q itself."""
+    residuals: Floats
+    """(episodes, times): the product of ratios times the discounted Bellman residual, over the sum of discounts."""
+    products: Floats
+    """(episodes, times): the product of ratios up to each time; ended episodes keep their last one."""
     weights: Floats
-    """(episodes, times): weights of running episodes, each time's scaled to 1 over all, discounted."""
-    below: Floats
-    """(episodes, times): weights."""
-    own: Floats
+    """(episodes, times): the weight of each step in the value: its product over the sum of all, discounted."""
+    q_influence: Floats
     """(episodes,): the influence function of Q's own value, but for the initial states."""
-    first: EpisodeSums
-    """What the initial states add."""
-    beyond: Floats
+    initial: EpisodeSums
+    """What the initial states add to the influence function."""
+    share_beyond: Floats
     """The share of discounted time beyond each horizon."""
     horizons: Floats
     """The j that are blended, 0 and the longest among them."""
 
     @classmethod
     def of(cls, problem: Problem, q: QValues, tau: Floats, alive: Bools, weight: Floats) -> Terms:
-        """Residuals of the log's rows, episode by episode; rows that were dropped have none."""
+        """Put the terms together; rows that were dropped have no residual.
+
+        Args:
+            problem: the question.
+            q: Q and V at its steps.
+            tau: the ratio of stationary distributions at its steps.
+            alive: (episodes, times): which episodes still run.
+            weight: (episodes, times): their products of ratios.
+        """
         data, plan, gamma = problem.data, problem.steps, problem.gamma
         residual = np.zeros(alive.shape)
         by_row = group_sums(plan.rows, plan.weight * q.residual(problem), len(data))
         residual[data.episode, data.time] = by_row
         times = np.arange(alive.shape[1])
-        total = np.maximum(weight.sum(axis=0), 1e-300)
+        total = np.maximum(weight.sum(axis=0), SMALLEST)
         running = np.where(alive, weight, 0.0)
         share = np.ones(len(times)) if problem.on_end == "absorb" else running.sum(axis=0) / total
         norm = float(gamma**times @ share)
         if gamma < 1:
             norm += gamma ** len(times) * float(share[-1]) / (1 - gamma)
-        discounted = running * gamma**times / max(norm, 1e-300)
+        discounted = running * gamma**times / max(norm, SMALLEST)
         sums = influence(problem, tau, q.residual(problem), q.first)
         own = EpisodeSums(sums.numerator[:, :1], sums.denominator[:, :1]).influence
         mass = plan.weight / plan.weight.sum() * tau
         horizons = np.unique(np.linspace(0, len(times), HORIZONS + 1).round())
         passed = np.concatenate([[0.0], np.cumsum(gamma**times * share)])[horizons.astype(np.int64)]
         return cls(
-            start=q.value(problem),
-            above=discounted * residual,
+            q_value=q.value(problem),
+            residuals=discounted * residual,
+            products=weight,
             weights=discounted / total,
-            below=weight,
-            own=own,
-            first=initial_sums(problem, entry_rate(problem, plan.rows, mass), q.first),
-            beyond=1 - passed / norm if norm > 0 else np.zeros(len(horizons)),
+            q_influence=own,
+            initial=initial_sums(problem, entry_rate(problem, plan.rows, mass), q.first),
+            share_beyond=1 - passed / norm if norm > 0 else np.zeros(len(horizons)),
             horizons=horizons,
         )
 
     @property
-    def steps(self) -> Floats:
+    def corrections(self) -> Floats:
         """g_j - g_0 for each horizon."""
-        by_time = EpisodeSums(self.above, self.below).ratios
+        by_time = EpisodeSums(self.residuals, self.products).ratios
         return np.concatenate([[0.0], np.cumsum(by_time)])[self.horizons.astype(np.int64)]
 
-    def at_most(self, blend: Floats) -> Floats:
-        """How much each time counts: the blend's share of horizons beyond it."""
-        beyond: Floats = (self.horizons[:, None] > np.arange(self.above.shape[1])).T @ blend
+    def share_of_times(self, blend: Floats) -> Floats:
+        """How much the residual of each time counts: the blend's share of the horizons beyond it."""
+        beyond: Floats = (self.horizons[:, None] > np.arange(self.residuals.shape[1])).T @ blend
         return beyond
 
-    def sums(self, by_time: Floats, beyond: float) -> EpisodeSums:
-        """For the bootstrap."""
-        episodes = len(self.own)
-        own = EpisodeSums(beyond * self.own[:, None], np.full((episodes, 1), 1 / episodes))
-        return EpisodeSums(self.above * by_time, self.below).beside(own).beside(self.first)
+    def episode_sums(self, by_time: Floats, beyond: float) -> EpisodeSums:
+        """How each episode moves the blend.
+
+        Args:
+            by_time: how much the residual of each time counts.
+            beyond: the share of time that rests on Q alone.
+        """
+        episodes = len(self.q_influence)
+        own = EpisodeSums(beyond * self.q_influence[:, None], np.full((episodes, 1), 1 / episodes))
+        return EpisodeSums(self.residuals * by_time, self.products).beside(own).beside(self.initial)
 
     def covariance(self) -> Floats:
-        """Of all g_j, by their influence functions over episodes."""
-        each = EpisodeSums(self.above, self.below)
-        total = np.maximum(self.below.sum(axis=0), 1e-300)
-        by_time = (self.above - self.below * each.ratios) / total
+        """The covariance of all g_j, by their influence functions over episodes."""
+        each = EpisodeSums(self.residuals, self.products)
+        total = np.maximum(self.products.sum(axis=0), SMALLEST)
+        by_time = (self.residuals - self.products * each.ratios) / total
         summed_up = np.concatenate([np.zeros((len(by_time), 1)), np.cumsum(by_time, axis=1)], axis=1)
         of_horizon = summed_up[:, self.horizons.astype(np.int64)]
-        whole = of_horizon + self.own[:, None] * self.beyond + self.first.numerator
+        whole = of_horizon + self.q_influence[:, None] * self.share_beyond + self.initial.numerator
         covariance: Floats = whole.T @ whole
         return covariance
 
     def bias(self) -> Floats:
         """How far each g_j lies outside the longest one's 50 % interval."""
         error = float(np.sqrt(self.covariance()[-1, -1]))
-        away: Floats = self.steps - self.steps[-1]
+        away: Floats = self.corrections - self.corrections[-1]
         outside: Floats = np.sign(away) * np.maximum(np.abs(away) - HALF * error, 0)
         return outside
-
-
-def last_of(count: int) -> Floats:
-    """All weight on the last."""
-    last = np.zeros(count)
-    last[-1] = 1
-    return last

@@ -26,7 +26,7 @@ from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.registry import make
 from ope_vpm.ope.vpm.estimator import PAPER, VPMEstimator
-from ope_vpm.ope.vpm.on_pairs import quietly, weighted_mean
+from ope_vpm.ope.vpm.pairs import fit_quietly, weighted_mean
 
 TARGET = taxi.shipped(1000)
 NUMBERS, LENGTHS = (50, 100, 200, 400), (100, 200, 400, 800)
@@ -44,7 +44,7 @@ def default_value(problem: Problem) -> float:
 def paper_value(problem: Problem) -> float:
     """What preset="paper" gives, without its interval."""
     pairs = problem.pairs()
-    return weighted_mean(quietly(VPM(gamma=problem.gamma, **PAPER["tabular"]), pairs.transitions), pairs)
+    return weighted_mean(fit_quietly(VPM(gamma=problem.gamma, **PAPER["tabular"]), pairs.transitions), pairs)
 
 
 def errors(function: Values, behaviour: int, shape: tuple[int, int], runs: int, gamma: float = 1.0) -> np.ndarray:

@@ -19,7 +19,7 @@ from gymnasium import spaces
 from scipy import sparse
 
 from ope_vpm.arrays import Floats, Integers
-from ope_vpm.chain.finite import solve as linear
+from ope_vpm.chain.finite.chain import FiniteChain
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.policy import TablePolicy, load_policy, table_of
 
@@ -138,10 +138,7 @@ def exact_law(policy_table: npt.ArrayLike | TablePolicy, gamma: float = 1.0) -> 
     """(2000,): where the policy spends its time in the long run; below γ = 1, the discounted law from resets."""
     if not 0 <= gamma <= 1:
         raise ValueError(f"gamma must be between 0 and 1: got {gamma}")
-    kernel = target_kernel(policy_table)
-    if gamma < 1:
-        return linear.resolvent(kernel, (1 - gamma) * reset_law(), gamma, transposed=True)
-    return linear.limit_law(kernel, reset_law(), linear.closed_classes(kernel))
+    return FiniteChain.plain(target_kernel(policy_table)).distribution(reset_law(), gamma)
 
 
 def exact_value(policy_table: npt.ArrayLike | TablePolicy, gamma: float = 1.0) -> float:

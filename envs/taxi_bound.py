@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ope_vpm.arrays import Floats
-from ope_vpm.chain.finite import solve as linear
+from ope_vpm.chain.finite.chain import FiniteChain
 from ope_vpm.envs.taxi import (
     ACTIONS,
     STATES,
@@ -25,10 +25,8 @@ Table = npt.ArrayLike | TablePolicy
 def value_function(target: Table, gamma: float) -> Floats:
     """(2000,): V = r + γ𝒯V, or at γ = 1 the h with h = r - v + 𝒯h."""
     table = as_table(target)
-    kernel, reward = target_kernel(table), (table * expected_rewards()).sum(axis=1)
-    if gamma < 1:
-        return linear.resolvent(kernel, reward, gamma, transposed=False)
-    return linear.poisson(kernel, exact_law(table), reward)
+    reward = (table * expected_rewards()).sum(axis=1)
+    return FiniteChain.plain(target_kernel(table)).value_function(reward, gamma)
 
 
 def visits(behaviour: Table, length: int) -> Floats:

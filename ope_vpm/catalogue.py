@@ -12,9 +12,9 @@ def built_in_estimators() -> dict[str, type[Estimator]]:
     from ope_vpm.baselines.doubly_robust import DoublyRobust
     from ope_vpm.baselines.fqe import FQE
     from ope_vpm.baselines.importance_sampling import StepWise, TrajectoryWise
-    from ope_vpm.baselines.liu2018 import Liu2018
+    from ope_vpm.baselines.liu import Liu2018
     from ope_vpm.baselines.minimax import MinimaxQ, MinimaxWeights
-    from ope_vpm.baselines.model_based import ModelBased
+    from ope_vpm.baselines.model import ModelBased
     from ope_vpm.baselines.naive import Naive
     from ope_vpm.baselines.onestep import OneStep
     from ope_vpm.baselines.wdr import Magic, WeightedDoublyRobust

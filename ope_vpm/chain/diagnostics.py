@@ -36,6 +36,10 @@ class Diagnostics:
     convergence: Floats = field(repr=False)
     """The change of τ in each power step, in L₁(p)."""
     notes: tuple[str, ...] = ()
+    """What the user should know, in sentences."""
+    doubts: tuple[str, ...] = ()
+    """Those of the notes that make the answer doubtful. That a finite chain is periodic is none of them: its average
+    over time is well defined."""
     settings: dict[str, Any] = field(default_factory=dict)
     """What the solver chose from the data."""
 
@@ -66,7 +70,11 @@ class Diagnostics:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as JSON can hold them."""
-        return asdict(self) | {"convergence": self.convergence.tolist(), "notes": list(self.notes)}
+        return asdict(self) | {
+            "convergence": self.convergence.tolist(),
+            "notes": list(self.notes),
+            "doubts": list(self.doubts),
+        }
 
 
 @dataclass(frozen=True)

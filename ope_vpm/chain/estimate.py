@@ -16,7 +16,7 @@ from ope_vpm.chain.diagnostics import Diagnostics
 from ope_vpm.chain.features import Features, FourierFeatures, NystromFeatures, Standardiser
 from ope_vpm.chain.solvers.kernel import KernelRatio
 from ope_vpm.chain.solvers.network import HiddenFeatures, NeuralRatio
-from ope_vpm.chain.solvers.solution import Ratio
+from ope_vpm.chain.solvers.solution import Ratio, ValueFunction
 from ope_vpm.chain.solvers.tabular import TabularRatio
 from ope_vpm.chain.transitions import Transitions, as_states
 from ope_vpm.outside import reading, write_whole
@@ -71,13 +71,24 @@ class StationaryEstimate:
         mean = float(self.weights @ values / self.weights.sum())
         return Expectation(mean, self._standard_error(values, mean))
 
+    def value_function(self, values: Floats) -> ValueFunction:
+        """The h with h = values - E_μ[values] + 𝒯h (γ = 1) or h = values + γ𝒯h, as a function of states.
+
+        It says how the estimate of E_μ[values] moves with each transition: by τ(x)·(values + γh(x') - h(x)), less the
+        estimate itself at γ = 1.
+
+        Args:
+            values: one number per row of the transitions.
+        """
+        return self._ratio.value_function(self.transitions, values, self.gamma)
+
     def _standard_error(self, values: Floats, mean: float) -> float:
         """By the influence function: how each transition moves the estimate, τ being estimated with it.
 
         ψ = τ(x)·(f(x) - E_μ f + γh(x') - h(x)), h the chain's value function for f; along a trajectory these
         are martingale differences, so rows need not be independent.
         """
-        h = self._ratio.value_function(self.transitions, values, self.gamma)
+        h = self.value_function(values)
         data, gamma = self.transitions, self.gamma
         centre = mean if gamma == 1 else 0.0
         square = 0.0
@@ -151,6 +162,7 @@ class StationaryEstimate:
         part = {kind: _part(content, kind) for kind in ("data.", "ratio.")}
         report = header["diagnostics"]
         report |= {"convergence": np.array(report["convergence"]), "notes": tuple(report["notes"])}
+        report["doubts"] = tuple(report.get("doubts", ()))  # files written by earlier versions have none
         ratio = _RATIOS[header["kind"]](part["ratio."], header["ratio"])
         return cls(Transitions(**part["data."]), header["gamma"], content["weights"], Diagnostics(**report), ratio)
 

@@ -140,7 +140,9 @@ def damped_discounted_loss(
     return expectation(phi.conjugate(nu), weight) - stay - alpha * flow
 
 
-# -- The update over finite states, where it has a closed form; `kernel[i, j]` is 𝒯(j|i), dense or sparse
+# -- The update over finite states, where it has a closed form: the steps that `solvers.tabular` takes. `kernel` is
+# whatever `mu @ kernel` is one step of the chain for: a matrix with kernel[i, j] = 𝒯(j|i), dense or sparse, or a
+# `FiniteChain`.
 
 
 def power_iteration(mu: Floats, kernel: Any) -> Floats:
@@ -159,14 +161,6 @@ def power_ratio(tau: Floats, p: Floats, kernel: Any) -> Floats:
     return power_iteration(p * tau, kernel) / p
 
 
-def damped_power_ratio(tau: Floats, p: Floats, kernel: Any, alpha: float) -> Floats:
-    """τ_{t+1} = (1-α) τ_t + α 𝒯_p τ_t / p.
-
-    eq:damped_power_ratio
-    """
-    return (1 - alpha) * tau + alpha * power_ratio(tau, p, kernel)
-
-
 def discounted_power(tau: Floats, p: Floats, kernel: Any, initial: Floats, gamma: float) -> Floats:
     """τ_{t+1} = [(1-γ) μ₀π + γ 𝒯_p τ_t] / p.
 
@@ -175,12 +169,13 @@ def discounted_power(tau: Floats, p: Floats, kernel: Any, initial: Floats, gamma
     return (1 - gamma) * initial / p + gamma * power_ratio(tau, p, kernel)
 
 
-def damped_power_iteration(mu: Floats, kernel: Any, alpha: float, noise: Floats) -> Floats:
-    """μ_t = (1-α) μ_{t-1} + α (𝒯 μ_{t-1} + ε).
+def damped_power_ratio(tau: Floats, update: Floats, alpha: float) -> Floats:
+    """τ_{t+1} = (1-α) τ_t + α·update, where the undamped update is 𝒯_p τ_t / p.
 
-    eq:damped_power_iteration
+    eq:damped_power_ratio. The update may also be that of eq:discounted_power, or either of them corrected by
+    `regularized_minimiser`.
     """
-    return (1 - alpha) * mu + alpha * (power_iteration(mu, kernel) + noise)
+    return (1 - alpha) * tau + alpha * update
 
 
 def regularized_minimiser(target: Floats, p: Floats, lam: float, phi: Divergence = QUADRATIC) -> Floats:

@@ -81,7 +81,7 @@ class VPM:
             raise ValueError(f"gamma={self.gamma} needs initial states: Transitions(..., x_initial=...)")
         counted = transitions.with_weight()
         solution = solver.fit(counted, self.gamma, self.seed, self.callback)
-        for text in solution.warnings:
+        for text in (*solution.warnings, *solution.notices):
             warnings.warn(text, StationaryWarning, stacklevel=2)
         weights = _weights(transitions, solution)
         used = weights if counted is transitions else _weights(counted, solution)
@@ -113,7 +113,8 @@ class VPM:
             stationarity_noise=test.noise(solution.ratio),
             unseen_mass=far_from_data(transitions, weights, rng) if unseen is None else unseen,
             convergence=solution.convergence,
-            notes=(*solution.warnings, *solution.notes),
+            notes=(*solution.warnings, *solution.notices, *solution.notes),
+            doubts=(*solution.warnings, *solution.notes),
             settings=solution.settings,
         )
 

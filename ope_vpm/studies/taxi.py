@@ -13,8 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ope_vpm.baselines.importance_sampling import StepWise, TrajectoryWise
-from ope_vpm.baselines.liu2018 import Liu2018
-from ope_vpm.baselines.model_based import ModelBased
+from ope_vpm.baselines.liu import Liu2018
+from ope_vpm.baselines.model import ModelBased
 from ope_vpm.baselines.naive import Naive
 from ope_vpm.envs import taxi
 from ope_vpm.envs.taxi_bound import cramer_rao_bound

@@ -5,13 +5,14 @@ import pytest
 import torch
 
 import ope_vpm as ov
-from ope_vpm.baselines.liu_network import imbalance
-from ope_vpm.baselines.liu_tabular import balance
-from ope_vpm.baselines.model_neural import fit, rolled_out
+from ope_vpm.baselines.liu import balanced_ratio, imbalance
+from ope_vpm.baselines.model import fit, rolled_out
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
 from ope_vpm.ope.behaviour.clone import counted_clone, network_clone
-from ope_vpm.ope.finite.model import counted_model, solve
+from ope_vpm.ope.finite.problem import finite_problem
+from ope_vpm.ope.finite.solve import solve
+from ope_vpm.ope.finite.treatments import Restrict
 from ope_vpm.policy import CategoricalPolicy, GaussianPolicy
 from ope_vpm.policy.target import Clipping
 
@@ -146,12 +147,12 @@ def test_two_state_chain(name):
 def test_counted_model_scales_the_target_over_seen_actions():
     data = ov.LoggedDataset.from_arrays([0, 1, 0], [0, 0, 0], [1.0, 2.0, 1.0], [1, 0, 1])
     problem = Problem.pose(data, [[0.5, 0.5], [0.5, 0.5]], ignore=QUIET)
-    model = counted_model(problem)
-    assert model.chance.tolist() == [1.0, 1.0]
-    assert model.unseen.tolist() == [0.5, 0.5]
-    value, law, _ = solve(model, 1.0)
-    assert value == pytest.approx(1.5)
-    assert law.tolist() == pytest.approx([0.5, 0.5])
+    finite = finite_problem(problem)
+    assert Restrict().complete(finite).probability.tolist() == [1.0, 1.0]
+    assert finite.unseen.tolist() == [0.5, 0.5]
+    solution = solve(finite, Restrict())
+    assert solution.value == pytest.approx(1.5)
+    assert solution.distribution.tolist() == pytest.approx([0.5, 0.5])
 
 
 def test_simulated_model_comes_near_the_exact_one():
@@ -163,7 +164,7 @@ def test_simulated_model_comes_near_the_exact_one():
 
 def test_balance_of_two_states():
     """All flow from 0 to 1 and back: w·p must be equal in both, whatever p is."""
-    w = balance(np.array([0, 0, 1]), np.array([1, 1, 0]), np.ones(3), np.ones(3), np.array([1.0, 0.0]), 1.0)
+    w = balanced_ratio(np.array([0, 0, 1]), np.array([1, 1, 0]), np.ones(3), np.ones(3), np.array([1.0, 0.0]), 1.0)
     np.testing.assert_allclose(w, [0.75, 1.5], rtol=1e-6)
 
 

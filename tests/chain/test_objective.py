@@ -89,8 +89,10 @@ def test_the_variational_optimum_is_the_ratio_and_its_value_the_divergence(name)
     p, q = np.array([0.2, 0.3, 0.5]), np.array([0.5, 0.25, 0.25])
     best = phi.dual(q / p)
 
+    of_p, of_q = np.repeat(np.arange(3), (20 * p).round().astype(int)), np.repeat(np.arange(3), (20 * q).astype(int))
+
     def loss(nu):
-        return p @ phi.conjugate(nu) - q @ nu
+        return objective.f_divergence(nu[of_p], nu[of_q], phi)  # samples of 20 with just these frequencies
 
     assert loss(best) == pytest.approx(-p @ phi.phi(q / p))
     for direction in np.eye(3):
@@ -128,6 +130,18 @@ def test_the_regularised_minimiser_is_where_the_gradient_vanishes(name, lam, mas
     np.testing.assert_allclose(gradient.numpy(), 0, atol=1e-9)
 
 
+def test_closed_form_steps_by_hand():
+    """p = (½, ½), μ = pτ = (¾, ¼); 0 → 1 always, 1 → 0 and 1 equally: 𝒯μ = (⅛, ⅞), so τ' = (¼, 7/4)."""
+    kernel, p, tau = np.array([[0.0, 1.0], [0.5, 0.5]]), np.array([0.5, 0.5]), np.array([1.5, 0.5])
+    np.testing.assert_allclose(objective.power_iteration(p * tau, kernel), [1 / 8, 7 / 8])
+    moved = objective.power_ratio(tau, p, kernel)
+    np.testing.assert_allclose(moved, [1 / 4, 7 / 4])
+    np.testing.assert_allclose(objective.damped_power_ratio(tau, moved, 0.2), [1.25, 0.75])
+    # 0.4·(1, 0)/p + 0.6·(¼, 7/4)
+    discounted = objective.discounted_power(tau, p, kernel, np.array([1.0, 0.0]), gamma=0.6)
+    np.testing.assert_allclose(discounted, [0.95, 1.05])
+
+
 def test_lost_mass_restarts_from_the_data_under_the_quadratic_and_is_scaled_up_under_kl():
     p, target, lam = np.array([0.5, 0.5]), np.array([1.2, 0.4]), 1.0  # 0.2 of the mass is lost
     quadratic = objective.regularized_minimiser(target, p, lam)
@@ -157,7 +171,7 @@ def test_theorem_2_the_damped_residual_decays_at_least_like_one_over_root_t(nois
             shares.append(alpha * (1 - alpha))
             error = rng.normal(size=10)
             error *= noise / np.linalg.norm(error)
-            mu = objective.damped_power_iteration(mu, kernel, alpha, error)
+            mu = (1 - alpha) * mu + alpha * (objective.power_iteration(mu, kernel) + error)
         for t in (100, 500, 2000):
             average = sum(squares[:t]) / sum(shares[:t])
             bound = (distance + (np.log(t) + 1) * noise**2) / sum(shares[:t])

@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 import ope_vpm as ov
-from ope_vpm.chain.finite import solve as linear
+from ope_vpm.chain.finite import solve
 from ope_vpm.chain.finite.counts import count
 from ope_vpm.chain.finite.pooling import pooled
 from ope_vpm.chain.solvers.tabular import choose_unseen
@@ -82,6 +82,16 @@ def test_several_weighted_successors_equal_the_rows_written_out():
     np.testing.assert_allclose(together.probabilities(), apart.probabilities(), atol=1e-12)
 
 
+def test_value_function_by_hand():
+    """0 → 1 always, 1 → 0 and 1 equally: μ = (1, 2)/3. f = (0, 3) has mean 2: h₀ = -2 + h₁, and E_μ[h] = 0."""
+    pairs = ov.Transitions([0, 0, 1, 1], [1, 1, 0, 1], x_initial=[0])
+    h = ov.VPM().fit(pairs).value_function(3.0 * pairs.x)
+    np.testing.assert_allclose(h(np.array([0, 1])), [-4 / 3, 2 / 3], atol=1e-12)
+    # γ = ½: h₀ = ½h₁, h₁ = 3 + ¼h₀ + ¼h₁
+    discounted = ov.VPM(gamma=0.5).fit(pairs).value_function(3.0 * pairs.x)
+    np.testing.assert_allclose(discounted(np.array([0, 1])), [2.4, 4.8])
+
+
 def test_row_weights_count_rows():
     rng = np.random.default_rng(4)
     x, x_next, times = rng.integers(5, size=300), rng.integers(5, size=300), rng.integers(0, 4, size=300)
@@ -147,16 +157,17 @@ def test_restrict_scales_each_rows_known_successors():
 def test_discounting_does_not_charge_for_the_way_back(unseen):
     """Brute force: follow mass for 2000 steps, lost mass coming back within its step."""
     pairs = ov.Transitions([0, 0, 0, 1, 2], [1, 0, 9, 0, 0], x_initial=[0, 2])
-    chain = count(pairs, unseen)
-    law, mass = np.zeros(3), chain.initial
+    counted = count(pairs, unseen)
+    law, mass = np.zeros(3), counted.initial
     for step in range(2000):
         law += 0.1 * 0.9**step * mass
-        mass = chain.step(mass)
+        mass = mass @ counted.chain
     np.testing.assert_allclose(ov.VPM(gamma=0.9, unseen=unseen).fit(pairs).probabilities([0, 1, 2]), law, atol=1e-12)
 
 
 def rule(pairs: ov.Transitions) -> str:
-    return choose_unseen(count(pairs, "restart"))
+    counted = count(pairs, "restart")
+    return choose_unseen(counted.p, counted.unseen, counted.times)
 
 
 def test_the_auto_rule():
@@ -195,6 +206,7 @@ def test_two_closed_classes_are_mixed_as_the_data_falls_into_them_and_named():
         estimate = ov.VPM().fit(ov.Transitions(x, x_next))
     np.testing.assert_allclose(estimate.probabilities(), np.array([3, 3, 2.5, 2.5, 0]) / 11, atol=1e-12)
     assert "reducible" in estimate.diagnostics.notes[0]
+    assert estimate.diagnostics.doubts == estimate.diagnostics.notes
 
 
 def test_an_absorbing_state_takes_all_and_is_named():
@@ -207,6 +219,8 @@ def test_a_periodic_chain_gets_its_time_average_and_a_warning():
     with pytest.warns(ov.StationaryWarning, match=r"periodic \(period 3\), 3 states \{0, 1, 2\}"):
         estimate = ov.VPM().fit(ov.Transitions([0, 0, 1, 2], [1, 1, 2, 0]))
     np.testing.assert_allclose(estimate.probabilities(), [1 / 3, 1 / 3, 1 / 3])
+    assert "periodic" in estimate.diagnostics.notes[0]
+    assert estimate.diagnostics.doubts == ()
 
 
 @pytest.mark.parametrize("slowness", [1e-4, 1e-8, 1e-12, 1e-15])
@@ -252,7 +266,7 @@ def test_rows_of_weight_zero_are_not_there(options):
 @pytest.mark.parametrize("cycle", [1, 2, 5, 12])
 def test_period(cycle):
     kernel = sparse.csr_array(np.roll(np.eye(cycle), 1, axis=1))
-    assert linear.period(kernel) == cycle
+    assert solve.period(kernel, np.zeros(cycle, dtype=bool)) == cycle
 
 
 # -- large chains
@@ -263,12 +277,12 @@ def test_large_chains_are_solved_without_dense_matrices():
     states, rows = 30_000, 600_000
     x = rng.integers(states, size=rows)
     mixing = ov.VPM().fit(ov.Transitions(x, rng.integers(states, size=rows)))  # an expander: GMRES
-    moved = count(mixing.transitions, "restart").step(mixing.probabilities()[:states])
+    moved = mixing.probabilities()[:states] @ count(mixing.transitions, "restart").chain
     assert 0.5 * np.abs(moved - mixing.probabilities()).sum() < 1e-10
     x = np.repeat(np.arange(states), 10)
     step = np.tile([-1, -1, -1, -1, 0, 0, 0, 1, 1, 1], states)
     line = ov.VPM().fit(ov.Transitions(x, np.clip(x + step, 0, states - 1)))  # a line: banded factorisation
-    moved = count(line.transitions, "restart").step(line.probabilities())
+    moved = line.probabilities() @ count(line.transitions, "restart").chain
     assert 0.5 * np.abs(moved - line.probabilities()).sum() < 1e-10
 
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
 
-from ope_vpm.arrays import Array, Floats, Integers
+from ope_vpm.arrays import Array, Floats, Integers, group_sums
+from ope_vpm.chain.finite.chain import FiniteChain
+from ope_vpm.chain.finite.solve import SparseMatrix
 from ope_vpm.chain.transitions import Transitions
+
+LOOSE_TABLE, SMALL_TABLE = 10, 1000
+"""Labels are looked up in a table of one entry per possible label while that has at most 1000 entries more than ten
+times the number of rows, that is, while it is no larger than the data themselves."""
 
 
 @dataclass(frozen=True)
@@ -19,13 +25,13 @@ class StateIndex:
     states: Integers
     """The labels, sorted."""
     table: Integers | None
-    """label → number, -1 where there is none; None where labels are too spread out for a table."""
+    """The number of each label, -1 where there is none; None where labels are too spread out for a table."""
 
     @classmethod
     def of(cls, labels: Array) -> StateIndex:
         """Number the distinct labels."""
         largest = int(labels.max())
-        if largest > 10 * labels.size + 1000:
+        if largest > LOOSE_TABLE * labels.size + SMALL_TABLE:
             return cls(np.unique(labels), None)
         table = np.full(largest + 1, -1, dtype=np.int64)
         table[labels] = 0
@@ -46,46 +52,39 @@ class StateIndex:
 class CountedChain:
     """A finite chain as the data shows it, over the states seen as x.
 
-    A step from state i goes to j with probability `kernel[i, j]`, and off the map, to a state never seen as x,
-    with probability `leak[i]`; from there it comes back by the law `restart`.
+    A step from state i goes to j with probability `kernel[i, j]`, and to a state never seen as x with probability
+    `lost[i]`. What is lost comes back within the same step, distributed as `restart`.
     """
 
     index: StateIndex
     p: Floats
     """The share of the rows that start in each state."""
-    kernel: Any
-    leak: Floats
+    kernel: SparseMatrix
+    lost: Floats
     restart: Floats
-    start: Floats | None
-    """The law of the initial states, as far as they are known; None where there are none."""
+    known_initial: Floats | None
+    """The distribution of the initial states, as far as they were seen as x; None where there are none."""
     unseen: Floats
     """The share of each state's successors that were never seen as x, whatever becomes of them."""
     times: Integers
     """How many rows start in each state."""
 
+    @cached_property
+    def chain(self) -> FiniteChain:
+        """The Markov chain that this makes: lost mass passes through one instantaneous state, whence it restarts."""
+        return FiniteChain(self.kernel, sparse.csr_array(self.lost[:, None]), sparse.csr_array(self.restart[None]))
+
     @property
     def initial(self) -> Floats:
-        """The law of the initial states, those never seen as x coming in by `restart`."""
-        if self.start is None:
+        """The distribution of the initial states, those never seen as x replaced by `restart`."""
+        if self.known_initial is None:
             raise ValueError("there are no initial states")
-        missing = 1 - float(self.start.sum())
-        return self.start + missing * self.restart
+        missing = 1 - float(self.known_initial.sum())
+        return self.known_initial + missing * self.restart
 
-    def step(self, mu: Floats) -> Floats:
-        """One exact power step on a law over states."""
-        moved: Floats = mu @ self.kernel
-        lost = float(mu @ self.leak)
-        return moved + lost * self.restart if lost else moved
-
-    def with_relay(self) -> Any:
-        """The kernel with one more state for all that is off the map: kernel + leak·restartᵀ, kept sparse."""
-        if not self.leak.any():
-            return self.kernel
-        blocks = [
-            [self.kernel, sparse.csr_array(self.leak[:, None])],
-            [sparse.csr_array(self.restart[None]), None],
-        ]
-        return sparse.block_array(blocks, format="csr")
+    def distribution(self, gamma: float) -> Floats:
+        """The stationary distribution (γ = 1), or the discounted one from the initial states."""
+        return self.chain.distribution(self.p if gamma == 1 else self.initial, gamma)
 
 
 def count(transitions: Transitions, unseen: str) -> CountedChain:
@@ -97,34 +96,33 @@ def count(transitions: Transitions, unseen: str) -> CountedChain:
     row, column = index(labels), index(successors)
     value = weight[:, None] if share is None else weight[:, None] * share
     size = index.states.size
-    p: Floats = np.bincount(row, weights=weight, minlength=size).astype(np.float64)
-    missing = np.bincount(row, weights=np.where(column < 0, value, 0.0).sum(axis=1), minlength=size) / p
+    p = group_sums(row, weight, size)
+    missing = group_sums(row, np.where(column < 0, value, 0.0).sum(axis=1), size) / p
     if unseen == "restrict":
         value = _restricted(value, column, weight)
-    total: Floats = np.bincount(row, weights=value.sum(axis=1), minlength=size).astype(np.float64)
-    kernel, leak = _normalised(row, column, value, total)
+    kernel, lost = _normalised(row, column, value, group_sums(row, value.sum(axis=1), size))
     p /= weight.sum()
     times = np.bincount(row, minlength=size)
     restart = least_seen(times) if unseen == "good-turing" else p
-    return CountedChain(index, p, kernel, leak, restart, _initial_law(transitions, index, unseen), missing, times)
+    initial = _known_initial(transitions, index, unseen)
+    return CountedChain(index, p, kernel, lost, restart, initial, missing, times)
 
 
-def _normalised(row: Integers, column: Integers, value: Floats, total: Floats) -> tuple[Any, Floats]:
-    """Row-stochastic counts, and what each row lost to unknown columns."""
+def _normalised(row: Integers, column: Integers, value: Floats, total: Floats) -> tuple[SparseMatrix, Floats]:
+    """Counts divided by their rows' totals, and what each row lost to unknown columns."""
     size = total.size
     scale = np.divide(1.0, total, out=np.zeros(size), where=total > 0)
     probability = (value * scale[row][:, None]).ravel()
     rows = np.repeat(row, column.shape[1]) if column.shape[1] > 1 else row
     columns = column.ravel()
     known = columns >= 0
-    leak = np.where(total > 0, 0.0, 1.0)
+    lost = np.where(total > 0, 0.0, 1.0)
     if not known.all():
-        lost = ~known
-        leak += np.bincount(rows[lost], weights=probability[lost], minlength=size)
+        lost += group_sums(rows[~known], probability[~known], size)
         rows, columns, probability = rows[known], columns[known], probability[known]
     kernel = sparse.coo_array((probability, (rows, columns)), shape=(size, size)).tocsr()
     kernel.eliminate_zeros()  # an edge that is never taken must not connect anything
-    return kernel, leak
+    return kernel, lost
 
 
 def _restricted(value: Floats, column: Integers, weight: Floats) -> Floats:
@@ -137,18 +135,18 @@ def _restricted(value: Floats, column: Integers, weight: Floats) -> Floats:
 
 
 def least_seen(times: Integers) -> Floats:
-    """The uniform law over the states seen once (or, where none is, seen least often)."""
+    """The uniform distribution over the states seen once (or, where none is, seen least often)."""
     rare = times == times.min()
-    law: Floats = rare / rare.sum()
-    return law
+    uniform: Floats = rare / rare.sum()
+    return uniform
 
 
-def _initial_law(transitions: Transitions, index: StateIndex, unseen: str) -> Floats | None:
+def _known_initial(transitions: Transitions, index: StateIndex, unseen: str) -> Floats | None:
     if transitions.x_initial is None:
         return None
     number, weight = index(transitions.x_initial), transitions.initial_weights
     known = number >= 0
-    law: Floats = np.bincount(number[known], weights=weight[known], minlength=index.states.size) / weight.sum()
-    if unseen == "restrict" and law.any():
-        law /= law.sum()
-    return law
+    initial: Floats = group_sums(number[known], weight[known], index.states.size) / weight.sum()
+    if unseen == "restrict" and initial.any():
+        initial /= initial.sum()
+    return initial

@@ -1,7 +1,9 @@
-"""Exact answers for a finite chain given as a sparse matrix: stationary laws, discounted laws, Poisson's equation.
+"""Sparse linear algebra of finite Markov chains: closed classes, periods, and the linear systems of `FiniteChain`.
 
-Two ways to solve: a factorisation where its fill stays small (few states, or a band after reordering: queues),
-else GMRES, which is fast just where factorisations fill up (well-connected chains mix quickly).
+There are two ways to solve a system: a factorisation where its fill stays small (few states, or a narrow band after
+reordering, as for queues), otherwise GMRES, which is fast just where factorisations fill up: well-connected chains mix
+quickly. The matrix of transition probabilities is called 𝒯 throughout, 𝒯[i, j] being the probability to move from i
+to j.
 """
 
 from __future__ import annotations
@@ -11,34 +13,42 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.sparse import linalg as splinalg
 
-from ope_vpm.arrays import Floats
+from ope_vpm.arrays import Bools, Floats, Integers
 
 SparseMatrix = Any
-Indices = npt.NDArray[np.intp]
 
 DENSE_STATES = 500
-"""Up to here the law comes by elimination without subtractions, exact however slowly the chain mixes."""
+"""Up to so many states the stationary distribution is found by elimination without subtractions, which is exact however
+slowly the chain mixes; beyond it a dense matrix and its n³ operations cost more than the alternatives."""
 FEW_STATES = 1000
-"""Up to here a factorisation is always cheap."""
+"""Up to so many states a factorisation is always cheap: even if it fills in completely it has 10⁶ entries."""
 MANY_STATES = 20_000
-"""Beyond this a filled-in factorisation would not fit in memory: GMRES has the last word."""
-NEAR = 1e-12
-"""How far from singular a factorised I - 𝒯 is kept."""
+"""Beyond so many states a factorisation that fills in (n² entries, 3 GB) would not fit in memory: GMRES has the last
+word."""
+DISTANCE_FROM_SINGULAR = 1e-12
+"""I - 𝒯 is singular, so I - (1 - 10⁻¹²)𝒯 is factorised instead: as near as double precision allows."""
 BAND_ENTRIES = 50_000_000
-"""How many entries a banded factorisation may fill."""
+"""How many entries a banded factorisation may fill: 400 MB."""
+GMRES_TOLERANCE = 1e-13
+"""The residual of GMRES relative to the right-hand side: near machine precision, so that its answers can be called
+exact."""
+GMRES_RESTART, GMRES_ROUNDS = 60, 20
+"""GMRES keeps 60 vectors at a time and gives up after 20 rounds of them."""
+REFINEMENTS = 4
+"""Rounds in which Poisson's equation is solved again for what is left of its right-hand side; each costs one triangular
+solve."""
 
 
 class StationaryWarning(UserWarning):
     """The answer stands, but not on the ground one would expect."""
 
 
-def closed_classes(kernel: SparseMatrix) -> list[Indices]:
-    """The sets of states that the chain never leaves, each sorted, largest first."""
+def closed_classes(kernel: SparseMatrix) -> list[Integers]:
+    """The sets of states that the chain never leaves and moves about in, each sorted, the largest first."""
     count, label = csgraph.connected_components(kernel, directed=True, connection="strong")
     edges = kernel.tocoo()
     leaves = label[edges.row] != label[edges.col]
@@ -49,75 +59,79 @@ def closed_classes(kernel: SparseMatrix) -> list[Indices]:
     return sorted((group for group, keep in zip(groups, is_closed, strict=True) if keep), key=len, reverse=True)
 
 
-def period(kernel: SparseMatrix, relay: int | None = None) -> int:
-    """The period of an irreducible chain: the greatest common divisor of its cycle lengths.
+def period(kernel: SparseMatrix, instantaneous: Bools) -> int:
+    """The period of an irreducible chain: the greatest common divisor of the lengths of its cycles.
 
-    The way on from the state `relay` takes no time.
+    Args:
+        kernel: the transition probabilities.
+        instantaneous: the states that are passed through in no time: leaving them does not make a cycle longer.
     """
     if kernel.diagonal().any():
         return 1
+    time = 1 - instantaneous.astype(np.int64)
     order, parent = csgraph.breadth_first_order(kernel, 0)
     depth = np.zeros(kernel.shape[0], dtype=np.int64)
     for state in order[1:]:
-        depth[state] = depth[parent[state]] + (parent[state] != relay)
+        depth[state] = depth[parent[state]] + time[parent[state]]
     edges = kernel.tocoo()
-    return int(np.gcd.reduce(depth[edges.row] + (edges.row != relay) - depth[edges.col]))
+    return int(np.gcd.reduce(depth[edges.row] + time[edges.row] - depth[edges.col]))
 
 
-def stationary_law(kernel: SparseMatrix, start: Floats) -> Floats:
-    """The law that an irreducible chain keeps; `start` is where an iterative solution begins."""
+def stationary_distribution(kernel: SparseMatrix, start: Floats) -> Floats:
+    """The μ with μ = μ𝒯 of an irreducible chain; `start` is the distribution from which iterations begin."""
     if kernel.shape[0] <= DENSE_STATES:
         return _by_elimination(kernel.toarray())
-    law = _by_inverse_iteration(kernel, start) if factorises(kernel) else None
-    if law is None:
+    mu = _by_inverse_iteration(kernel, start) if factorises(kernel) else None
+    if mu is None:
         flow = kernel.T.tocsr()
-        law = gmres(lambda v: v - flow @ v + start * v.sum(), start, start)
-    if law is None and kernel.shape[0] <= MANY_STATES:
-        law = _by_inverse_iteration(kernel, start)
-    if law is None:
-        law = _not_converged(start)
-    law = np.maximum(law, 0)
-    return cast(Floats, law / law.sum())
+        mu = gmres(lambda v: v - flow @ v + start * v.sum(), start, start)
+    if mu is None and kernel.shape[0] <= MANY_STATES:
+        mu = _by_inverse_iteration(kernel, start)
+    if mu is None:
+        mu = _not_converged(start)
+    mu = np.maximum(mu, 0)
+    return cast(Floats, mu / mu.sum())
 
 
-def limit_law(kernel: SparseMatrix, start: Floats, classes: list[Indices], relay: int | None = None) -> Floats:
-    """Where the chain from `start` spends its time in the long run; with several closed classes, their mixture.
+def poisson(kernel: SparseMatrix, mu: Floats, centred: Floats) -> Floats:
+    """The h with h - 𝒯h = `centred` of an irreducible chain, up to a constant.
 
-    Time spent in the state `relay` does not count.
+    Args:
+        kernel: the transition probabilities.
+        mu: the chain's stationary distribution.
+        centred: rewards with mean 0 under `mu`.
     """
-    law = np.zeros(kernel.shape[0])
-    shares = _absorbed(kernel, start, classes) if len(classes) > 1 else [1.0]
-    for members, share in zip(classes, shares, strict=True):
-        within = kernel[members][:, members]
-        begin = start[members] if start[members].sum() > 0 else np.ones(len(members))
-        own = stationary_law(within, begin / begin.sum()) * (members != relay)
-        law[members] = share * own / own.sum()
-    return law
+    value = _by_refinement(kernel, mu, centred) if factorises(kernel) else None
+    if value is None:
+        value = gmres(lambda v: cast(Floats, v - kernel @ v + mu @ v), centred, np.zeros(len(mu)))
+    return _not_converged(centred) if value is None else value
 
 
-def poisson(kernel: SparseMatrix, law: Floats, reward: Floats) -> Floats:
-    """The h with h - 𝒯h = reward - E_law[reward] on the states that `law` visits, 0 elsewhere."""
-    answer = np.zeros(len(law))
-    for members in closed_classes(kernel):
-        share = law[members] / max(law[members].sum(), 1e-300)
-        within = kernel[members][:, members]
-        centred = reward[members] - share @ reward[members]
-        value = _by_refinement(within, share, centred) if factorises(within) else None
-        if value is None:
-            value = gmres(_poisson_product(within, share), centred, np.zeros(len(members)))
-        answer[members] = _not_converged(centred) if value is None else value
-    return answer
-
-
-def resolvent(kernel: SparseMatrix, rhs: Floats, gamma: float, transposed: bool) -> Floats:
-    """Solve (I - γ𝒯)y = rhs, or its transpose, for γ < 1."""
-    operator = kernel.T.tocsr() if transposed else kernel
-    if not factorises(kernel):
-        answer = gmres(lambda v: v - gamma * (operator @ v), rhs, rhs)
+def resolvent(discounted: SparseMatrix, rhs: Floats, transposed: bool) -> Floats:
+    """The y with (I - M)y = rhs, or with (I - Mᵀ)y = rhs, for a matrix M = γ𝒯 whose powers vanish."""
+    operator = discounted.T.tocsr() if transposed else discounted
+    if not factorises(discounted):
+        answer = gmres(lambda v: v - operator @ v, rhs, rhs)
         if answer is not None:
             return answer
-    system = sparse.identity(kernel.shape[0], format="csc") - gamma * operator.tocsc()
+    system = sparse.identity(discounted.shape[0], format="csc") - operator.tocsc()
     return cast(Floats, splinalg.splu(system).solve(rhs))
+
+
+def shares_of_classes(kernel: SparseMatrix, start: Floats, classes: list[Integers]) -> Floats:
+    """How much of the mass `start` ends in each of the closed classes, summing to 1."""
+    if len(classes) == 1:
+        return np.ones(1)
+    in_class = np.zeros(kernel.shape[0], dtype=bool)
+    in_class[np.concatenate(classes)] = True
+    transient = np.flatnonzero(~in_class)
+    inflow = start.copy()
+    if transient.size:
+        among = kernel[transient][:, transient]
+        system = sparse.identity(transient.size, format="csc") - among.T.tocsc()
+        inflow = inflow + splinalg.splu(system.tocsc()).solve(start[transient]) @ kernel[transient]
+    total = np.array([inflow[members].sum() for members in classes])
+    return cast(Floats, total / total.sum())
 
 
 def factorises(kernel: SparseMatrix) -> bool:
@@ -133,32 +147,29 @@ def factorises(kernel: SparseMatrix) -> bool:
 
 
 def gmres(product: Callable[[Floats], Floats], rhs: Floats, guess: Floats) -> Floats | None:
-    """Solve product(y) = rhs to near machine precision, or give None."""
+    """The y with product(y) = rhs to near machine precision, or None where the iteration does not reach it."""
     size = len(rhs)
     operator = splinalg.LinearOperator((size, size), matvec=product, dtype=np.float64)
-    answer, failed = splinalg.gmres(operator, rhs, x0=guess, rtol=1e-13, atol=0, restart=60, maxiter=20)
+    limits = {"rtol": GMRES_TOLERANCE, "atol": 0, "restart": GMRES_RESTART, "maxiter": GMRES_ROUNDS}
+    answer, failed = splinalg.gmres(operator, rhs, x0=guess, **limits)
     return None if failed else answer
-
-
-def _poisson_product(kernel: SparseMatrix, law: Floats) -> Callable[[Floats], Floats]:
-    return lambda v: cast(Floats, v - kernel @ v + law @ v)
 
 
 def _nearly_singular(kernel: SparseMatrix) -> Any:
     """The factors of I - (1 - 10⁻¹²)𝒯: as good as I - 𝒯 for all but its null space, which the callers take out."""
-    system = sparse.identity(kernel.shape[0], format="csc") - (1 - NEAR) * kernel.tocsc()
+    system = sparse.identity(kernel.shape[0], format="csc") - (1 - DISTANCE_FROM_SINGULAR) * kernel.tocsc()
     return splinalg.splu(system.tocsc())
 
 
 def _by_inverse_iteration(kernel: SparseMatrix, start: Floats) -> Floats:
-    """Each solve shrinks what is not the law by 10⁻¹² times the chain's mixing time, wherever its mass may be."""
-    factor, law = _nearly_singular(kernel), start.copy()
+    """Each solve shrinks what is not stationary by 10⁻¹² times the chain's mixing time, wherever its mass may be."""
+    factor, mu = _nearly_singular(kernel), start.copy()
     for _ in range(100):
-        last, law = law, np.maximum(factor.solve(law, trans="T"), 0)
-        law /= law.sum()
-        if np.abs(law - last).sum() < 1e-13:
-            return cast(Floats, law)
-    return _not_converged(law)
+        last, mu = mu, np.maximum(factor.solve(mu, trans="T"), 0)
+        mu /= mu.sum()
+        if np.abs(mu - last).sum() < 1e-13:
+            return cast(Floats, mu)
+    return _not_converged(mu)
 
 
 def _by_elimination(kernel: Floats) -> Floats:
@@ -167,34 +178,20 @@ def _by_elimination(kernel: Floats) -> Floats:
     for last in range(size - 1, 0, -1):
         kernel[:last, last] /= kernel[last, :last].sum()
         kernel[:last, :last] += np.outer(kernel[:last, last], kernel[last, :last])
-    law = np.ones(size)
+    mu = np.ones(size)
     for state in range(1, size):
-        law[state] = law[:state] @ kernel[:state, state]
-        law /= law[: state + 1].max()
-    return cast(Floats, law / law.sum())
+        mu[state] = mu[:state] @ kernel[:state, state]
+        mu /= mu[: state + 1].max()
+    return cast(Floats, mu / mu.sum())
 
 
-def _by_refinement(kernel: SparseMatrix, law: Floats, centred: Floats) -> Floats:
+def _by_refinement(kernel: SparseMatrix, mu: Floats, centred: Floats) -> Floats:
     """Poisson's equation: solve nearly, then solve for what is left."""
-    factor, value = _nearly_singular(kernel), np.zeros(len(law))
-    for _ in range(4):
+    factor, value = _nearly_singular(kernel), np.zeros(len(mu))
+    for _ in range(REFINEMENTS):
         rest = centred - (value - kernel @ value)
-        value = value + factor.solve(rest - law @ rest)
+        value = value + factor.solve(rest - mu @ rest)
     return value
-
-
-def _absorbed(kernel: SparseMatrix, start: Floats, classes: list[Indices]) -> list[float]:
-    """How much of `start` ends in each closed class."""
-    in_class = np.zeros(kernel.shape[0], dtype=bool)
-    in_class[np.concatenate(classes)] = True
-    passing = np.flatnonzero(~in_class)
-    inflow = start.copy()
-    if passing.size:
-        among = kernel[passing][:, passing]
-        system = sparse.identity(passing.size, format="csc") - among.T.tocsc()
-        inflow = inflow + splinalg.splu(system.tocsc()).solve(start[passing]) @ kernel[passing]
-    total = np.array([inflow[members].sum() for members in classes])
-    return list(total / total.sum())
 
 
 def _not_converged(fallback: Floats) -> Floats:

@@ -50,7 +50,9 @@ class Solution:
     notes: list[str] = field(default_factory=list)
     """What the user should know, in sentences."""
     warnings: list[str] = field(default_factory=list)
-    """What the user must know: said aloud, and kept among the notes."""
+    """What the user must know because it makes the answer doubtful: said aloud, and kept among the notes."""
+    notices: list[str] = field(default_factory=list)
+    """What is said aloud and kept among the notes, but is no reason to doubt the answer."""
     settings: dict[str, Any] = field(default_factory=dict)
     """What the solver chose from the data."""
 

@@ -95,7 +95,8 @@ def pairs_of(
         x = np.concatenate([x, end])
         x_next = np.concatenate([x_next, np.broadcast_to(end[:, None], (1, *x_next.shape[1:]))])
         chance = np.concatenate([chance, np.full((1, chance.shape[1]), 1 / chance.shape[1])])
-        weight = np.append(weight, _absorbing_weight(data, plan, gamma))
+        share = absorbed_share(data, plan, gamma)
+        weight = np.append(weight, float(plan.weight.sum()) * share / (1 - share))
         rewards, rows = np.append(rewards, 0.0), np.append(rows, -1)
     single = x_next.shape[1] == 1
     transitions = Transitions(
@@ -212,12 +213,15 @@ def _drawn(policy: TargetPolicy, observations: Array, shape: tuple[int, int], rn
     return actions.reshape(shape)
 
 
-def _absorbing_weight(data: LoggedDataset, plan: Steps, gamma: float) -> float:
-    """How often the absorbing row counts: the share of discounted mass that ended episodes have in the log.
+def absorbed_share(data: LoggedDataset, plan: Steps, gamma: float) -> float:
+    """The share of the log's discounted time that lies after the end of an episode; 0 where nothing is absorbed.
 
-    Any positive weight gives the same law; this one makes the ratio there 1 for on-policy data.
+    It is how much the absorbing state counts among the log's states. Any share between 0 and 1 gives the same
+    stationary distribution; this one makes the ratio there 1 for on-policy data. It is kept away from both ends so that
+    neither the absorbing state nor the others vanish.
     """
+    if not plan.absorbed.any():
+        return 0.0
     ending_rows = plan.rows[plan.absorbed]
     mass = float(np.sum(gamma ** (data.time[ending_rows] + 1.0))) / data.n_episodes
-    share = min(max(mass, 0.01), 0.99)
-    return float(plan.weight.sum()) * share / (1 - share)
+    return min(max(mass, 0.01), 0.99)

@@ -1,125 +1,167 @@
-"""Finite states and actions: the log as counts of pairs, and the influence of its rows on a value."""
+"""The log counted: numbered states, numbered pairs (s, a), where they led and what they paid; no policy is involved."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from ope_vpm.arrays import Floats, Integers, group_sums
-from ope_vpm.ope.adapter.state_features import StateFeatures
-from ope_vpm.ope.inference.influence import EpisodeSums, influence_sums
-from ope_vpm.ope.problem import Problem
+from ope_vpm.arrays import Array, Bools, Floats, Integers, group_sums
+from ope_vpm.chain.finite.solve import SparseMatrix
+from ope_vpm.ope.adapter.encoding import Encoder
+from ope_vpm.ope.adapter.steps import Steps
+from ope_vpm.ope.log import Log
 
 
-@dataclass(frozen=True)
-class CountedPairs:
-    """The steps of one log over numbered states and seen pairs, and the target's choices in these states."""
+@dataclass(frozen=True, eq=False)
+class NumberedStates:
+    """The states of a log with finite states, numbered from 0: all that occur before or after a step."""
 
-    pair: Integers
-    """The number of each step's (s, a) among the seen pairs."""
-    following: Integers
+    labels: Integers
+    """The state that each number means, as the encoder writes it, rising."""
+    observations: Array
+    """The observation of each state."""
+    state: Integers
+    """The number of the state before each step."""
+    next_state: Integers
     """The number of the state after each step; -1 where nothing follows."""
+    initial_states: Integers
+    """The number of each initial state, in the order of `Log.initial_episodes`."""
+
+
+def number_states(log: Log, steps: Steps) -> NumberedStates:
+    """Number the states of a log.
+
+    Args:
+        log: the log; its states are finite.
+        steps: its steps, and what follows each of them.
+    """
+    data, goes_on = log.data, ~steps.absorbed
+    encoder = Encoder.fit(data, 1 if data.discrete_actions else None, absorbs=False)
+    before, after = data.observations[steps.rows], steps.next_observations[goes_on]
+    observations = np.concatenate([before, after, log.initial_observations])
+    labels, example, number = np.unique(encoder.states(observations), return_index=True, return_inverse=True)
+    next_state = np.full(len(before), -1)
+    next_state[goes_on] = number[len(before) : len(before) + len(after)]
+    initial_states = number[len(before) + len(after) :]
+    return NumberedStates(labels, observations[example], number[: len(before)], next_state, initial_states)
+
+
+@dataclass(frozen=True, eq=False)
+class PairCounts:
+    """The steps of a log as counts of the pairs (s, a) that were seen, with their mean rewards and next states."""
+
+    labels: Integers
+    """The state that each state number means, as the encoder writes it."""
+    observations: Array
+    """The observation of each state."""
+    pair: Integers
+    """(steps,): the number of the pair of each step."""
+    next_state: Integers
+    """(steps,): the number of the state after it; -1 where nothing follows."""
     weight: Floats
-    """How much each step counts."""
+    """(steps,): how much each step counts."""
+    rewards: Floats
+    """(steps,): the reward of each step."""
     state_of_pair: Integers
+    """(pairs,): the number of each pair's state."""
     action_of_pair: Integers
-    target: Floats
-    """(states, actions): the target's probabilities."""
-    starts: Integers
-    """The number of each initial state."""
-    reward: Floats
-    """The mean reward of each seen pair."""
+    """(pairs,): each pair's action."""
+    initial_states: Integers
+    """The number of each initial state, in the order of `Log.initial_episodes`."""
+    initial_weight: Floats
+    """How much each initial state counts."""
 
     @property
     def states(self) -> int:
-        """How many states occur, before or after a step."""
-        return len(self.target)
+        """How many states there are."""
+        return len(self.labels)
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs were seen."""
+        return len(self.state_of_pair)
 
     @cached_property
     def times(self) -> Floats:
-        """How often each pair was seen."""
-        return group_sums(self.pair, self.weight)
+        """(pairs,): how often each pair was seen."""
+        return group_sums(self.pair, self.weight, self.pairs)
 
     @cached_property
     def visits(self) -> Floats:
-        """How often each state was left."""
+        """(states,): how often each state was left."""
         return group_sums(self.state_of_pair, self.times, self.states)
 
     @cached_property
-    def chance(self) -> Floats:
-        """The target's probability of each seen pair's action in its state."""
-        return self.target[self.state_of_pair, self.action_of_pair]
+    def logged_states(self) -> Floats:
+        """(states,): the distribution of the states that the log's steps begin with."""
+        distribution: Floats = self.visits / self.visits.sum()
+        return distribution
 
     @cached_property
-    def covered(self) -> Floats:
-        """The target's probability of seen actions, by state."""
-        return group_sums(self.state_of_pair, self.chance, self.states)
+    def actions_seen(self) -> Integers:
+        """(states,): how many different actions were seen in each state."""
+        return np.bincount(self.state_of_pair, minlength=self.states)
+
+    @cached_property
+    def reward(self) -> Floats:
+        """(pairs,): the mean reward r̂(s, a)."""
+        return group_sums(self.pair, self.weight * self.rewards, self.pairs) / self.times
+
+    @cached_property
+    def transitions(self) -> SparseMatrix:
+        """(pairs, states), sparse: the probabilities P̂(s'|s, a); rows sum to less than 1 where episodes ended."""
+        goes_on = self.next_state >= 0
+        probability = self.weight / self.times[self.pair]
+        places = self.pair[goes_on], self.next_state[goes_on]
+        return sparse.csr_array((probability[goes_on], places), shape=(self.pairs, self.states))
 
     @cached_property
     def initial(self) -> Floats:
-        """The law of initial states; zeros where none is known."""
-        return np.bincount(self.starts, minlength=self.states) / max(len(self.starts), 1)
+        """(states,): the distribution of the initial states; zeros where none is known."""
+        total = group_sums(self.initial_states, self.initial_weight, self.states)
+        distribution: Floats = total / (total.sum() or 1.0)
+        return distribution
 
-    @cached_property
-    def transitions(self) -> Any:
-        """P̂(s'|s, a), sparse (pairs, states); rows of ended episodes sum to less than 1."""
-        known = self.following >= 0
-        share = self.weight / self.times[self.pair]
-        shape = (len(self.state_of_pair), self.states)
-        return sparse.csr_array((share[known], (self.pair[known], self.following[known])), shape=shape)
+    def value_after(self, values: Floats) -> Floats:
+        """(steps,): the value of the state after each step, 0 where nothing follows."""
+        return np.where(self.next_state >= 0, values[self.next_state], 0.0)
+
+    def part(self, steps: Bools) -> tuple[PairCounts, Integers]:
+        """The counts of some of the steps over the same states, and the numbers of the pairs that they hold."""
+        kept, pair = np.unique(self.pair[steps], return_inverse=True)
+        part = replace(
+            self,
+            pair=pair,
+            next_state=self.next_state[steps],
+            weight=self.weight[steps],
+            rewards=self.rewards[steps],
+            state_of_pair=self.state_of_pair[kept],
+            action_of_pair=self.action_of_pair[kept],
+        )
+        return part, kept
+
+    def reweighted(self, steps: Floats, initial: Floats) -> PairCounts:
+        """The counts with every step and every initial state counting more or less by a factor."""
+        return replace(self, weight=self.weight * steps, initial_weight=self.initial_weight * initial)
 
 
-def count_pairs(problem: Problem) -> CountedPairs:
-    """Count the steps, shared."""
-    return problem.shared(_count)
-
-
-def _count(problem: Problem) -> CountedPairs:
-    data, plan = problem.data, problem.steps
-    encoder = StateFeatures.draw(problem.data, 0, problem.seed).encoder
-    seen = np.concatenate([data.observations[plan.rows], problem.following, problem.log.initial_observations])
-    _, first, number = np.unique(encoder.states(seen), return_index=True, return_inverse=True)
-    n = len(plan.rows)
-    target = problem.policy.probabilities(seen[first])
-    actions = target.shape[1]
-    code, pair = np.unique(number[:n] * actions + data.actions[plan.rows], return_inverse=True)
-    return CountedPairs(
+def count_pairs(log: Log, steps: Steps) -> PairCounts:
+    """Count the pairs of a log with finite states and actions; arguments as in `number_states`."""
+    numbered, actions = log.shared(number_states, steps), log.data.actions[steps.rows]
+    factor = int(actions.max()) + 1
+    code, pair = np.unique(numbered.state * factor + actions, return_inverse=True)
+    return PairCounts(
+        labels=numbered.labels,
+        observations=numbered.observations,
         pair=pair,
-        following=np.where(plan.absorbed, -1, number[n : 2 * n]),
-        weight=plan.weight,
-        state_of_pair=code // actions,
-        action_of_pair=code % actions,
-        target=target,
-        starts=number[2 * n :],
-        reward=group_sums(pair, plan.weight * data.rewards[plan.rows]) / group_sums(pair, plan.weight),
+        next_state=numbered.next_state,
+        weight=steps.weight,
+        rewards=log.data.rewards[steps.rows],
+        state_of_pair=code // factor,
+        action_of_pair=code % factor,
+        initial_states=numbered.initial_states,
+        initial_weight=np.ones(len(numbered.initial_states)),
     )
-
-
-def influence(problem: Problem, counted: CountedPairs, value: float, mass: Floats, values: Floats) -> EpisodeSums:
-    """Per-episode sums that bootstrap an exact solution on counts to first order.
-
-    A step contributes τ·(r + γV(s') - Q(s, a)); pairs seen n times have residuals that are too small by √((n-1)/n).
-
-    Args:
-        problem: the question.
-        counted: its counts.
-        value: the answer.
-        mass: of each seen pair under the target.
-        values: V over states.
-    """
-    data, plan, gamma = problem.data, problem.steps, problem.gamma
-    share = counted.weight / counted.weight.sum()
-    times = counted.times
-    tau = (mass / (times / counted.weight.sum()))[counted.pair]
-    after = np.where(counted.following >= 0, values[counted.following], 0.0)
-    outcome = data.rewards[plan.rows] + gamma * after
-    mean = group_sums(counted.pair, counted.weight * outcome) / times
-    often = times > 1.5
-    factor = np.sqrt(np.divide(times, times - 1, out=np.ones_like(times), where=often))[counted.pair]
-    residual = factor * (outcome - mean[counted.pair])
-    level = value if gamma == 1 else None
-    return influence_sums(problem, plan.rows, share, share * tau, residual, values[counted.starts], level)

@@ -1,4 +1,4 @@
-"""Likelihood intervals for finite pairs, as CoinDICE (Dai et al. 2020): the values that laws near the log give.
+"""Likelihood intervals for finite pairs, as CoinDICE (Dai et al. 2020): the values that data near the log give.
 
 The log's episodes get other weights w, within a Kullback–Leibler ball around equal ones whose radius is half a χ²
 quantile over the number of episodes. The interval is the range of the counted model's exact value over that ball; it
@@ -14,17 +14,21 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from ope_vpm.arrays import Floats, group_sums
-from ope_vpm.chain.finite import solve as linear
-from ope_vpm.ope.finite.model import CountedModel, counted_model
+from ope_vpm.ope.finite.problem import finite_problem
+from ope_vpm.ope.finite.solve import Treatment
 from ope_vpm.ope.inference.uncertainty import LEVEL
 from ope_vpm.ope.problem import Problem
 
 ROUNDS = 8
-"""Of tilting the weights by how each episode moves the value at the last weights."""
+"""How often the weights are tilted by how each episode moves the value at the last weights. Brute force over
+the weights finds nothing beyond the ends that this reaches."""
+LOG_TEMPERATURES = (-10.0, 20.0)
+"""The bounds of log η between which the tilt is looked for, with influences scaled to at most 1: below, all
+weight is on the most extreme episode; above, all weights are equal."""
 
 
 @dataclass(frozen=True)
-class Weighed:
+class Reweighted:
     """The counted model's answer with weighted episodes."""
 
     value: float
@@ -32,23 +36,20 @@ class Weighed:
     """(episodes,): how the value moves with each episode's weight."""
 
 
-def likelihood_interval(problem: Problem) -> tuple[float, float]:
+def likelihood_interval(problem: Problem, treatment: Treatment) -> tuple[float, float]:
     """The least and the largest value within the ball."""
     episodes = problem.data.n_episodes
     radius = float(stats.t.ppf(0.5 + LEVEL / 2, episodes - 1)) ** 2 / (2 * episodes)
-    low, high = (extreme(problem, radius, sign) for sign in (-1.0, 1.0))
+    low, high = (extreme(problem, treatment, radius, sign) for sign in (-1.0, 1.0))
     return low, high
 
 
-def extreme(problem: Problem, radius: float, sign: float) -> float:
-    """The value at the end of the ball, from below or above."""
-    model = counted_model(problem)
-    weight = np.full(problem.data.n_episodes, 1.0)
-    at = weighed(problem, model, weight)
+def extreme(problem: Problem, treatment: Treatment, radius: float, sign: float) -> float:
+    """The value at the end of the ball: the largest where the sign is 1, the least where it is -1."""
+    at = reweighted(problem, treatment, np.ones(problem.data.n_episodes))
     best = at.value
     for _ in range(ROUNDS):
-        weight = tilted(sign * at.influence, radius)
-        at = weighed(problem, model, weight)
+        at = reweighted(problem, treatment, tilted(sign * at.influence, radius))
         best = max(best, at.value) if sign > 0 else min(best, at.value)
     return best
 
@@ -59,50 +60,39 @@ def tilted(influence: Floats, radius: float) -> Floats:
     if scale == 0:
         return np.ones(len(influence))
 
-    def of(log_eta: float) -> Floats:
+    def weights(log_eta: float) -> Floats:
         exponent = influence / scale * np.exp(-log_eta)
         raw = np.exp(exponent - exponent.max())
         scaled: Floats = raw / raw.mean()
         return scaled
 
     def beyond(log_eta: float) -> float:
-        weight = of(log_eta)
+        weight = weights(log_eta)
         return float(np.mean(weight * np.log(np.maximum(weight, 1e-300)))) - radius
 
-    if beyond(-10.0) < 0:  # fewer episodes than the ball is wide: all weight on the extreme ones
-        return of(-10.0)
-    return of(float(brentq(beyond, -10.0, 20.0)))
+    low, high = LOG_TEMPERATURES
+    if beyond(low) < 0:  # fewer episodes than the ball is wide: all weight on the extreme ones
+        return weights(low)
+    return weights(float(brentq(beyond, low, high)))
 
 
-def weighed(problem: Problem, model: CountedModel, weight: Floats) -> Weighed:
-    """Count again with weighted episodes, and solve."""
-    data, plan, gamma = problem.data, problem.steps, problem.gamma
-    episode = data.episode[plan.rows]
-    counted = _recounted(model, model.weight * weight[episode], data.rewards[plan.rows])
-    kernel, reward = counted.kernel(), counted.policy() @ counted.reward
-    first = problem.log.initial_episodes
-    start_share = weight[first] / weight[first].sum() if len(first) else np.zeros(0)
+def reweighted(problem: Problem, treatment: Treatment, weight: Floats) -> Reweighted:
+    """Count again with weighted episodes, and solve.
+
+    Args:
+        problem: the question, on finite states and actions.
+        treatment: of unseen pairs.
+        weight: of each episode.
+    """
+    data, gamma, whole = problem.data, problem.gamma, finite_problem(problem)
+    episode, first = data.episode[problem.steps.rows], problem.log.initial_episodes
+    counts = whole.counts.reweighted(weight[episode], weight[first])
+    solution = treatment.complete(replace(whole, counts=counts)).solve()
+    level = solution.value if gamma == 1 else 0.0
+    residual = counts.rewards - level + gamma * counts.value_after(solution.values) - solution.q[counts.pair]
+    mass = (solution.mass / counts.times)[counts.pair]
+    influence = group_sums(episode, whole.counts.weight * mass * residual, data.n_episodes)
     if gamma < 1:
-        initial = group_sums(counted.starts, start_share, len(reward))
-        values = linear.resolvent(kernel, reward, gamma, transposed=False)
-        law = linear.resolvent(kernel, (1 - gamma) * initial, gamma, transposed=True)
-        value, offset = float((1 - gamma) * initial @ values), 0.0
-    else:
-        left = group_sums(counted.state_of_pair, counted.times, len(reward))
-        law = linear.limit_law(kernel, left / left.sum(), linear.closed_classes(kernel))
-        values, value = linear.poisson(kernel, law, reward), float(law @ reward)
-        offset = value
-    q = counted.reward - offset + gamma * (counted.transitions() @ values)
-    after = np.where(counted.following >= 0, values[counted.following], 0.0)
-    residual = data.rewards[plan.rows] - offset + gamma * after - q[counted.pair]
-    mass = (law[counted.state_of_pair] * counted.chance / counted.times)[counted.pair]
-    influence = group_sums(episode, model.weight * mass * residual, data.n_episodes)
-    if gamma < 1:
-        at_start = values[counted.starts]
-        influence[first] += (1 - gamma) * (at_start - start_share @ at_start) / weight[first].sum()
-    return Weighed(value, influence)
-
-
-def _recounted(model: CountedModel, weight: Floats, rewards: Floats) -> CountedModel:
-    reward = group_sums(model.pair, weight * rewards) / group_sums(model.pair, weight)
-    return replace(model, weight=weight, reward=reward)
+        at_start, share = solution.values[counts.initial_states], weight[first] / weight[first].sum()
+        influence[first] += (1 - gamma) * (at_start - share @ at_start) / weight[first].sum()
+    return Reweighted(solution.value, influence)

@@ -1,160 +1,117 @@
-"""The counted model of a finite MDP under the target, solved exactly over states."""
+"""A completed finite model: counts where there are any, and one substitute for all pairs that were never seen."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
 
-from ope_vpm.arrays import Floats, Integers, group_sums
-from ope_vpm.chain.finite import solve as linear
-from ope_vpm.ope.adapter.time_limit import clock_remarks
-from ope_vpm.ope.finite.counts import CountedPairs, count_pairs, influence
-from ope_vpm.ope.inference.estimate import RawEstimate, evidence_of_weights
-from ope_vpm.ope.inference.uncertainty import Bootstrap
-from ope_vpm.ope.problem import Problem
+from ope_vpm.arrays import Floats, Integers
+from ope_vpm.chain.finite.chain import FiniteChain, named_states, reducibility
+from ope_vpm.chain.finite.solve import SparseMatrix
+from ope_vpm.ope.finite.problem import FiniteProblem
+from ope_vpm.ope.finite.solve import Completion, FiniteSolution
+
+ROUNDING = 1e-12
+"""By how much a uniform random number stays below 1, so that probabilities that sum to 1 but for rounding always
+choose something."""
 
 
-@dataclass(frozen=True)
-class CountedModel:
-    """Counts of one log and the target on them.
+@dataclass(frozen=True, eq=False)
+class CompletedModel(Completion):
+    """In each state the target takes a seen pair, or else the substitute, which pays something and leads somewhere."""
 
-    Where the target takes actions never seen in a state, its probabilities are scaled up over the seen ones;
-    a state in which none was seen restarts from the logged states.
-    """
-
-    pair: Integers
-    """The number of each step's (s, a) among the seen pairs."""
-    following: Integers
-    """The number of the state after each step; -1 where nothing follows."""
-    weight: Floats
-    """How much each step counts."""
-    state_of_pair: Integers
-    chance: Floats
-    """The target's probability of each seen pair's action in its state, scaled up."""
-    unseen: Floats
-    """The target's probability of unseen actions, by state."""
-    starts: Integers
-    """The number of each initial state."""
-    reward: Floats
-    """The mean reward of each seen pair."""
+    problem: FiniteProblem
+    probability: Floats
+    """(pairs,): the probability of each seen pair in its state."""
+    substitute: Floats
+    """(states,): the probability of the substitute."""
+    substitute_reward: Floats
+    """(states,): what the substitute pays."""
+    substitute_next: Floats
+    """(states,): the distribution of the state after it; sums to less than 1 where it may end."""
+    represented_by: Floats
+    """(pairs,): the distribution over seen pairs for which the substitute's mass counts; zeros where for none."""
+    start: Floats
+    """(states,): at γ = 1, the distribution whose mass decides how several closed classes are mixed."""
 
     @property
-    def initial(self) -> Floats:
-        """The law of initial states; zeros where none is known."""
-        return np.bincount(self.starts, minlength=len(self.unseen)) / max(len(self.starts), 1)
+    def policy(self) -> SparseMatrix:
+        """(states, pairs), sparse: the probability of each seen pair in its state."""
+        counts = self.problem.counts
+        places = counts.state_of_pair, np.arange(counts.pairs)
+        return sparse.csr_array((self.probability, places), shape=(counts.states, counts.pairs))
 
-    @property
-    def times(self) -> Floats:
-        """How often each pair was seen."""
-        return group_sums(self.pair, self.weight)
+    @cached_property
+    def chain(self) -> FiniteChain:
+        """The chain of states under the target; the substitute is an instantaneous state of it."""
+        kernel = (self.policy @ self.problem.counts.transitions).tocsr()
+        kernel.eliminate_zeros()
+        enter, leave = sparse.csr_array(self.substitute[:, None]), sparse.csr_array(self.substitute_next[None])
+        return FiniteChain(kernel, enter, leave)
 
-    def transitions(self) -> Any:
-        """P̂(s'|s, a), sparse (pairs, states); rows of ended episodes sum to less than 1."""
-        known = self.following >= 0
-        share = self.weight / self.times[self.pair]
-        shape = (len(self.state_of_pair), len(self.unseen))
-        return sparse.csr_array((share[known], (self.pair[known], self.following[known])), shape=shape)
+    def solve(self) -> FiniteSolution:
+        """The exact solution."""
+        problem, chain = self.problem, self.chain
+        counts, gamma = problem.counts, problem.gamma
+        reward = self.policy @ counts.reward + self.substitute * self.substitute_reward
+        distribution = chain.distribution(self.start if gamma == 1 else counts.initial, gamma)
+        values = chain.value_function(reward, gamma)
+        value = float(distribution @ reward if gamma == 1 else (1 - gamma) * counts.initial @ values)
+        mass = distribution[counts.state_of_pair] * self.probability
+        return FiniteSolution(
+            value=value,
+            distribution=distribution,
+            mass=mass + (distribution @ self.substitute) * self.represented_by,
+            values=values,
+            q=problem.q(values, value if gamma == 1 else 0.0),
+            unseen_mass=float(distribution @ problem.unseen / distribution.sum()),
+            doubts=self.doubts(),
+        )
 
-    def policy(self) -> Any:
-        """The target over seen pairs, sparse (states, pairs)."""
-        shape = (len(self.unseen), len(self.state_of_pair))
-        return sparse.csr_array((self.chance, (self.state_of_pair, np.arange(shape[1]))), shape=shape)
+    def doubts(self) -> tuple[str, ...]:
+        """That there is no single stationary distribution, or one on a small part of the log."""
+        if self.problem.gamma < 1:
+            return ()
+        labels = self.problem.counts.labels
+        doubt = reducibility(self.chain, self._share_of_log, lambda members: named_states(labels[members]))
+        return () if doubt is None else (doubt,)
 
-    def kernel(self) -> Any:
-        """States to states under the target; empty states restart."""
-        moved = (self.policy() @ self.transitions()).tocsr()
-        empty = np.flatnonzero(np.bincount(self.state_of_pair, minlength=len(self.unseen)) == 0)
-        logged = group_sums(self.state_of_pair, self.times, len(self.unseen))
-        leave = sparse.csr_array((np.ones(len(empty)), (empty, np.zeros(len(empty), dtype=int))), (len(logged), 1))
-        return (moved + leave @ sparse.csr_array(logged[None] / logged.sum())).tocsr()
+    def _share_of_log(self, members: Integers) -> float:
+        """The share of the log's steps with pairs that a closed class of the chain takes, the substitute included."""
+        counts = self.problem.counts
+        inside = np.zeros(counts.states + 1, dtype=bool)
+        inside[members] = True
+        taken = inside[counts.state_of_pair] & (self.probability > 0)
+        if inside[-1]:
+            taken |= self.represented_by > 0
+        return float(counts.times[taken].sum() / counts.times.sum())
 
-
-def counted_model(problem: Problem) -> CountedModel:
-    """Count the steps, and scale the target over the seen actions."""
-    return scaled(count_pairs(problem))
-
-
-def scaled(counted: CountedPairs) -> CountedModel:
-    """Counts with the target scaled over the seen actions."""
-    covered = counted.covered[counted.state_of_pair]
-    uniform = 1 / np.bincount(counted.state_of_pair, minlength=counted.states)[counted.state_of_pair]
-    return CountedModel(
-        pair=counted.pair,
-        following=counted.following,
-        weight=counted.weight,
-        state_of_pair=counted.state_of_pair,
-        chance=np.divide(counted.chance, covered, out=uniform, where=covered > 0),
-        unseen=1 - counted.covered,
-        starts=counted.starts,
-        reward=counted.reward,
-    )
-
-
-def solve(model: CountedModel, gamma: float) -> tuple[float, Floats, Floats]:
-    """The value, the law over states and the value function over states, all exact."""
-    kernel = model.kernel()
-    reward = model.policy() @ model.reward
-    if gamma < 1:
-        values = linear.resolvent(kernel, reward, gamma, transposed=False)
-        law = linear.resolvent(kernel, (1 - gamma) * model.initial, gamma, transposed=True)
-        return float((1 - gamma) * model.initial @ values), law, values
-    start = group_sums(model.state_of_pair, model.times, len(reward))
-    law = linear.limit_law(kernel, start / start.sum(), linear.closed_classes(kernel))
-    return float(law @ reward), law, linear.poisson(kernel, law, reward)
-
-
-def find_tabular(problem: Problem, simulate: int | None) -> RawEstimate:
-    """Solve the counted model; `simulate`: as many steps of one rollout instead, as in the paper."""
-    model = counted_model(problem)
-    value, law, values = solve(model, problem.gamma)
-    mass = law[model.state_of_pair] * model.chance
-    sums = influence(problem, count_pairs(problem), value, mass, values)
-    tau = (mass / (model.times / model.weight.sum()))[model.pair]
-    weights = group_sums(problem.steps.rows, tau * model.weight, len(problem.data))
-    unseen = float(law @ np.maximum(model.unseen, 0) / law.sum())
-    after = model.reward + problem.gamma * (model.transitions() @ values)
-    middle = mass @ after / mass.sum()
-    spread = float(np.sqrt(mass @ (after - middle) ** 2 / mass.sum())) if unseen > 0 else 0.0
-    evidence = evidence_of_weights(
-        problem.data,
-        weights,
-        unseen_mass=unseen,
-        remarks=clock_remarks(problem, known=False),
-    )
-    diagnostics = {"solver": "counts", "exact_value": value, "dropped": problem.steps.dropped}
-    answer = value if simulate is None else rollout(model, problem.gamma, simulate, problem.seed)
-    return RawEstimate(
-        value=answer,
-        uncertainty=Bootstrap(episodes=sums, suspected_bias=max(unseen * spread, abs(answer - value))),
-        weights=weights,
-        evidence=evidence,
-        diagnostics=diagnostics,
-    )
+    def rollout(self, horizon: int, seed: int) -> float:
+        """The mean reward along one simulated trajectory, weighted by γ^t: the paper's model-based estimate."""
+        rng, counts, gamma = np.random.default_rng(seed), self.problem.counts, self.problem.gamma
+        policy = sparse.hstack([self.policy, self.substitute[:, None]], format="csr")
+        transitions = sparse.vstack([counts.transitions, self.substitute_next[None]], format="csr")
+        initial = counts.initial if counts.initial.any() else np.full(counts.states, 1 / counts.states)
+        state, total, time_weight = int(rng.choice(len(initial), p=initial)), 0.0, 0.0
+        for time in range(horizon):
+            pair = _drawn_column(policy, state, rng)
+            if pair is None:
+                raise ArithmeticError(f"the target's probabilities in state {state} do not sum to 1")
+            reward = counts.reward[pair] if pair < counts.pairs else self.substitute_reward[state]
+            total, time_weight = total + gamma**time * reward, time_weight + gamma**time
+            next_state = _drawn_column(transitions, pair, rng)
+            if next_state is None:
+                time_weight += gamma ** (time + 1) / (1 - gamma)
+                break
+            state = next_state
+        return float(total / time_weight)
 
 
-def rollout(model: CountedModel, gamma: float, horizon: int, seed: int) -> float:
-    """The mean reward along one simulated trajectory, weighted by γ^t."""
-    rng = np.random.default_rng(seed)
-    policy, transitions, kernel = model.policy(), model.transitions(), model.kernel()
-    initial = model.initial if model.initial.any() else np.full(len(model.unseen), 1 / len(model.unseen))
-    state, total, mass = int(rng.choice(len(initial), p=initial)), 0.0, 0.0
-    for time in range(horizon):
-        pair = _draw(policy, state, rng)
-        total += gamma**time * (0.0 if pair is None else model.reward[pair])
-        mass += gamma**time
-        following = _draw(kernel, state, rng) if pair is None else _draw(transitions, pair, rng)
-        if following is None:
-            mass += gamma ** (time + 1) / (1 - gamma)
-            break
-        state = following
-    return total / mass
-
-
-def _draw(matrix: Any, row: int, rng: np.random.Generator) -> int | None:
-    """A column of a sparse row, by its probabilities; None for what is missing to 1."""
+def _drawn_column(matrix: SparseMatrix, row: int, rng: np.random.Generator) -> int | None:
+    """A column of a sparse row of probabilities, drawn by them; None with the probability that is missing to 1."""
     part = slice(matrix.indptr[row], matrix.indptr[row + 1])
-    place = int(np.searchsorted(np.cumsum(matrix.data[part]), rng.random() * (1 - 1e-12)))
+    place = int(np.searchsorted(np.cumsum(matrix.data[part]), rng.random() * (1 - ROUNDING)))
     return int(matrix.indices[part][place]) if place < part.stop - part.start else None

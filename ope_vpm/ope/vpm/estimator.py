@@ -6,11 +6,13 @@ from typing import Any, ClassVar
 
 from ope_vpm.chain import VPM
 from ope_vpm.ope.estimator import ProblemEstimator, check_ridge
+from ope_vpm.ope.finite.regression import Regression
+from ope_vpm.ope.finite.treatments import Smooth
 from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.vpm.factored import POWER, find_factored
-from ope_vpm.ope.vpm.on_counts import find_on_counts
-from ope_vpm.ope.vpm.on_pairs import find_on_pairs
+from ope_vpm.ope.vpm.finite import EXACT_TREATMENTS, find_finite
+from ope_vpm.ope.vpm.pairs import find_by_solver
 
 SOLVERS = ("auto", "tabular", "factored", "kernel", "neural")
 FACTORED_OPTIONS = ("n_features", "ridge", "power")
@@ -25,7 +27,7 @@ M = 10, B = 1000, learning rate 3e-4, one target action a row."""
 
 
 class VPMEstimator(ProblemEstimator):
-    """The ratio of the target's long-run law to the log's, found by VPM; the value is Σ τ r / Σ τ.
+    """The ratio of the target's long-run distribution to the log's, found by VPM; the value is Σ τ r / Σ τ.
 
     Args:
         solver: "tabular" (finite states and actions: the exact fixed point on counted pairs, with the whole
@@ -35,9 +37,10 @@ class VPMEstimator(ProblemEstimator):
         draws: target actions a row where pairs are points; 1 is the paper's. "factored" takes at least 8, and only
             where the policy's mean action is not known otherwise.
         options: everything that `ope_vpm.VPM` takes for the solver; "factored" takes `n_features` (400),
-            `ridge` (None: chosen from the data) and `power` (κ, 0.5). On finite states `unseen` has one more
-            choice, "regression" (see `good_turing`), and "auto" takes it, at the exact fixed point, where
-            something is unseen and rarely seen pairs are well predicted by the others.
+            `ridge` (None: chosen from the data) and `power` (κ, 0.5). On finite states `unseen` has two more
+            choices at the exact fixed point, "regression" and "smooth" (see `ope_vpm.ope.finite.treatments`), and
+            "auto" takes the first of them where something is unseen and rarely seen pairs are well predicted by the
+            others.
     """
 
     name: ClassVar[str] = "vpm"
@@ -80,25 +83,21 @@ class VPMEstimator(ProblemEstimator):
         solver = self._solver(problem)
         if solver == "factored":
             return find_factored(problem, **self.options, draws=max(self.draws, DRAWS))
-        if solver == "tabular" and self._may_regress():
-            found = find_on_counts(problem, required=self.options.get("unseen") == "regression")
-            if found is not None:
-                return found
+        unseen = self.options.get("unseen", "auto")
+        exact = self.preset == "default" and set(self.options) <= {"unseen"} and unseen in EXACT_TREATMENTS
+        if solver == "tabular" and exact:
+            return find_finite(problem, unseen)
         options = PAPER[solver] if self.preset == "paper" else {"solver": solver, **self._chain_options()}
-        return find_on_pairs(problem, VPM(gamma=problem.gamma, seed=problem.seed, **options), self.draws)
-
-    def _may_regress(self) -> bool:
-        """Whether unseen pairs are to be predicted: at the fixed point, unless another treatment is asked for."""
-        others = [name for name in self.options if name != "unseen"]
-        return self.preset == "default" and not others and self.options.get("unseen", "auto") in ("auto", "regression")
+        return find_by_solver(problem, VPM(gamma=problem.gamma, seed=problem.seed, **options), self.draws)
 
     def _chain_options(self) -> dict[str, Any]:
-        """The options for `ope_vpm.VPM`, which knows of no rewards to regress on."""
-        if self.options.get("unseen") != "regression":
+        """The options for `ope_vpm.VPM`, which knows of transitions alone: of no rewards and no prior for them."""
+        unseen = self.options.get("unseen")
+        if unseen not in (Regression.name, Smooth.name):
             return self.options
         others = [name for name in self.options if name != "unseen"]
         if others:
-            raise ValueError(f"unseen='regression' is solved exactly and takes no {others[0]!r}: leave it out")
+            raise ValueError(f"unseen={unseen!r} is solved exactly and takes no {others[0]!r}: leave it out")
         return {}
 
     def _solver(self, problem: Problem) -> str:

@@ -7,8 +7,8 @@ from scipy.optimize import minimize
 import ope_vpm as ov
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope import Problem
-from ope_vpm.ope.finite.likelihood import likelihood_interval, tilted, weighed
-from ope_vpm.ope.finite.model import counted_model
+from ope_vpm.ope.finite.likelihood import likelihood_interval, reweighted, tilted
+from ope_vpm.ope.finite.treatments import Restart, Restrict, Smooth
 
 MDP = RandomMDP.draw(5, 2, seed=0)
 
@@ -25,22 +25,25 @@ def test_tilted_weights_of_two_values():
     assert weight[0] > weight[1]
 
 
+@pytest.mark.parametrize("treatment", [Restrict(), Restart(), Smooth()])
 @pytest.mark.parametrize("gamma", [1.0, 0.9])
-def test_influence_is_the_derivative(gamma):
-    problem = pose(gamma)
-    model, base = counted_model(problem), np.ones(12)
-    at = weighed(problem, model, base)
+def test_influence_is_the_derivative(gamma, treatment):
+    """All pairs are seen, so that no treatment has anything to do."""
+    problem, base = pose(gamma), np.ones(12)
+    at = reweighted(problem, treatment, base)
     for episode in (0, 5):
         more = base.copy()
         more[episode] += 1e-5
-        assert (weighed(problem, model, more).value - at.value) / 1e-5 == pytest.approx(at.influence[episode], rel=1e-3)
+        assert (reweighted(problem, treatment, more).value - at.value) / 1e-5 == pytest.approx(
+            at.influence[episode], rel=1e-3
+        )
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.9])
 def test_ends_are_the_extremes_within_the_ball(gamma):
     """A general optimiser over the weights finds nothing beyond the interval, and nearly reaches it."""
     problem = pose(gamma, episodes=4)
-    model, (low, high) = counted_model(problem), likelihood_interval(problem)
+    low, high = likelihood_interval(problem, Restrict())
     radius = 3.1824**2 / 8  # Student's t with 3 degrees, squared, over twice the episodes
 
     def free(sign):
@@ -48,7 +51,7 @@ def test_ends_are_the_extremes_within_the_ball(gamma):
             weight = np.exp(logs - logs.max())
             weight = weight / weight.mean()
             over = max(0.0, np.mean(weight * np.log(weight)) - radius)
-            return -sign * weighed(problem, model, weight).value + 100 * over
+            return -sign * reweighted(problem, Restrict(), weight).value + 100 * over
 
         return -sign * minimize(loss, np.zeros(4), method="Nelder-Mead", options={"maxiter": 250}).fun
 

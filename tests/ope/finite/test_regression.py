@@ -1,4 +1,4 @@
-"""Unseen pairs of finite states: who stands for them, what is predicted, and what stays as it was."""
+"""Unseen pairs of finite states: who represents them, what is predicted, and what stays as it was."""
 
 import numpy as np
 import pytest
@@ -6,9 +6,14 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.envs import taxi
 from ope_vpm.envs.random_mdp import RandomMDP
-from ope_vpm.ope.finite import regression as good_turing
-from ope_vpm.ope.finite.counts import count_pairs
-from ope_vpm.ope.finite.rare_pairs import behaviour, centred_log, concentration, missed_odds
+from ope_vpm.ope.finite.problem import finite_problem
+from ope_vpm.ope.finite.rare_pairs import (
+    behaviour_probabilities,
+    centred_log_probabilities,
+    concentration,
+    missed_odds,
+)
+from ope_vpm.ope.finite.regression import predicted_pairs
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.vpm.estimator import VPMEstimator
 
@@ -28,13 +33,13 @@ def relabelled(data, **changes):
 
 
 def test_odds_of_a_binomial():
-    """With κ → ∞: (1-p)²/(2p(1-p) + p²) of two draws; (1-p)⁴ over the chances of 1 to 3 of four."""
+    """With κ → ∞: (1-p)²/(2p(1-p) + p²) of two draws; (1-p)⁴ over the probabilities of 1 to 3 of four."""
     p = np.array([0.1, 0.5, 0.1])
     expected = [0.81 / 0.19, 1 / 3, 0.9**4 / (1 - 0.9**4 - 0.1**4)]
     np.testing.assert_allclose(missed_odds(np.array([2.0, 2.0, 4.0]), p, 1e9), expected, rtol=1e-5)
 
 
-def test_odds_of_a_uniform_chance():
+def test_odds_of_a_uniform_probability():
     """Beta(1, 1): every number of times is equally likely."""
     np.testing.assert_allclose(missed_odds(np.array([3.0, 10.0, 50.0, 1.0]), np.full(4, 0.5), 2.0), [1 / 3] * 3 + [1])
 
@@ -42,54 +47,55 @@ def test_odds_of_a_uniform_chance():
 def test_behaviour_meets_its_likelihood_equations():
     """Totals by action, and the total of ℓ, are those expected."""
     rng = np.random.default_rng(0)
-    liking = centred_log(rng.dirichlet(np.ones(4), size=300))
-    score = 0.7 * liking + [0.5, 0.0, -0.5, 0.0]
+    preference = centred_log_probabilities(rng.dirichlet(np.ones(4), size=300))
+    score = 0.7 * preference + [0.5, 0.0, -0.5, 0.0]
     truth = np.exp(score) / np.exp(score).sum(axis=1, keepdims=True)
     counts = np.stack([rng.multinomial(200, row) for row in truth]).astype(float)
-    fitted = behaviour(counts, liking)
+    fitted = behaviour_probabilities(counts, preference)
     np.testing.assert_allclose((200 * fitted).sum(axis=0), counts.sum(axis=0), rtol=1e-4)
-    assert (200 * fitted * liking).sum() == pytest.approx((counts * liking).sum(), rel=1e-4)
+    assert (200 * fitted * preference).sum() == pytest.approx((counts * preference).sum(), rel=1e-4)
     assert np.abs(fitted - truth).max() < 0.02
 
 
 def test_concentration_of_dirichlet_counts():
     rng = np.random.default_rng(1)
-    chance = rng.dirichlet(np.full(4, 5.0), size=2000)
-    counts = np.stack([rng.multinomial(30, rng.dirichlet(20 * row)) for row in chance]).astype(float)
-    assert concentration(counts, chance) == pytest.approx(20, rel=0.15)
-    plain = np.stack([rng.multinomial(30, row) for row in chance]).astype(float)
-    assert concentration(plain, chance) > 300
+    probability = rng.dirichlet(np.full(4, 5.0), size=2000)
+    counts = np.stack([rng.multinomial(30, rng.dirichlet(20 * row)) for row in probability]).astype(float)
+    assert concentration(counts, probability) == pytest.approx(20, rel=0.15)
+    plain = np.stack([rng.multinomial(30, row) for row in probability]).astype(float)
+    assert concentration(plain, probability) > 300
 
 
 @pytest.fixture(scope="module")
 def model():
-    return good_turing.regression(count_pairs(Problem.pose(DATA, TARGET)), 1.0)
+    return predicted_pairs(finite_problem(Problem.pose(DATA, TARGET)))
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.6, 1.0])
 def test_values_keep_constants_and_mass_is_their_transpose(model, beta):
     rng = np.random.default_rng(0)
-    pairs, states = len(model.counted.reward), model.counted.states
+    pairs, states = model.problem.counts.pairs, model.problem.counts.states
     assert model.never_left.any()
     np.testing.assert_allclose(model.values(np.full(pairs, 3.0), beta), 3.0, rtol=1e-10)
-    y, law = rng.standard_normal(pairs), rng.dirichlet(np.ones(states))
-    assert model.mass(law, beta) @ y == pytest.approx(law @ model.values(y, beta), abs=1e-12)
+    y, distribution = rng.standard_normal(pairs), rng.dirichlet(np.ones(states))
+    assert model.mass(distribution, beta) @ y == pytest.approx(distribution @ model.values(y, beta), abs=1e-12)
 
 
 def test_the_solution_is_a_fixed_point_and_a_weighted_mean(model):
-    counted, found = model.counted, good_turing.solve(model, 1.0)
+    counts, found = model.problem.counts, model.solve()
     h = found.values
-    step = counted.reward - found.value + counted.transitions @ h
-    np.testing.assert_allclose(model.values(step, found.beta), h, atol=1e-8)
-    np.testing.assert_allclose(found.mass @ counted.transitions, found.law, atol=1e-10)
+    np.testing.assert_allclose(found.q, counts.reward - found.value + counts.transitions @ h, atol=1e-10)
+    np.testing.assert_allclose(model.values(found.q, found.coefficient), h, atol=1e-8)
+    np.testing.assert_allclose(found.mass @ counts.transitions, found.distribution, atol=1e-10)
     assert found.mass.sum() == pytest.approx(1)
-    assert found.mass @ counted.reward == pytest.approx(found.value, abs=1e-10)
+    assert found.mass @ counts.reward == pytest.approx(found.value, abs=1e-10)
 
 
 def test_a_mean_of_others_that_says_all_has_coefficient_one(model):
     """Where y depends on the state only, the other actions' mean is y itself."""
-    of_state = np.random.default_rng(0).standard_normal(model.counted.states)
-    y = of_state[model.counted.state_of_pair]
+    counts = model.problem.counts
+    of_state = np.random.default_rng(0).standard_normal(counts.states)
+    y = of_state[counts.state_of_pair]
     assert model.coefficient(y) == pytest.approx(1, abs=1e-9)
     np.testing.assert_allclose(model.residuals(y, 1.0), 0, atol=1e-9)
 
@@ -192,11 +198,20 @@ def test_where_everything_was_seen_nothing_is_predicted():
 def test_what_is_refused():
     small = RandomMDP.draw(6, 2, seed=0)
     few = small.dataset(30, 40, small.policy(1), seed=2)
-    with pytest.raises(ValueError, match="too few: use unseen='auto'"):
+    with pytest.raises(ValueError, match="there are too few"):
         ov.evaluate(few, small.policy(3), unseen="regression")
     with pytest.raises(ValueError, match="takes no 'steps'"):
         ov.evaluate(DATA, TARGET, unseen="regression", steps=10)
+    with pytest.raises(ValueError, match="takes no 'lam'"):
+        ov.evaluate(DATA, TARGET, unseen="smooth", lam=2.0)
     with pytest.raises(ValueError, match="unknown treatment"):
         ov.evaluate(DATA, TARGET, unseen="regresion")
+    for name in ("model", "fqe"):
+        with pytest.raises(
+            ValueError, match="unknown treatment of unseen pairs 'regresion': did you mean 'regression'"
+        ):
+            ov.evaluate(DATA, TARGET, name, unseen="regresion")
+    with pytest.raises(ValueError, match="simulate another"):
+        ov.evaluate(DATA, TARGET, "model", method="simulate", unseen="regression")
     assert ov.evaluate(DATA, TARGET, unseen="restart").diagnostics["unseen"] == "restart"
     assert ov.evaluate(DATA, TARGET, preset="paper").diagnostics["unseen"] == "restart"

@@ -1,0 +1,203 @@
+"""Breaking the Curse of Horizon (Liu, Li, Tang, Zhou 2018): a ratio w(s) of state distributions, times ρ = π/b.
+
+The ratio balances the flow into every state: E[w(s)(γρf(s') - f(s))] + (1-γ)E₀[f] = 0 for all functions f. With f the
+indicators of finite states this is a linear system; with f in the unit ball of an RKHS it is a loss for a network.
+
+Differences from the paper:
+1. The flow into states is balanced against the log's own distribution of s, E[w(s)(ρf(s') - f(s))] = 0, rather than of
+   s'; the two agree for a log in its long run, and ours needs no such assumption.
+2. Below γ = 1 the same with the initial distribution, γE[w(s)ρf(s')] + (1-γ)E₀[f] = E[w(s)f(s)].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+import numpy as np
+import torch
+from scipy import sparse
+from scipy.sparse.linalg import splu
+from torch import Tensor
+
+from ope_vpm.arrays import Floats, Integers, group_sums
+from ope_vpm.chain.features import median_bandwidth
+from ope_vpm.ope.adapter.state_features import StateFeatures
+from ope_vpm.ope.adapter.time_limit import clock_remarks
+from ope_vpm.ope.behaviour.action_ratio import ActionRatio
+from ope_vpm.ope.behaviour.source import Behaviour, behaviour_log_prob, check_behaviour
+from ope_vpm.ope.estimator import ProblemEstimator
+from ope_vpm.ope.finite.counts import number_states
+from ope_vpm.ope.inference.estimate import RawEstimate, evidence_of_weights, value_or_nan
+from ope_vpm.ope.inference.influence import EpisodeSums
+from ope_vpm.ope.inference.uncertainty import Bootstrap
+from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.q.training import mlp
+
+RIDGE = 1e-10
+"""On w, relative to the mean of the normal equations' diagonal: only there so that a unique solution exists."""
+BATCH, LEARNING_RATE = 200, 3e-3
+"""Rows per gradient step, whose kernel matrix has (3 × 200)² entries, and Adam's step size."""
+BANDWIDTH_ROWS = 1000
+"""Rows whose median distance is the kernel's bandwidth."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Liu2018(ProblemEstimator):
+    """Finite states: the kernelised mini-max loss in closed form. Continuous ones: a network, by its kernel loss."""
+
+    name: ClassVar[str] = "liu"
+
+    behaviour: Behaviour = "cloned"
+    """"cloned", "logged" (needs `behaviour_log_prob` in the data), or a known policy."""
+    training_steps: int = 1000
+    """Gradient steps of the network."""
+    cap: float = 50.0
+    """The largest action ratio, once it is scaled to mean 1."""
+
+    def __post_init__(self) -> None:
+        if self.training_steps < 1 or not self.cap > 0:
+            raise ValueError(f"training_steps and cap must be positive: got {self.training_steps} and {self.cap}")
+
+    def check(self, problem: Problem) -> None:
+        """The target needs densities, and logged ones must be there if asked for."""
+        check_behaviour(self.name, problem, self.behaviour)
+
+    def find(self, problem: Problem) -> RawEstimate:
+        """Find w, then weigh rewards by w·ρ."""
+        clone = behaviour_log_prob(problem, self.behaviour)
+        log_ratio = problem.target_log_prob - clone.log_prob
+        action = ActionRatio.of_logs(log_ratio, clone.held_out_log_likelihood, self.cap)
+        steps, rho = problem.steps, action.ratio[problem.steps.rows]
+        if problem.data.finite:
+            state_ratio = finite_state_ratio(problem, rho)
+        else:
+            state_ratio = network_state_ratio(problem, rho, self.training_steps)
+        weights = group_sums(steps.rows, steps.weight * state_ratio * rho, len(problem.data))
+        sums = _weighted_mean(problem, weights)
+        return RawEstimate(
+            value=value_or_nan(sums.ratios[0], weights),
+            uncertainty=Bootstrap(episodes=sums),
+            weights=weights,
+            evidence=evidence_of_weights(
+                problem.data,
+                weights,
+                overlap=min(action.overlap, 1.0),
+                remarks=("the interval takes the state ratio as known", *clock_remarks(problem, known=False)),
+            ),
+            diagnostics={
+                "behaviour_held_out_log_likelihood": clone.held_out_log_likelihood,
+                "dropped": steps.dropped,
+                "ended": steps.ended,
+            },
+        )
+
+
+def _weighted_mean(problem: Problem, weights: Floats) -> EpisodeSums:
+    """Σ wρr over Σ wρ and the mass of ended episodes, γ/(1-γ)·wρ of their last rows, whose reward is 0."""
+    data = problem.data
+    below = weights
+    if problem.on_end == "absorb" and problem.gamma < 1:
+        below = weights * (1 + problem.ending * problem.gamma / (1 - problem.gamma))
+    return EpisodeSums.of_rows(data.episode, data.n_episodes, weights * data.rewards, below)
+
+
+# -- Finite states: the loss with the kernel 1[s = s'], in closed form
+
+
+def finite_state_ratio(problem: Problem, rho: Floats) -> Floats:
+    """(steps,): w(s) of each step, not negative; only states that were left have one."""
+    numbered = problem.log.shared(number_states, problem.steps)
+    left, state = np.unique(numbered.state, return_inverse=True)
+    place = np.full(len(numbered.labels) + 1, -1)  # the last entry is that of "nothing follows", number -1
+    place[left] = np.arange(len(left))
+    initial = place[numbered.initial_states]
+    start = np.bincount(initial[initial >= 0], minlength=len(left)) / max(len(initial), 1)
+    return balanced_ratio(state, place[numbered.next_state], problem.steps.weight, rho, start, problem.gamma)[state]
+
+
+def balanced_ratio(
+    state: Integers, next_state: Integers, weight: Floats, rho: Floats, initial: Floats, gamma: float
+) -> Floats:
+    """The w ≥ 0 with least squared imbalance of flow, Σ_s' (γE[wρ; s'] + (1-γ)d₀(s') - E[w; s = s'])².
+
+    Args:
+        state: the number of each step's state.
+        next_state: the number of the state after it; -1 where there is none.
+        weight: how much each step counts.
+        rho: π/b of each step.
+        initial: the distribution of initial states.
+        gamma: at 1, E[w] = 1 takes the place of the initial distribution.
+    """
+    size = len(initial)
+    p = group_sums(state, weight, size) / weight.sum()
+    known = next_state >= 0
+    share = (weight * rho / weight.sum())[known]
+    flow = sparse.csc_array((gamma * share, (next_state[known], state[known])), shape=(size, size))
+    # In terms of μ = w·p the columns are of one size, which keeps the normal equations well conditioned.
+    matrix = (sparse.identity(size, format="csc") - flow @ sparse.diags_array(1 / p)).tocsc()
+    normal = (matrix.T @ matrix).tocsc()
+    system = normal + RIDGE * float(normal.diagonal().mean()) * sparse.identity(size, format="csc")
+    source = np.ones(size) if gamma == 1 else matrix.T @ ((1 - gamma) * initial)
+    mass = np.maximum(splu(system.tocsc()).solve(source), 0)
+    if gamma == 1:
+        mass = mass / mass.sum()
+    return cast(Floats, mass / p)
+
+
+# -- Continuous states: a softplus network that balances the flow for every function of an RKHS ball
+
+
+def network_state_ratio(problem: Problem, rho: Floats, training_steps: int) -> Floats:
+    """(steps,): w(s) of each step."""
+    data, steps, gamma = problem.data, problem.steps, problem.gamma
+    features = StateFeatures.draw(data, 0, problem.seed)
+    here, there = features.points(data.observations[steps.rows]), features.points(problem.following)
+    first = features.points(problem.log.initial_observations) if data.from_reset.any() else here[:1]
+    flowing = np.where(steps.absorbed, 0.0, rho)
+    network = mlp(here.shape[1], 1, problem.seed)
+    s, s_next, s_first, ratio = (_tensor(part) for part in (here, there, first, flowing))
+    rng = np.random.default_rng(problem.seed)
+    bandwidth = median_bandwidth(here[rng.integers(len(here), size=BANDWIDTH_ROWS)])
+    optimiser = torch.optim.Adam(network.parameters(), LEARNING_RATE, fused=True)
+    equal = bool((steps.weight == steps.weight[0]).all())
+    probability = None if equal else steps.weight / steps.weight.sum()
+    for _ in range(training_steps):
+        rows = torch.from_numpy(rng.choice(len(here), size=BATCH, p=probability))
+        starts = torch.from_numpy(rng.integers(len(first), size=BATCH))
+        optimiser.zero_grad()
+        w = torch.nn.functional.softplus(network(s[rows])[:, 0])
+        if gamma == 1:
+            w = w / w.mean()
+        loss = imbalance(w, ratio[rows], s[rows], s_next[rows], s_first[starts], gamma, bandwidth)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+    with torch.no_grad():
+        return torch.nn.functional.softplus(network(s)[:, 0]).double().numpy()
+
+
+def imbalance(
+    w: Tensor, rho: Tensor, here: Tensor, there: Tensor, first: Tensor, gamma: float, bandwidth: float
+) -> Tensor:
+    """‖γE[wρk(s', ·)] + (1-γ)E₀[k(s₀, ·)] - E[wk(s, ·)]‖² in the RKHS of a Gaussian kernel, without its diagonal.
+
+    Args:
+        w: the ratio at each row.
+        rho: π/b; 0 where nothing follows.
+        here: s.
+        there: s'.
+        first: as many initial states as there are rows.
+        gamma: the discount.
+        bandwidth: of the kernel.
+    """
+    signs = torch.cat([gamma * w * rho, torch.full_like(w, 1 - gamma), -w])
+    points = torch.cat([there, first, here])
+    kernel = torch.exp(-torch.cdist(points, points).square() / (2 * bandwidth**2))
+    n = len(w)
+    row = torch.arange(n).repeat(3)
+    different = (row[:, None] != row[None]).to(kernel.dtype)
+    return signs @ (kernel * different) @ signs / (n * (n - 1))
+
+
+def _tensor(values: Floats) -> Tensor:
+    return torch.from_numpy(np.asarray(values, dtype=np.float32))

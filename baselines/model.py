@@ -1,0 +1,253 @@
+"""Model-based evaluation: learn the transitions and rewards, then ask the model what the target is worth.
+
+Finite states and actions are counted, and the counted model is solved exactly. Continuous ones have an ensemble of
+networks for the next state, the reward and the end, rolled out in batches: each network is trained on its own draw of
+the episodes, so that the spread of their values is a standard error. States and rewards of rollouts are kept within
+what was logged, so that nothing can explode.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from scipy.special import expit
+from torch import Tensor
+
+from ope_vpm.arrays import Array, Bools, Floats, Integers
+from ope_vpm.ope.adapter.encoding import Standardisation
+from ope_vpm.ope.adapter.state_features import StateFeatures
+from ope_vpm.ope.adapter.steps import rows_of
+from ope_vpm.ope.estimator import ProblemEstimator, check_positive
+from ope_vpm.ope.finite.estimate import counted_estimate
+from ope_vpm.ope.finite.problem import finite_problem
+from ope_vpm.ope.finite.treatments import DEFAULT, treatment
+from ope_vpm.ope.inference.estimate import RawEstimate
+from ope_vpm.ope.inference.uncertainty import Bootstrap, Spread
+from ope_vpm.ope.inference.verdict import Evidence
+from ope_vpm.ope.log import Log
+from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.q.training import Ensemble
+
+PAPER_HORIZON = 200
+"""Steps of the trajectory that the paper simulates on finite states."""
+BATCH, LEARNING_RATE = 256, 2e-3
+"""Rows per gradient step, and Adam's first step size, which falls to 0 along a cosine: 1000 such steps are to do what
+2000 of the paper's do at a constant 5e-4."""
+SHORTEST, LONGEST = 100, 1000
+"""Bounds on the steps of a rollout at γ = 1: long enough to forget the start, and short enough to be quick."""
+NEGLIGIBLE = 1e-3
+"""Below γ = 1 a rollout ends when γ^t is smaller."""
+MARGIN = 0.1
+"""How far beyond the logged range a rollout's state may go, in ranges."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelBased(ProblemEstimator):
+    """Finite pairs: counts, solved exactly. Continuous ones: an ensemble of networks, rolled out."""
+
+    name: ClassVar[str] = "model"
+
+    method: str = "auto"
+    """"auto"; "simulate" on finite pairs for the paper's rollout of the counted model instead of the solve."""
+    unseen: str = DEFAULT
+    """What finite pairs that were never seen are replaced by: see `ope_vpm.ope.finite.treatments`."""
+    members: int = 5
+    """Networks, each trained on its own draw of the episodes."""
+    training_steps: int = 1000
+    """Gradient steps of each network. Paper: 2000, at a constant learning rate of 5e-4; ours is 2e-3, falling to 0."""
+    rollouts: int = 500
+    """Simulated trajectories per network. On finite pairs, with "simulate": 1, as in the paper."""
+    horizon: int | None = None
+    """Steps of a rollout; None: as γ and the logged lengths ask. Paper's simulation: 200."""
+
+    def __post_init__(self) -> None:
+        if self.method not in ("auto", "simulate"):
+            raise ValueError(f"method must be 'auto' or 'simulate': got {self.method!r}")
+        treatment(self.unseen)  # refuses what it does not know
+        check_positive(self, "members", "training_steps", "rollouts")
+        if self.members < 2:
+            raise ValueError("members must be at least 2: their spread is the standard error")
+        if self.horizon is not None and self.horizon < 1:
+            raise ValueError(f"horizon must be at least 1: got {self.horizon}")
+
+    def check(self, problem: Problem) -> None:
+        """Simulation of counts needs finite pairs."""
+        if self.method == "simulate" and not problem.finite:
+            raise ValueError(
+                "method='simulate' rolls out counts of finite pairs: use method='auto' for continuous ones"
+            )
+
+    def find(self, problem: Problem) -> RawEstimate:
+        """Count and solve, or train and roll out."""
+        if not problem.finite:
+            return self._by_networks(problem)
+        exact = counted_estimate(problem, self.unseen)
+        return self._simulated(problem, exact) if self.method == "simulate" else exact
+
+    def _simulated(self, problem: Problem, exact: RawEstimate) -> RawEstimate:
+        """One rollout of the counted model, as in the paper; its distance from the exact solution is its bias."""
+        completed = treatment(self.unseen).complete(finite_problem(problem))
+        value = completed.rollout(self.horizon or PAPER_HORIZON, problem.seed)
+        bias = max(exact.suspected_bias, abs(value - exact.value))
+        uncertainty = None if exact.sums is None else Bootstrap(episodes=exact.sums, suspected_bias=bias)
+        diagnostics = {**exact.diagnostics, "exact_value": exact.value}
+        return replace(exact, value=value, uncertainty=uncertainty, diagnostics=diagnostics)
+
+    def _by_networks(self, problem: Problem) -> RawEstimate:
+        """The mean of the members' values; their spread is the standard error."""
+        model = problem.log.shared(fit, self.members, self.training_steps, problem.seed)
+        steps = self.horizon or rollout_length(problem)
+        values, at_edge = rolled_out(problem, model, self.members, self.rollouts, steps)
+        diagnostics = {"solver": "ensemble", "horizon": steps, "member_values": values}
+        return RawEstimate(
+            value=float(values.mean()),
+            uncertainty=Spread(members=values),
+            evidence=Evidence(unseen_mass=at_edge),
+            diagnostics=diagnostics | {"dropped": problem.steps.dropped},
+        )
+
+
+@dataclass(frozen=True)
+class NetworkModel:
+    """The fitted ensemble with the scales of its inputs and outputs."""
+
+    network: Ensemble
+    features: StateFeatures
+    action_scale: Standardisation | None
+    """None where actions are discrete."""
+    n_actions: int
+    """The number of discrete actions, 0 where they are continuous."""
+    change_scale: Standardisation
+    reward_scale: Standardisation
+    noise: Floats
+    """(members, d): standard deviations of what the networks leave unexplained, in scaled changes."""
+    bounds: tuple[Floats, Floats]
+    """The least and the largest standardised state of a rollout."""
+    reward_bounds: tuple[float, float]
+    """The least and the largest logged reward."""
+    ends: bool
+    """Whether some logged episode ended."""
+
+    def inputs(self, points: Floats, actions: Array) -> Tensor:
+        """Standardised states beside scaled (or one-hot) actions."""
+        moves = np.eye(self.n_actions)[actions] if self.action_scale is None else self.action_scale(actions)
+        return torch.from_numpy(np.concatenate([points, moves], axis=-1)).float()
+
+    @torch.no_grad()
+    def step(self, points: Floats, actions: Array, rng: np.random.Generator) -> tuple[Floats, Floats, Bools]:
+        """The next states, rewards and ends of (members, n) standardised states."""
+        out = self.network(self.inputs(points, actions)).double().numpy()
+        size = points.shape[-1]
+        change = out[..., :size] + self.noise[:, None] * rng.standard_normal(points.shape)
+        moved = points + change * self.change_scale.std + self.change_scale.mean
+        if self.features.encoder.shape is not None:
+            moved = np.eye(size)[moved.argmax(axis=-1)]
+        reward = out[..., size] * self.reward_scale.std + self.reward_scale.mean
+        ended = (rng.random(reward.shape) < expit(out[..., size + 1])) & self.ends
+        return np.clip(moved, *self.bounds), np.clip(reward, *self.reward_bounds), ended
+
+
+def fit(log: Log, members: int, steps: int, seed: int) -> NetworkModel:
+    """Train every member on its own draw of the episodes."""
+    data, known = log.data, log.data.next_known
+    features = StateFeatures.draw(data, 0, seed)
+    points = features.points(data.observations)
+    next_observations = np.array(data.next_observations)
+    next_observations[~known] = data.observations[~known]  # not trained on, but they must be numbers
+    change = features.points(next_observations) - points
+    size, n_actions = points.shape[1], data.n_actions or 0
+    low, high = points.min(axis=0), points.max(axis=0)
+    margin = MARGIN * (high - low)
+    model = NetworkModel(
+        network=Ensemble(members, size + (n_actions or data.actions.shape[1]), size + 2, seed),
+        features=features,
+        action_scale=None if n_actions else Standardisation.fit(data.actions),
+        n_actions=n_actions,
+        change_scale=Standardisation.fit(change[known]),
+        reward_scale=Standardisation.fit(data.rewards),
+        noise=np.zeros((members, size)),
+        bounds=(low - margin, high + margin),
+        reward_bounds=(float(data.rewards.min()), float(data.rewards.max())),
+        ends=bool(data.terminated.any()),
+    )
+    targets = np.column_stack([model.change_scale(change), model.reward_scale(data.rewards), data.terminated])
+    x, y = model.inputs(points, data.actions), torch.from_numpy(targets).float()
+    usable = torch.from_numpy(np.array(known)).float()
+    _train(model.network, x, y, usable, _drawn_rows(log, members, seed), steps, seed)
+    with torch.no_grad():
+        left = (model.network(x.expand(members, *x.shape))[..., :size] - y[:, :size]).double().numpy()
+    return replace(model, noise=np.sqrt(np.mean(left[:, known] ** 2, axis=1)))
+
+
+def rollout_length(problem: Problem) -> int:
+    """Until γ^t < 0.001; at γ = 1 twice the longest episode, or as long as the task's own limit."""
+    longest = int(problem.data.lengths.max())
+    if problem.time_limit == "restart" and problem.data.truncated.any():
+        return min(longest, LONGEST)
+    if problem.gamma < 1:
+        needed = np.log(NEGLIGIBLE) / np.log(max(problem.gamma, NEGLIGIBLE))
+        return int(np.clip(np.ceil(needed), 1, LONGEST))
+    return int(np.clip(2 * longest, SHORTEST, LONGEST))
+
+
+def rolled_out(problem: Problem, model: NetworkModel, members: int, rollouts: int, steps: int) -> tuple[Floats, float]:
+    """The value by each member, and the share of steps on the edge of the logged range.
+
+    Episodes that end give E[Σ γ^t r_t]/E[Σ γ^t] over their steps (a restart renews them), or over all time
+    where reward 0 follows for ever. At γ = 1 without ends the first half of each rollout is left out.
+    """
+    rng = np.random.default_rng(problem.seed)
+    gamma, data = problem.gamma, problem.data
+    first = problem.log.initial_observations if data.from_reset.any() else data.observations[problem.log.rows]
+    points = model.features.points(first)[rng.integers(len(first), size=(members, rollouts))]
+    alive = np.ones((members, rollouts))
+    above, below, edge = np.zeros(members), np.zeros(members), 0.0
+    skip = steps // 2 if gamma == 1 and not model.ends and not problem.ends.any() else 0
+    for time in range(steps):
+        flat = points.reshape(-1, points.shape[-1])
+        actions = problem.policy.sample(_observations(model, flat), rng)
+        points, rewards, ended = model.step(points, actions.reshape(members, rollouts, *actions.shape[1:]), rng)
+        if time >= skip:
+            above += gamma**time * (alive * rewards).sum(axis=1)
+            below += gamma**time * (alive if problem.on_end == "restart" else np.ones_like(alive)).sum(axis=1)
+        alive = alive * ~ended
+        at_edge = (points <= model.bounds[0]) | (points >= model.bounds[1])
+        edge += float((at_edge & (model.bounds[1] > model.bounds[0])).any(axis=-1).mean()) / steps
+    return above / np.maximum(below, 1e-300), edge
+
+
+def _observations(model: NetworkModel, points: Floats) -> Array:
+    """Standardised states back in the units of the observations."""
+    if model.features.encoder.shape is not None:
+        numbers = points.argmax(axis=1)
+        return np.stack(np.unravel_index(numbers, model.features.encoder.shape), axis=1).squeeze(axis=1)
+    scale = model.features.encoder.observation_scale
+    raw: Floats = points * scale.std + scale.mean
+    return raw
+
+
+def _drawn_rows(log: Log, members: int, seed: int) -> list[Integers]:
+    """For each member the rows of as many episodes as there are, drawn with replacement."""
+    rng, count = np.random.default_rng(seed), log.data.n_episodes
+    return [rows_of(log.data, log.episodes[rng.integers(count, size=count)]) for _ in range(members)]
+
+
+def _train(network: Ensemble, x: Tensor, y: Tensor, known: Tensor, rows: list[Integers], steps: int, seed: int) -> None:
+    """Squared error on changes (where the next state is known) and rewards, cross-entropy on ends."""
+    rng = np.random.default_rng(seed)
+    optimiser = torch.optim.Adam(network.parameters(), LEARNING_RATE, fused=True)
+    decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
+    size = y.shape[1] - 2
+    for _ in range(steps):
+        batch = torch.from_numpy(np.stack([rng.choice(each, size=BATCH) for each in rows]))
+        out, wanted, here = network(x[batch]), y[batch], known[batch]
+        change = ((out[..., :size] - wanted[..., :size]) ** 2).mean(dim=-1) * here
+        reward = (out[..., size] - wanted[..., size]) ** 2
+        end = torch.nn.functional.binary_cross_entropy_with_logits(out[..., -1], wanted[..., -1], reduction="none")
+        optimiser.zero_grad()
+        (change + reward + end).mean(dim=1).sum().backward()
+        optimiser.step()
+        decay.step()

@@ -1,0 +1,187 @@
+"""A finite Markov chain and its exact answers: where it spends its time, and what each of its states is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from ope_vpm.arrays import Bools, Floats, Integers
+from ope_vpm.chain.finite import solve
+from ope_vpm.chain.finite.solve import SparseMatrix
+
+MOST_NAMED_CLASSES = 5
+"""How many closed classes a sentence names before it becomes too long to read."""
+NEARLY_ALL = 0.95
+"""A single closed class with this share of the rows needs no warning: a few transient states are nothing unusual."""
+
+
+@dataclass(frozen=True)
+class ClosedClass:
+    """States that the chain never leaves once it is among them."""
+
+    members: Integers
+    """The numbers of the states, instantaneous ones included."""
+    visits: Floats
+    """How often each is passed in the long run, summing to 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class FiniteChain:
+    """A Markov chain on the states 0 … n-1, some of whose steps lead through instantaneous states.
+
+    A step from i goes straight to j with probability `kernel[i, j]`, and by way of the instantaneous state k with
+    probability `enter[i, k]·leave[k, j]`. Passing through takes no time: both moves together are one step. So the
+    transition matrix is 𝒯 = kernel + enter·leave, whose second part has a low rank and would not be sparse. Rows that
+    sum to less than 1 belong to chains that may end, which only discounting can deal with.
+    """
+
+    kernel: SparseMatrix
+    """(n, n), sparse."""
+    enter: SparseMatrix
+    """(n, m), sparse."""
+    leave: SparseMatrix
+    """(m, n), sparse."""
+
+    __array_ufunc__ = None  # so that numpy leaves mu @ chain to the chain
+
+    @classmethod
+    def plain(cls, kernel: SparseMatrix) -> FiniteChain:
+        """A chain without instantaneous states."""
+        size = kernel.shape[0]
+        return cls(kernel, sparse.csr_array((size, 0)), sparse.csr_array((0, size)))
+
+    @property
+    def size(self) -> int:
+        """How many states there are, instantaneous ones left out."""
+        return int(self.kernel.shape[0])
+
+    def __rmatmul__(self, mu: Floats) -> Floats:
+        """One step: `mu @ chain` is the distribution after it."""
+        moved: Floats = mu @ self.kernel + (mu @ self.enter) @ self.leave
+        return moved
+
+    def distribution(self, start: Floats, gamma: float) -> Floats:
+        """Where the chain spends its time, μ = (1-γ)·start + γμ𝒯; at γ = 1 the long-run share of time in each state.
+
+        Args:
+            start: the distribution of the first state. At γ = 1 it decides only how much of the time several closed
+                classes get.
+            gamma: the discount.
+        """
+        if gamma < 1:
+            return solve.resolvent(self._discounted(gamma), self._padded((1 - gamma) * start), True)[: self.size]
+        mu = np.zeros(self._extended.shape[0])
+        classes = self.closed_classes
+        shares = solve.shares_of_classes(self._extended, self._padded(start), [each.members for each in classes])
+        for each, share in zip(classes, shares, strict=True):
+            time = each.visits * (each.members < self.size)
+            mu[each.members] = share * time / time.sum()
+        return mu[: self.size]
+
+    def value_function(self, reward: Floats, gamma: float) -> Floats:
+        """The h with h = reward + γ𝒯h; at γ = 1 with h = reward - average + 𝒯h.
+
+        At γ = 1 the average is each closed class's own, h has mean 0 in the long run of each of them, and states that
+        the chain leaves for ever have h = 0.
+        """
+        if gamma < 1:
+            return solve.resolvent(self._discounted(gamma), self._padded(reward), False)[: self.size]
+        value, padded = np.zeros(self._extended.shape[0]), self._padded(reward)
+        for each in self.closed_classes:
+            takes_time = each.members < self.size
+            time = each.visits * takes_time
+            average = time @ padded[each.members] / time.sum()
+            centred = np.where(takes_time, padded[each.members] - average, 0.0)
+            within = self._extended[each.members][:, each.members]
+            h = solve.poisson(within, each.visits, centred)
+            value[each.members] = h - time @ h / time.sum()  # the solver leaves a constant that is rounding error
+        return value[: self.size]
+
+    @cached_property
+    def closed_classes(self) -> list[ClosedClass]:
+        """The closed classes, the largest first."""
+        classes = []
+        for members in solve.closed_classes(self._extended):
+            within = self._extended[members][:, members]
+            even = np.full(len(members), 1 / len(members))
+            classes.append(ClosedClass(members, solve.stationary_distribution(within, even)))
+        return classes
+
+    @property
+    def period(self) -> int:
+        """The largest period among the closed classes."""
+        return max(self._period(each.members) for each in self.closed_classes)
+
+    @cached_property
+    def _extended(self) -> SparseMatrix:
+        """The transition matrix with the instantaneous states as states of their own, numbered after the others."""
+        return self._blocks(1.0)
+
+    def _discounted(self, gamma: float) -> SparseMatrix:
+        """γ times the extended matrix, but for the moves into instantaneous states: a step is discounted once."""
+        return self._blocks(gamma)
+
+    def _blocks(self, gamma: float) -> SparseMatrix:
+        if not self.enter.nnz:
+            return gamma * self.kernel
+        return sparse.block_array([[gamma * self.kernel, self.enter], [gamma * self.leave, None]], format="csr")
+
+    def _padded(self, values: Floats) -> Floats:
+        """Numbers for the states, and 0 for the instantaneous ones."""
+        return np.append(values, np.zeros(self._extended.shape[0] - self.size))
+
+    def _period(self, members: Integers) -> int:
+        instantaneous: Bools = members >= self.size
+        return solve.period(self._extended[members][:, members], instantaneous)
+
+
+def reducibility(chain: FiniteChain, share: Callable[[Integers], float], name: Callable[[Integers], str]) -> str | None:
+    """What to say of a chain that has no single stationary distribution, or one on a small part of the data.
+
+    Args:
+        chain: the chain.
+        share: the share of the data's rows in the states of a closed class.
+        name: words for these states.
+    """
+    classes = chain.closed_classes
+    named = names_of_classes(chain, name)
+    if len(classes) > 1:
+        return (
+            f"the counted chain is reducible: {len(classes)} closed classes, {named}; the answer mixes them by "
+            "where the data's own mass ends"
+        )
+    only = share(classes[0].members)
+    if only < NEARLY_ALL:
+        return f"the counted chain is reducible: all mass ends in a closed class with {only:.0%} of the rows, {named}"
+    return None
+
+
+def periodicity(chain: FiniteChain, name: Callable[[Integers], str], exact: bool) -> str | None:
+    """What to say of a periodic chain, whose distribution oscillates for ever under a power iteration."""
+    period = chain.period
+    if period == 1:
+        return None
+    settles = (
+        "its stationary distribution is the average over time"
+        if exact
+        else "power steps may not settle: use damping=0.5"
+    )
+    return f"the counted chain is periodic (period {period}), {names_of_classes(chain, name)}: {settles}"
+
+
+def names_of_classes(chain: FiniteChain, name: Callable[[Integers], str]) -> str:
+    """The closed classes in words, as many as one can read."""
+    members = [each.members[each.members < chain.size] for each in chain.closed_classes]
+    more = "; …" if len(members) > MOST_NAMED_CLASSES else ""
+    return "; ".join(name(each) for each in members[:MOST_NAMED_CLASSES]) + more
+
+
+def named_states(labels: Any) -> str:
+    """Some states by number, such as "3 states {4, 7, 9}"."""
+    listed = ", ".join(map(str, labels[:8])) + (", …" if len(labels) > 8 else "")
+    return f"{len(labels)} state{'s' if len(labels) != 1 else ''} {{{listed}}}"

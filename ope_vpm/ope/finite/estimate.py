@@ -1,0 +1,122 @@
+"""From the solution of a finite problem to an estimate: weights of the logged rows, influence function, evidence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ope_vpm.arrays import Bools, Floats, group_sums
+from ope_vpm.ope.adapter.time_limit import clock_remarks
+from ope_vpm.ope.finite.problem import finite_problem
+from ope_vpm.ope.finite.solve import FiniteSolution, solve
+from ope_vpm.ope.finite.treatments import DEFAULT, treatment
+from ope_vpm.ope.inference.estimate import RawEstimate, evidence_of_weights
+from ope_vpm.ope.inference.influence import EpisodeSums, influence_sums
+from ope_vpm.ope.inference.uncertainty import Bootstrap
+from ope_vpm.ope.problem import Problem
+
+MORE_THAN_ONCE = 1.5
+"""Pairs with larger counts were seen more than once; the copies of a restart make counts fractions."""
+MOST_WIDENING = 10.0
+"""The most by which pairs seen more than once widen an interval for the others: where hardly any was seen more than
+once, nothing is known about how outcomes vary, and a larger factor would only pretend to know it."""
+
+
+def finite_estimate(
+    problem: Problem,
+    solution: FiniteSolution,
+    diagnostics: dict[str, Any],
+    doubts: tuple[str, ...] = (),
+    widened: bool = False,
+) -> RawEstimate:
+    """A solution with the influence of each episode, the weights of the logged rows, and the evidence for its verdict.
+
+    Args:
+        problem: the question, on finite states and actions.
+        solution: its exact solution.
+        diagnostics: for people to read.
+        doubts: reasons for caution, in sentences.
+        widened: see `finite_influence`.
+    """
+    sums = finite_influence(problem, solution, widened)
+    spread, disagreement = sums.standard_error, None
+    if solution.alternative is not None and spread > 0:
+        disagreement = abs(solution.alternative - solution.value) / spread
+    weights = row_weights(problem, solution)
+    return RawEstimate(
+        value=solution.value,
+        uncertainty=Bootstrap(episodes=sums, suspected_bias=solution.error),
+        weights=weights,
+        evidence=evidence_of_weights(
+            problem.data,
+            weights,
+            unseen_mass=solution.unseen_mass,
+            disagreement=disagreement,
+            remarks=(*doubts, *clock_remarks(problem, known=False)),
+        ),
+        diagnostics={**diagnostics, "dropped": problem.steps.dropped, "ended": problem.steps.ended},
+    )
+
+
+def counted_estimate(problem: Problem, unseen: str = DEFAULT) -> RawEstimate:
+    """The exact solution of the counted model, with a treatment of unseen pairs by name."""
+    solution = solve(finite_problem(problem), treatment(unseen))
+    return finite_estimate(problem, solution, {"solver": "counts", "unseen": unseen})
+
+
+def ratio_of_pairs(problem: Problem, solution: FiniteSolution) -> Floats:
+    """(pairs,): the ratio τ of the target's mass on each seen pair to the log's."""
+    times = finite_problem(problem).counts.times
+    ratio: Floats = solution.mass * times.sum() / times
+    return ratio
+
+
+def row_weights(problem: Problem, solution: FiniteSolution) -> Floats:
+    """(rows,): the ratio at each logged row, 0 for rows that are not used."""
+    counts = finite_problem(problem).counts
+    tau = ratio_of_pairs(problem, solution)[counts.pair]
+    return group_sums(problem.steps.rows, tau * counts.weight, len(problem.data))
+
+
+def finite_influence(problem: Problem, solution: FiniteSolution, widened: bool = False) -> EpisodeSums:
+    """How each episode moves an exact solution on counts, to first order.
+
+    A step contributes τ·(r + γV(s') - Q(s, a)), where Q is the mean of r + γV(s') over the steps of its pair.
+
+    Args:
+        problem: the question.
+        solution: its solution.
+        widened: whether pairs seen more than once speak for those seen once: see `widening`.
+    """
+    counts, gamma = finite_problem(problem).counts, problem.gamma
+    share = counts.weight / counts.weight.sum()
+    mass = share * ratio_of_pairs(problem, solution)[counts.pair]
+    outcome = counts.rewards + gamma * counts.value_after(solution.values)
+    mean = group_sums(counts.pair, counts.weight * outcome, counts.pairs) / counts.times
+    residual = leverage(counts.times)[counts.pair] * (outcome - mean[counts.pair])
+    if widened:
+        residual = residual * widening(mass, counts.times[counts.pair] > MORE_THAN_ONCE)
+    level = solution.value if gamma == 1 else None
+    first = solution.values[counts.initial_states]
+    return influence_sums(problem, problem.steps.rows, share, mass, residual, first, level)
+
+
+def leverage(times: Floats) -> Floats:
+    """√(n/(n-1)): residuals around the mean of n numbers are too small by its inverse; 1 for numbers that are alone."""
+    return np.sqrt(np.divide(times, times - 1, out=np.ones_like(times), where=times > MORE_THAN_ONCE))
+
+
+def widening(mass: Floats, known: Bools) -> float:
+    """By how much the residuals of pairs seen more than once must grow to speak for the others, too.
+
+    The residual of a pair seen once is 0 and says nothing. If its outcomes vary as those of other pairs do, then the
+    variance Σ mass²·residual² over the known ones is too small by their share of Σ mass².
+
+    Args:
+        mass: of each step under the target.
+        known: whether its pair was seen more than once.
+    """
+    square = mass**2
+    whole, part = float(square.sum()), float(square[known].sum())
+    return min(float(np.sqrt(whole / part)), MOST_WIDENING) if part > 0 else MOST_WIDENING

@@ -1,0 +1,73 @@
+"""A finite evaluation problem: counted pairs, the target's probabilities in their states, and the discount."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ope_vpm.arrays import Floats, group_sums
+from ope_vpm.ope.adapter.pairs import absorbed_share
+from ope_vpm.ope.finite.counts import PairCounts, count_pairs
+from ope_vpm.ope.problem import Problem
+
+ROUNDING = 1e-12
+"""Probabilities below it are what rounding leaves of sums that should be 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class FiniteProblem:
+    """What the target policy is worth, asked of counts: everything that a treatment of unseen pairs may look at."""
+
+    counts: PairCounts
+    target: Floats
+    """(states, actions): the target's probabilities π(a|s)."""
+    gamma: float
+    absorbed: float = 0.0
+    """The share of the log's discounted time that lies after the end of an episode; 0 where none ends for good."""
+
+    @cached_property
+    def probability(self) -> Floats:
+        """(pairs,): the target's probability of each seen pair's action in its state."""
+        return self.target[self.counts.state_of_pair, self.counts.action_of_pair]
+
+    @cached_property
+    def seen(self) -> Floats:
+        """(states,): the target's probability of all actions that were seen in a state."""
+        return group_sums(self.counts.state_of_pair, self.probability, self.counts.states)
+
+    @cached_property
+    def missing(self) -> Floats:
+        """(states, actions): the target's probabilities of the pairs that were not seen, 0 for the others."""
+        missing = np.array(self.target)
+        missing[self.counts.state_of_pair, self.counts.action_of_pair] = 0
+        return missing
+
+    @cached_property
+    def unseen(self) -> Floats:
+        """(states,): the target's probability of all actions that were not seen in a state."""
+        total: Floats = self.missing.sum(axis=1)
+        return total
+
+    @property
+    def all_seen(self) -> bool:
+        """Whether the log holds everything that the target does, but for rounding."""
+        return bool((self.unseen < ROUNDING).all())
+
+    def q(self, values: Floats, level: float) -> Floats:
+        """(pairs,): Q(s, a) = r̂ - level + γP̂V of the seen pairs; at γ = 1 the level is the average reward."""
+        after: Floats = self.counts.transitions @ values
+        return self.counts.reward - level + self.gamma * after
+
+
+def finite_problem(problem: Problem) -> FiniteProblem:
+    """The counts of a problem's log and the target on them, shared by all estimators."""
+    return problem.shared(_count)
+
+
+def _count(problem: Problem) -> FiniteProblem:
+    steps = problem.steps
+    counts = problem.log.shared(count_pairs, steps)
+    target = problem.policy.probabilities(counts.observations)
+    return FiniteProblem(counts, target, problem.gamma, absorbed_share(problem.data, steps, problem.gamma))

@@ -1,0 +1,145 @@
+"""VPM on transitions between pairs (s, a) by one of the chain's solvers: kernel, neural, or power steps on counts."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ope_vpm.arrays import Floats, group_sums
+from ope_vpm.chain import VPM, StationaryEstimate, StationaryWarning, Transitions
+from ope_vpm.chain.solvers.solution import ValueFunction
+from ope_vpm.ope.adapter.pairs import Pairs
+from ope_vpm.ope.adapter.time_limit import clock_remarks
+from ope_vpm.ope.finite.estimate import MORE_THAN_ONCE, leverage, widening
+from ope_vpm.ope.inference.estimate import RawEstimate, evidence_of_weights
+from ope_vpm.ope.inference.influence import EpisodeSums, influence_sums
+from ope_vpm.ope.inference.uncertainty import Bootstrap
+from ope_vpm.ope.problem import Problem
+
+
+def find_by_solver(problem: Problem, method: VPM, draws: int) -> RawEstimate:
+    """Fit the ratio over pairs; the value is Σ τ r / Σ τ.
+
+    Args:
+        problem: the question.
+        method: the solver with its settings.
+        draws: target actions per row where actions are continuous.
+    """
+    pairs = problem.pairs(draws)
+    estimate = fit_quietly(method, pairs.transitions)
+    value = weighted_mean(estimate, pairs)
+    sums = pair_influence(problem, pairs, estimate, value, draws)
+    spread = sums.standard_error
+    distance = distance_to_other_treatment(method, pairs, estimate, value)
+    logged = pairs.rows >= 0
+    weights = group_sums(pairs.rows[logged], estimate.weights[logged], len(problem.data))
+    report = estimate.diagnostics
+    return RawEstimate(
+        value=value,
+        uncertainty=Bootstrap(episodes=sums, suspected_bias=distance or 0.0),
+        weights=weights,
+        evidence=evidence_of_weights(
+            problem.data,
+            weights,
+            mean_ratio=report.mean_ratio,
+            residual=report.stationarity_residual,
+            residual_noise=report.stationarity_noise,
+            unseen_mass=report.unseen_mass,
+            disagreement=None if distance is None or spread == 0 else distance / spread,
+            remarks=(*report.doubts, *clock_remarks(problem, known=False)),
+        ),
+        diagnostics={
+            "solver": report.solver,
+            "dropped": pairs.dropped,
+            "ended": pairs.ended,
+            "notes": report.notes,
+            **report.settings,
+        },
+    )
+
+
+def fit_quietly(method: VPM, transitions: Transitions) -> StationaryEstimate:
+    """Fit the ratio; what the chain would warn of stands in the diagnostics' notes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StationaryWarning)
+        return method.fit(transitions)
+
+
+def weighted_mean(estimate: StationaryEstimate, pairs: Pairs) -> float:
+    """Σ τ r / Σ τ, the absorbing row included: its reward is 0."""
+    return float(estimate.weights @ pairs.rewards / estimate.weights.sum())
+
+
+def distance_to_other_treatment(method: VPM, pairs: Pairs, estimate: StationaryEstimate, value: float) -> float | None:
+    """How far the value lies from what another treatment of unseen pairs gives; None where states are continuous.
+
+    No treatment is best everywhere, so their difference is what is known about the bias; it is 0 if all were seen.
+    """
+    if not pairs.transitions.finite:
+        return None
+    if estimate.diagnostics.unseen_mass == 0:
+        return 0.0
+    used = estimate.diagnostics.settings["unseen"]
+    options: dict[str, Any] = method.options | {"unseen": "restart" if used == "good-turing" else "good-turing"}
+    other = fit_quietly(VPM(gamma=method.gamma, solver="tabular", seed=method.seed, **options), pairs.transitions)
+    return abs(weighted_mean(other, pairs) - value)
+
+
+def pair_influence(
+    problem: Problem, pairs: Pairs, estimate: StationaryEstimate, value: float, draws: int
+) -> EpisodeSums:
+    """How each episode moves the estimate, to first order.
+
+    Each row contributes τ·(r + γh(x') - h(x) - v), h the chain's value function.
+    """
+    gamma, logged, h = problem.gamma, pairs.rows >= 0, estimate.value_function(pairs.rewards)
+    level = value if gamma == 1 else 0.0
+    weight = pairs.transitions.row_weights
+    mass = (estimate.weights / estimate.weights.sum())[logged]
+    residual = (td_residual(pairs, h, gamma) - level)[logged]
+    if pairs.transitions.finite:
+        residual *= _correction_for_counts(pairs, mass)
+    return influence_sums(
+        problem,
+        rows=pairs.rows[logged],
+        share=(weight / weight[logged].sum())[logged],
+        mass=mass,
+        residual=residual,
+        first=initial_values(problem, pairs, h, draws),
+        level=value if gamma == 1 else None,
+    )
+
+
+def td_residual(pairs: Pairs, h: ValueFunction, gamma: float) -> Floats:
+    """The residual r + γh(x') - h(x), averaged over the successors of each row."""
+    tr = pairs.transitions
+    probability = np.ones(tr.successors.shape[:2]) if tr.next_weight is None else tr.next_weight
+    after = np.zeros(len(tr))
+    for k in range(probability.shape[1]):
+        after += probability[:, k] * h(tr.successors[:, k])
+    return pairs.rewards + gamma * after - h(tr.x)
+
+
+def initial_values(problem: Problem, pairs: Pairs, h: ValueFunction, draws: int) -> Floats:
+    """The value function at each logged initial state, averaged over the target's actions there."""
+    first = problem.log.initial_observations
+    if pairs.transitions.x_initial is None:
+        return np.zeros(0)
+    values = h(pairs.transitions.x_initial)
+    if pairs.encoder.n_actions is None:
+        mean: Floats = values.reshape(len(first), draws).mean(axis=1)
+        return mean
+    probability = problem.policy.probabilities(first)
+    possible = probability > 0
+    episode = np.nonzero(possible)[0]
+    return group_sums(episode, probability[possible] * values, len(first))
+
+
+def _correction_for_counts(pairs: Pairs, mass: Floats) -> Floats:
+    """By how much residuals around each x's own mean are too small, for the logged rows: see `leverage`, `widening`."""
+    tr, logged = pairs.transitions, pairs.rows >= 0
+    _, number = np.unique(tr.x, return_inverse=True)
+    times = group_sums(number, np.ones(len(tr)) if tr.weight is None else tr.weight)[number][logged]
+    return leverage(times) * widening(mass, times > MORE_THAN_ONCE)
