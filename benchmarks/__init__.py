@@ -1,1 +1,1 @@
-"""Measurements, run by `make bench`."""
+"""Benchmarks of accuracy, speed and memory, run by `make bench`."""

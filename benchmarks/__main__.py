@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME]...`: run the benchmarks, each in a process of its own so that memory is its own."""
+"""`python -m benchmarks [NAME]...`: run the benchmarks, each in a process of its own so that memory is not shared."""
 
 from __future__ import annotations
 

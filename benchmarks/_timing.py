@@ -1,4 +1,4 @@
-"""How long something takes."""
+"""Timing of functions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def fastest(function: Callable[[], object], times: int = 5) -> float:
-    """The least of some durations: the others were disturbed."""
+    """Return the shortest of several durations in seconds; longer ones include interference by other processes."""
     durations = []
     for _ in range(times):
         start = time.perf_counter()

@@ -1,7 +1,7 @@
-"""How near the solvers come to laws known in closed form.
+"""Accuracy of the solvers on chains whose stationary distribution is known in closed form.
 
-Seeds 20 and up report: settings were tuned on 100 and up, and 0 to 19 were seen while the network's were chosen.
-`python -m benchmarks accuracy` takes about half an hour on two cores, most of it for the networks on 2gauss.
+Figures are for seeds 20 and up: settings were tuned on 100 and up, and 0 to 19 were seen while the network's were
+chosen. `python -m benchmarks accuracy` takes about half an hour on two cores, most of it for the networks on 2gauss.
 """
 
 from __future__ import annotations
@@ -12,18 +12,20 @@ import ope_vpm as ov
 from ope_vpm.arrays import Floats
 from ope_vpm.envs.linear_gaussian import TARGET, LinearGaussian
 from ope_vpm.envs.ornstein_uhlenbeck import OrnsteinUhlenbeck
-from ope_vpm.envs.potentials import POTENTIALS, grid, grid_law, hmc_transitions
+from ope_vpm.envs.potentials import POTENTIALS, grid, grid_probabilities, hmc_transitions
 
 FIRST = 20
+"""The first seed, which no choice of settings has seen."""
 SETTINGS = {
     "kernel": {"solver": "kernel"},
     "neural": {"solver": "neural"},
     "neural, paper": {"solver": "neural", "preset": "paper"},
 }
+"""The solvers for continuous states at their defaults, and the paper's network."""
 
 
 def linear_gaussian(seeds: int = 20) -> None:
-    """E_μ[reward] of a chain in three dimensions from 20 000 transitions."""
+    """Print the error of E_μ[reward] for a chain in three dimensions, from 20 000 transitions."""
     system = LinearGaussian()
     truth = system.average_reward(TARGET)
     data = [system.transitions(20_000, seed) for seed in range(FIRST, FIRST + seeds)]
@@ -38,7 +40,7 @@ def linear_gaussian(seeds: int = 20) -> None:
 
 
 def ornstein_uhlenbeck(seeds: int = 10) -> None:
-    """Mean and variance of N(2, 1) from x ~ Unif[-4, 8] and x' a time 0.1 later."""
+    """Print the error of the mean and the variance of N(2, 1), from x ~ Unif[-4, 8] and x' a time 0.1 later."""
     print(f"\nOrnstein-Uhlenbeck, n=20 000, lag 0.1, {seeds} seeds: error of mean and variance (in standard errors)")
     process = OrnsteinUhlenbeck()
     for name, options in SETTINGS.items():
@@ -56,24 +58,24 @@ def ornstein_uhlenbeck(seeds: int = 10) -> None:
 
 
 def two_modes(seeds: int = 3) -> None:
-    """Total variation to the two-Gaussian law on a grid, from 50 000 uniform points and one HMC step each."""
+    """Print the total variation distance to a mixture of two Gaussians, from 50 000 uniform x and an HMC step each."""
     print(f"\n2gauss, 50 000 HMC pairs, {seeds} seeds: total variation on a 60 x 60 grid, share of the upper mode")
     cells = grid(60)
-    law = grid_law(POTENTIALS["2gauss"], 600).reshape(60, 10, 60, 10).sum(axis=(1, 3)).ravel()
+    truth = grid_probabilities(POTENTIALS["2gauss"], 600).reshape(60, 10, 60, 10).sum(axis=(1, 3)).ravel()
     for name, options in SETTINGS.items():
         rows = []
         for seed in range(FIRST, FIRST + seeds):
             fit = ov.VPM(seed=seed, **options).fit(hmc_transitions(POTENTIALS["2gauss"], 50_000, seed))
             estimate = fit.ratio(cells)
             estimate /= estimate.sum()
-            rows.append([0.5 * np.abs(estimate - law).sum(), estimate[cells.sum(axis=1) > 0].sum()])
+            rows.append([0.5 * np.abs(estimate - truth).sum(), estimate[cells.sum(axis=1) > 0].sum()])
         variation, upper = np.array(rows).T
         print(f"  {name:15s} TV {variation.mean():.3f} (worst {variation.max():.3f})", end="  ")
         print(f"upper mode {upper.min():.2f} to {upper.max():.2f}", flush=True)
 
 
 def rms(errors: Floats) -> float:
-    """Root mean square."""
+    """Return the root mean square."""
     return float(np.sqrt(np.mean(np.square(errors))))
 
 

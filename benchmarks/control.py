@@ -1,7 +1,7 @@
-"""Reacher, HalfCheetah and Ant: every estimator's error as a multiple of an on-policy mean's, γ = 1 and 0.99.
+"""Errors of estimators on Reacher, HalfCheetah and Ant as multiples of an on-policy mean's, γ = 1 and 0.99.
 
 `python -m benchmarks.control [TASK]... [--behaviours 1.0,mix] [--trajectories 100] [--seeds 0,1,2] [--names dr,auto]`
-prints one row a log and the table of root mean squares at the end; errors are against the stored truth.
+prints one line per log and the table of root mean squares at the end; errors are relative to the stored true values.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.registry import make
 
 LENGTH = 100
+"""Steps per trajectory, for which true values of all three tasks are stored; the study has 150 for two of them."""
 ESTIMATORS: dict[str, tuple[str, dict[str, Any]]] = {
     "naive": ("naive", {}),
     "onestep": ("onestep", {}),
@@ -32,7 +33,9 @@ ESTIMATORS: dict[str, tuple[str, dict[str, Any]]] = {
     "dr-networks": ("dr", {"q": "neural", "folds": 2}),
     "auto": ("auto", {}),
 }
+"""Names on the command line with the estimator's name and settings."""
 Errors = dict[tuple[str, str, float, str], list[float]]
+"""The errors of each log, by task, behaviour, γ and estimator."""
 
 
 def main() -> None:
@@ -54,7 +57,7 @@ def main() -> None:
 
 
 def one(errors: Errors, task: str, kind: str, trajectories: int, seed: int, names: list[str]) -> None:
-    """Add the errors on one log."""
+    """Collect one log, evaluate it by the named estimators, and add their errors in floors to `errors`."""
     behaviour: bullet.Behaviour = kind if kind == bullet.MIX else float(kind)
     truth = stored_truth(task)
     log = bullet.dataset(task, behaviour, trajectories, LENGTH, seed)

@@ -1,4 +1,4 @@
-"""Memory: a kernel fit of 5 million rows of 10 numbers, memory-mapped, adds at most 500 MB to the process."""
+"""The memory of a kernel fit: 5 million memory-mapped rows of 10 numbers may add at most 500 MB to the process."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 import ope_vpm as ov
 
 ROWS, COLUMNS, LIMIT = 5_000_000, 10, 500
+"""x and x' are 400 MB of float32; the limit of 500 MB added was set with the kernel solver's aims (docs/solvers.md)."""
 
 
 def main() -> None:
@@ -34,7 +35,7 @@ def main() -> None:
 
 
 def write(paths: list[Path]) -> None:
-    """A stable linear chain, in chunks."""
+    """Write transitions of a stable linear chain to two files, in chunks."""
     rng = np.random.default_rng(0)
     files = [np.lib.format.open_memmap(path, "w+", np.float32, (ROWS, COLUMNS)) for path in paths]
     for begin in range(0, ROWS, 100_000):
@@ -44,5 +45,5 @@ def write(paths: list[Path]) -> None:
 
 
 def peak() -> float:
-    """The most memory that was ever resident, in MB."""
+    """Return the largest resident memory of this process so far, in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -1,4 +1,4 @@
-"""How often 95 % intervals hold the truth, and how often verdicts are what they should be; 200 datasets each."""
+"""Coverage of 95 % intervals, and how often verdicts are right, over 200 data sets each."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.logged import LoggedDataset
 
 DATASETS, FIRST_SEED = 200, 40_000
+"""With 200 data sets a coverage of 95 % has a standard error of 1.5 %. Nothing was tuned on seeds from 40 000 up."""
 MDP = RandomMDP.draw(15, 3, seed=0)
+"""A random MDP of 45 pairs (s, a), few enough for most of them to be seen many times in a log of 3000 steps."""
 LOGGED, WANTED = MDP.policy(1), MDP.policy(2)
+"""Two random policies: the one that logs and the one to evaluate."""
 FAR = GaussianController(gain=(0.1, -0.1), shift=-4.0, deviation=0.2)
-"""A controller whose actions the target never takes."""
+"""A controller whose actions are 4 below the target's, more than ten of its deviations: no overlap."""
 Maker = Callable[[int], LoggedDataset]
-ON_POINTS: dict[str, tuple[str, dict[str, Any]]] = {
+"""Makes a log from a seed."""
+CONTINUOUS: dict[str, tuple[str, dict[str, Any]]] = {
     "vpm": ("vpm", {}),
     "dr": ("dr", {}),
     "auto": ("auto", {}),
@@ -27,18 +31,19 @@ ON_POINTS: dict[str, tuple[str, dict[str, Any]]] = {
     "dr-networks": ("dr", {"q": "neural"}),
     "model": ("model", {}),
 }
+"""The estimators on the linear-Gaussian MDP: names on the command line with the estimator's name and settings."""
 
 
 def main() -> None:
-    parts = sys.argv[1:] or ["tabular", *ON_POINTS, "verdicts"]
+    parts = sys.argv[1:] or ["tabular", *CONTINUOUS, "verdicts"]
     if "tabular" in parts:
         for gamma in (1.0, 0.95):
             for name in ("vpm", "model", "dr"):
                 coverage("tabular", name, tabular, WANTED, MDP.value(WANTED, gamma), gamma)
-    points = LinearGaussian()
-    for label, (name, options) in ON_POINTS.items():
+    system = LinearGaussian()
+    for label, (name, options) in CONTINUOUS.items():
         for gamma in (1.0, 0.95) if label in parts else ():
-            truth = points.value(TARGET, gamma)
+            truth = system.value(TARGET, gamma)
             coverage("linear-Gaussian", name, linear_gaussian, TARGET.policy(), truth, gamma, **options)
     if "verdicts" in parts:
         verdicts()
@@ -70,13 +75,13 @@ def verdicts() -> None:
     unseen[:, 0] = 1  # the log below never takes action 0
     without = LOGGED * (np.arange(LOGGED.shape[1]) > 0)
     without = without / without.sum(axis=1, keepdims=True)
-    points = LinearGaussian()
+    system = LinearGaussian()
     cases: list[tuple[str, str, Maker, Any, str]] = [
         ("no overlap, tabular", "unreliable", lambda seed: MDP.dataset(50, 60, without, seed), unseen, "vpm model"),
         (
             "no overlap, linear-Gaussian",
             "unreliable",
-            lambda seed: points.dataset(50, 50, FAR, seed),
+            lambda seed: system.dataset(50, 50, FAR, seed),
             TARGET.policy(),
             "vpm",
         ),
@@ -84,7 +89,7 @@ def verdicts() -> None:
         (
             "on-policy, linear-Gaussian",
             "reliable",
-            lambda seed: points.dataset(50, 50, TARGET, seed),
+            lambda seed: system.dataset(50, 50, TARGET, seed),
             TARGET.policy(),
             "vpm",
         ),

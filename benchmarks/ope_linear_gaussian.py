@@ -1,6 +1,6 @@
-"""Every estimator on the linear-Gaussian MDP, 100 trajectories by another controller, against the closed form.
+"""Errors of every estimator on the linear-Gaussian MDP, from 100 trajectories of another controller.
 
-`python -m benchmarks.ope_linear_gaussian [NAME]...` for some of them.
+The true value is known in closed form. `python -m benchmarks.ope_linear_gaussian [NAME]...` runs some of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.logged import LoggedDataset
 
 EPISODES, LENGTH, SEEDS = 100, 100, 20
+"""The size of a log, and the number of logs: with 20 an RMSE has a standard error of about 16 %."""
 FIRST_SEED = 20_000
+"""No setting was chosen on seeds from here up."""
 NAMES = (
     "vpm",
     "naive",
@@ -32,6 +34,7 @@ NAMES = (
     "mwl",
     "mql",
 )
+"""The estimators by default: all that are meant for continuous states, the paper's first."""
 
 
 def main() -> None:
@@ -61,7 +64,7 @@ def table(gamma: float, names: list[str]) -> None:
 
 
 def on_policy_mean(data: LoggedDataset, gamma: float) -> float:
-    """The mean reward of the target's own trajectories, weighted by γ^t."""
+    """Return the mean reward of the target's own trajectories, weighted by γ^t."""
     weight = gamma**data.time
     return float(weight @ data.rewards / weight.sum())
 

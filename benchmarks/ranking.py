@@ -1,8 +1,8 @@
-"""Six policies of rising skill ranked from one log: Spearman's correlation with their true values.
+"""Ranking six policies of rising skill from one log: Spearman's correlation of estimates and true values.
 
-`python -m benchmarks.ranking [TASK]... [--seeds 0,1,2] [--names auto,vpm]`. Two logs of 200 trajectories: by all six
-checkpoints in turn, and the study's "mix", which holds nothing of the three beginners. A truth within two standard
-errors of another one is a tie that no estimate can break, and is said beside the table.
+`python -m benchmarks.ranking [TASK]... [--seeds 0,1,2] [--names auto,vpm]`. There are two logs of 200 trajectories: by
+all six checkpoints in turn, and the study's "mix", which has no data of the three least trained ones. The true values
+are printed with their standard errors: policies within two of them are tied, whatever an estimate says.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ope_vpm.ope.registry import make
 from ope_vpm.policy import TargetPolicy
 
 TRAJECTORIES = 200
+"""The largest log of the control studies."""
 
 
 def main() -> None:
@@ -40,7 +41,15 @@ def main() -> None:
 
 
 def ranked(task: str, log: str, behaviour: Sequence[TargetPolicy], seeds: list[int], names: list[str]) -> None:
-    """Print what each estimator's ranks are worth."""
+    """Print the rank correlation of each estimator on one kind of log.
+
+    Args:
+        task: the name of the task.
+        log: the name of the log, for the table.
+        behaviour: the policies that collect it in turn.
+        seeds: of the logs.
+        names: of the estimators.
+    """
     checkpoints = [file.stem for file in bullet.checkpoints(task)]
     values: dict[tuple[float, str, int], list[float]] = {}
     for seed in seeds:

@@ -1,4 +1,4 @@
-"""Time, as ratios within one run: what a fit costs beside the work that cannot be avoided."""
+"""Speed, as ratios within one run: the time of a fit relative to the work that cannot be avoided."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ope_vpm.chain.statistics import CHUNK_ROWS, collect
 
 
 def tabular() -> None:
-    """A million transitions over 100 000 ordered states (jumps of at most 2), against scipy alone."""
+    """Time a fit of a million transitions over 100 000 ordered states (jumps of at most 2), relative to scipy alone."""
     states, rows = 100_000, 1_000_000
     x = np.repeat(np.arange(states), rows // states)
     jump = np.tile([-2, -1, -1, -1, 0, 0, 1, 1, 1, 2], states)
@@ -54,7 +54,7 @@ def kernel() -> None:
 
 
 def neural() -> None:
-    """One inner step (batch 1000, 2 x 64), against its matrix products, forward and backward."""
+    """Time one inner step (batch 1000, 2 x 64), relative to its matrix products, forward and backward."""
     rng = np.random.default_rng(0)
     pairs = ov.Transitions(rng.normal(size=(20_000, 10)), rng.normal(size=(20_000, 10)))
     settings = Neural(batch_size=1000)

@@ -1,4 +1,4 @@
-"""Processes and environments with known answers; importing this registers `ope_vpm/Taxi-v0` with gymnasium."""
+"""Processes and environments with known answers. Importing the package registers `ope_vpm/Taxi-v0` with gymnasium."""
 
 from gymnasium import register, registry
 

@@ -1,7 +1,7 @@
-"""The PyBullet tasks Reacher, HalfCheetah and Ant: their environments, shipped policies and behaviours.
+"""The PyBullet tasks Reacher, HalfCheetah and Ant: their environments, shipped policies and behaviour policies.
 
-Policies lie in `policies/TASK/step-NNNNNNN.npz`, trained by `ope-vpm train-policy TASK`, each with a JSON of its
-settings, its seed and its return over 20 episodes, 100 for the last one, which is the target.
+Policies are stored as `policies/TASK/step-NNNNNNN.npz`, trained by `ope-vpm train-policy TASK`, each with a JSON file
+of its settings, its seed and its return over 20 episodes; 100 episodes for the last one, which is the target.
 """
 
 from __future__ import annotations
@@ -23,24 +23,27 @@ from ope_vpm.policy.arrays import NetworkPolicy, load_arrays
 from ope_vpm.suggestions import suggestion
 
 POLICIES = Path(__file__).parent / "policies"
+"""The folder of the shipped policies."""
 OLDER = -3
-"""Which checkpoint is the other half of "mix": the third from the end."""
+"""The index of the checkpoint that is the other half of "mix": the third from the end, less skilled than the target."""
 MIX_ALPHA = 0.5
+"""The α of the first half of "mix": the smallest of the study, so that this half is near the target."""
 MIX = "mix"
+"""The name of the behaviour in which two policies take turns."""
 
 Behaviour = float | str
-"""α, or "mix"."""
+"""A behaviour of the study: the paper's α, or "mix"."""
 
 
 def environment_id(task: str) -> str:
-    """The gymnasium id of a task; an unknown one is answered with the nearest."""
+    """Return the gymnasium id of a task; an unknown task is refused, naming the nearest known one."""
     if task not in TASKS:
         raise ValueError(f"there is no task {task!r}: {suggestion(task, TASKS)}")
     return TASKS[task].environment
 
 
 def without_limit(task: str, length: int) -> MakeEnvironment:
-    """Makes the task's environment with a time limit of `length` steps instead of its own."""
+    """Return a function that makes the task's environment with a time limit of `length` steps instead of its own."""
     name = environment_id(task)
 
     def made() -> gym.Env[Any, Any]:
@@ -51,7 +54,7 @@ def without_limit(task: str, length: int) -> MakeEnvironment:
 
 
 def checkpoints(task: str) -> list[Path]:
-    """The shipped policies, of increasing skill."""
+    """Return the files of the shipped policies, in the order of training."""
     environment_id(task)
     found = sorted((POLICIES / task).glob("step-*.npz"))
     if not found:
@@ -61,7 +64,7 @@ def checkpoints(task: str) -> list[Path]:
 
 @cache
 def policy(task: str, name: str = "target") -> NetworkPolicy:
-    """A shipped policy: "target", "older" (of the mixture), or a checkpoint such as "step-0800000"."""
+    """Load a shipped policy: "target", "older" (of the mixture), or a checkpoint such as "step-0800000"."""
     files = checkpoints(task)
     by_name = {file.stem: file for file in files}
     by_name |= {"target": files[-1], "older": files[max(OLDER, -len(files))]}
@@ -71,23 +74,23 @@ def policy(task: str, name: str = "target") -> NetworkPolicy:
 
 
 def about(task: str, name: str) -> dict[str, Any]:
-    """What the JSON beside a checkpoint says."""
+    """Return the content of the JSON file beside a checkpoint: settings, seed and return."""
     stored: dict[str, Any] = json.loads((POLICIES / task / f"{name}.json").read_text())
     return stored
 
 
 def target(task: str) -> NetworkPolicy:
-    """The policy to evaluate."""
+    """Load the task's target policy, the one to evaluate: its last checkpoint."""
     return policy(task, "target")
 
 
 def behaviour(task: str, kind: Behaviour) -> list[TargetPolicy]:
-    """Who logs, trajectory by trajectory in turn.
+    """Return the policies of a behaviour, which collect trajectories in turn.
 
     Args:
-        task: its name.
-        kind: α for the target's mean with 1 + α times its covariance, as in the paper; or "mix", of which every
-            other trajectory is by α = 0.5 and every other by an older checkpoint.
+        task: the name of the task.
+        kind: α for the target's mean with 1 + α times its covariance, as in the paper; or "mix", where trajectories are
+            collected in turn by α = 0.5 and by an older checkpoint.
     """
     if kind == MIX:
         return [target(task).with_variance(1 + MIX_ALPHA), policy(task, "older")]
@@ -97,12 +100,26 @@ def behaviour(task: str, kind: Behaviour) -> list[TargetPolicy]:
 
 
 def dataset(task: str, kind: Behaviour, trajectories: int, length: int, seed: int) -> LoggedDataset:
-    """Trajectories by a behaviour."""
+    """Collect trajectories of a task by a behaviour.
+
+    Args:
+        task: the name of the task.
+        kind: the behaviour, as in `behaviour`.
+        trajectories: the number of trajectories.
+        length: the largest number of steps of a trajectory.
+        seed: of everything random.
+    """
     return collect(environment_id(task), behaviour(task, kind), trajectories, length, seed)
 
 
 def add_return(file: Path, episodes: int = 100, seed: int = 0) -> None:
-    """Measure a policy's return over whole episodes, and add it to the JSON beside it."""
+    """Measure a policy's return over whole episodes, and add it to the JSON file beside the policy.
+
+    Args:
+        file: the policy's arrays.
+        episodes: the number of episodes.
+        seed: of everything random.
+    """
     library("pybullet_envs_gymnasium", "sb3")
     note = file.with_suffix(".json")
     stored = json.loads(note.read_text())

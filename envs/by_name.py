@@ -1,4 +1,4 @@
-"""Environments and policies as the command line names them: tasks, gymnasium ids, shipped policies, files."""
+"""Collecting logs by the names that the command line uses: tasks, gymnasium ids, shipped policies, policy files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from ope_vpm.logged import LoggedDataset
 from ope_vpm.policy import TablePolicy, TargetPolicy, load_policy, with_variance
 
 TAXI = "taxi"
+"""The name of the task that is not simulated by PyBullet."""
 TAXI_TARGET, TAXI_BEHAVIOUR = 1000, 950
+"""The Q-learning iterations after which the paper takes its target policy and its behaviour policy."""
 
 
 def log(
@@ -29,18 +31,18 @@ def log(
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> LoggedDataset:
-    """Trajectories of a task or of any gymnasium id.
+    """Collect trajectories of a task or of any gymnasium environment.
 
     Args:
-        environment: reacher, halfcheetah, ant, taxi, or an id.
+        environment: reacher, halfcheetah, ant, taxi, or a gymnasium id.
         policy: a file, or the name of a shipped policy; the task's target if not given. For the PyBullet tasks
             also "mix".
-        trajectories: how many.
-        length: steps of each, at most.
-        alpha: Gaussian policies: 1 + α times the variance. Taxi: the share of the policy, the rest being the
-            table after 950 iterations.
+        trajectories: the number of trajectories.
+        length: the largest number of steps of a trajectory.
+        alpha: for Gaussian policies, acts with 1 + α times the variance. For Taxi, acts by the policy with
+            probability α and by the policy after 950 iterations otherwise.
         seed: of everything random.
-        progress: called with the number of trajectories done.
+        progress: called with the number of trajectories finished.
     """
     if environment == TAXI:
         return _taxi(policy, trajectories, length, alpha, seed)
@@ -67,7 +69,7 @@ def _file(policy: str) -> TargetPolicy:
 
 
 def _widened(policy: TargetPolicy, alpha: float | None) -> TargetPolicy:
-    """The policy with 1 + α times its variance."""
+    """Return the policy with 1 + α times its variance; None leaves it as it is."""
     if alpha is None:
         return policy
     if not alpha > -1:

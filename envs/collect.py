@@ -1,6 +1,6 @@
-"""Logged trajectories from any gymnasium environment, under one policy or several in turn.
+"""Collecting trajectories in any gymnasium environment, by one policy or by several in turn.
 
-Trajectory i depends on the seed and on i alone, not on how many are asked for: the first 50 of 200 are those of a
+Trajectory i depends on the seed and on i alone, not on how many are collected: the first 50 of 200 are those of a
 call for 50. Its reset has a seed of its own, so that other policies can be started in the same states.
 """
 
@@ -24,8 +24,10 @@ from ope_vpm.optional import library
 from ope_vpm.policy import TargetPolicy
 
 COPIES = 20
-"""Environments stepped side by side, so that a policy is asked for as many actions at once."""
+"""Environments stepped side by side, so that a policy computes as many actions at once; more of them take more memory.
+A round number. Actions are drawn per block of this many, so changing it changes what a seed gives."""
 WARM_UP_SEED = 0
+"""Of the reset that every environment gets before the first trajectory; any number would do."""
 
 MakeEnvironment = Callable[[], gym.Env[Any, Any]]
 Observation = npt.NDArray[Any]
@@ -41,20 +43,21 @@ def collect(
     action_seed: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> LoggedDataset:
-    """Log trajectories: one is one episode, of at most `length` steps.
+    """Collect trajectories, each one episode of at most `length` steps.
 
-    Where the environment did not end an episode before, it is marked as truncated after its last step, with the
-    next state known. Actions are logged as the environment receives them, clipped where the policy clips, with their
-    log-probabilities (densities, and at a bound the chance to be clipped to it) where every policy has some.
+    An episode that the environment has not ended after `length` steps is marked as truncated, with the next state
+    known. Actions are logged as the environment receives them, clipped where the policy clips. Their log-probabilities
+    are logged where every policy has them: log-densities, and for an action at a bound the log-probability of being
+    clipped to it.
 
     Args:
         environment: a gymnasium id, or a function that makes the environment.
-        policy: who acts; of several, trajectory i is by number i modulo how many there are.
-        trajectories: how many.
-        length: steps of each, at most.
+        policy: the policy that acts; of several, trajectory i is by number i modulo their number.
+        trajectories: the number of trajectories.
+        length: the largest number of steps of a trajectory.
         seed: of the resets.
-        action_seed: of the actions; the same if not given. Another one starts other trajectories in the same states.
-        progress: called with the number of trajectories done.
+        action_seed: of the actions; `seed` if not given. Another one gives other trajectories from the same states.
+        progress: called with the number of trajectories finished.
     """
     if trajectories < 1 or length < 1:
         raise ValueError(f"trajectories and length must be positive: got {trajectories} and {length}")
@@ -81,13 +84,13 @@ def collect(
 
 
 def reset_seeds(seed: int, trajectories: int) -> list[int]:
-    """A seed for the reset of each trajectory; fewer trajectories have the first of these."""
+    """Return a seed for the reset of each trajectory; those of fewer trajectories are the first of these."""
     return [int(number) for number in np.random.SeedSequence(seed).generate_state(trajectories)]
 
 
 @contextmanager
 def copies(environment: str | MakeEnvironment, number: int) -> Iterator[list[gym.Env[Any, Any]]]:
-    """Environments, reset once: PyBullet's first reset of a world differs from later ones in the last digits."""
+    """Make environments and reset each once: PyBullet's first reset differs from later ones in the last digits."""
     made: list[gym.Env[Any, Any]] = []
     try:
         with quiet():
@@ -101,7 +104,7 @@ def copies(environment: str | MakeEnvironment, number: int) -> Iterator[list[gym
 
 
 def make(environment: str | MakeEnvironment) -> gym.Env[Any, Any]:
-    """One environment, by id or by its function."""
+    """Make one environment from a gymnasium id or by the given function."""
     if not isinstance(environment, str):
         return environment()
     if "Bullet" in environment:
@@ -114,7 +117,7 @@ def make(environment: str | MakeEnvironment) -> gym.Env[Any, Any]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Nothing reaches the standard output meanwhile, not even from C: PyBullet announces itself there."""
+    """Silence the standard output, C code included: PyBullet prints a banner there."""
     sys.stdout.flush()
     kept = os.dup(1)
     nothing = os.open(os.devnull, os.O_WRONLY)
@@ -151,7 +154,11 @@ def _block(
     length: int,
     rng: np.random.Generator,
 ) -> list[Episode]:
-    """One trajectory in each environment; actions are drawn for a whole block, however many are in use."""
+    """Collect one trajectory in each environment.
+
+    Actions are drawn for a whole block of `COPIES`, however many environments there are, so that a trajectory does not
+    depend on the number of trajectories.
+    """
     starts = [np.asarray(env.reset(seed=seed)[0]) for env, seed in zip(environments, seeds, strict=True)]
     logs = [_Log(start) for start in starts]
     for _ in range(length):
@@ -167,7 +174,7 @@ def _block(
 
 
 def _actions(actors: Sequence[TargetPolicy], seen: Observation, rng: np.random.Generator) -> list[Any]:
-    """One action each, drawn policy by policy."""
+    """Draw one action per observation, policy by policy."""
     rows = seen if seen.ndim == 1 else seen.reshape(len(seen), -1)
     drawn: list[Any] = [None] * len(actors)
     for policy in dict.fromkeys(actors):
@@ -178,7 +185,7 @@ def _actions(actors: Sequence[TargetPolicy], seen: Observation, rng: np.random.G
 
 
 class _Log:
-    """A trajectory as it grows."""
+    """A trajectory while it is being collected."""
 
     def __init__(self, start: Observation) -> None:
         self.observations: list[Observation] = [start]

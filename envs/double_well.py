@@ -1,4 +1,4 @@
-"""Langevin motion between two wells: no closed form in time, a known density in the long run."""
+"""Langevin dynamics in a double well: no closed-form solution in time, but a known stationary density."""
 
 from __future__ import annotations
 
@@ -10,31 +10,35 @@ import numpy as np
 from ope_vpm.arrays import Floats
 
 REACH = 4.0
+"""The density is integrated over [-REACH, REACH]: at its end it is e^{-2·15²/σ²}, below 1e-100 at the default σ."""
 CELLS = 20_001
+"""Grid values of that integral; a round number plus one, far more than a density this smooth needs."""
 
 
 @dataclass(frozen=True)
 class DoubleWell:
-    """dX = -U'(X)dt + σdW with U(x) = depth·(x² - 1)²: wells at ±1, a barrier of height `depth` between them."""
+    """The diffusion dX = -U'(X)dt + σdW with U(x) = depth·(x² - 1)²: wells at ±1, a barrier of height `depth`."""
 
     depth: float = 1.0
+    """The height of the barrier."""
     sigma: float = 1.2
+    """σ, the size of the noise. With it the density at the top of the barrier is a quarter of that in the wells."""
 
     def density(self, x: Floats) -> Floats:
-        """The stationary density ∝ e^{-2U/σ²}, scaled by numerical integration over [-4, 4]."""
+        """Return the stationary density ∝ e^{-2U/σ²}, normalised by numerical integration over [-4, 4]."""
         fine = np.linspace(-REACH, REACH, CELLS)
         total = np.trapezoid(self._unscaled(fine), fine)
         scaled: Floats = self._unscaled(x) / total
         return scaled
 
     def cell_probabilities(self, centres: Floats) -> Floats:
-        """The stationary law on equal cells."""
-        law = self._unscaled(centres)
-        scaled: Floats = law / law.sum()
+        """Return the stationary probability of each of some equally wide cells, by the density at their centres."""
+        density = self._unscaled(centres)
+        scaled: Floats = density / density.sum()
         return scaled
 
     def euler_maruyama(self, x: Floats, dt: float, rng: np.random.Generator) -> Floats:
-        """X one small step later, by the Euler–Maruyama rule."""
+        """Draw X a time dt later by one Euler–Maruyama step."""
         drift = -4 * self.depth * x * (x**2 - 1)
         return x + drift * dt + self.sigma * sqrt(dt) * rng.standard_normal(np.shape(x))
 

@@ -1,4 +1,4 @@
-"""Four potentials U on the square [-6, 6]², density ∝ e^{-U}, and one Hamiltonian Monte Carlo step on them."""
+"""Four potentials U on the square [-6, 6]² with density ∝ e^{-U}, and a Hamiltonian Monte Carlo step on them."""
 
 from __future__ import annotations
 
@@ -11,24 +11,29 @@ from ope_vpm.arrays import Floats
 from ope_vpm.chain import Transitions
 
 HALF_WIDTH = 6.0
+"""Half the side of the square, as in the paper: x is drawn from Unif[-6, 6]²."""
 LEAPFROG_STEP = 0.5
+"""The size of the one leapfrog step of the paper's HMC operator."""
 Potential = Callable[[torch.Tensor], torch.Tensor]
 
 
 def two_gaussians(z: torch.Tensor) -> torch.Tensor:
-    """Equal Gaussians at ±(2, 2), variance 0.64."""
+    """Return the potential of two equal Gaussians at ±(2, 2) with variance 0.64; the paper does not specify its own."""
     to_plus, to_minus = ((z - 2) ** 2).sum(1), ((z + 2) ** 2).sum(1)
     return -torch.logaddexp(-to_plus / (2 * 0.64), -to_minus / (2 * 0.64))
 
 
 def funnel(z: torch.Tensor) -> torch.Tensor:
-    """z₁ ~ N(0, 2²), z₂ | z₁ ~ N(0, e^{-z₁}) with the variance capped at 10."""
+    """Return the potential of z₁ ~ N(0, 2²), z₂ | z₁ ~ N(0, e^{-z₁}).
+
+    The conditional variance is capped at 10: the paper truncates its potentials numerically.
+    """
     variance = torch.exp(-z[:, 0]).clamp(max=10.0)
     return z[:, 0] ** 2 / 8 + z[:, 1] ** 2 / (2 * variance) + variance.log() / 2
 
 
 def kidney(z: torch.Tensor) -> torch.Tensor:
-    """A ring of radius 2, heavy where z₁ = ±2."""
+    """Return the potential of a ring of radius 2 whose density is highest at z₁ = ±2."""
     ring = ((z.norm(dim=1) - 2) / 0.4) ** 2 / 2
     sides = torch.logaddexp(-(((z[:, 0] - 2) / 0.6) ** 2) / 2, -(((z[:, 0] + 2) / 0.6) ** 2) / 2)
     energy: torch.Tensor = ring - sides
@@ -36,7 +41,7 @@ def kidney(z: torch.Tensor) -> torch.Tensor:
 
 
 def banana(z: torch.Tensor) -> torch.Tensor:
-    """z₁ ~ N(0, 1), z₂ | z₁ ~ N(z₁² - 1, 1)."""
+    """Return the potential of z₁ ~ N(0, 1), z₂ | z₁ ~ N(z₁² - 1, 1)."""
     return z[:, 0] ** 2 / 2 + (z[:, 1] - z[:, 0] ** 2 + 1) ** 2 / 2
 
 
@@ -46,15 +51,19 @@ POTENTIALS: dict[str, Potential] = {
     "kidney": kidney,
     "banana": banana,
 }
+"""The potentials by the paper's names."""
 
 
-def uniform_points(n: int, rng: np.random.Generator) -> Floats:
-    """The paper's probe law: uniform on the square."""
+def uniform_sample(n: int, rng: np.random.Generator) -> Floats:
+    """Draw from the paper's probe distribution, uniform on the square; shape (n, 2)."""
     return rng.uniform(-HALF_WIDTH, HALF_WIDTH, size=(n, 2))
 
 
 def hmc_step(potential: Potential, x: Floats, rng: np.random.Generator) -> Floats:
-    """One leapfrog step with fresh momentum, accepted or not; outside the square it is not."""
+    """Take one Hamiltonian Monte Carlo step: fresh momentum, one leapfrog step, and a Metropolis test.
+
+    Proposals outside the square are rejected, which truncates the density to it.
+    """
     start, momentum = torch.from_numpy(x), torch.from_numpy(rng.standard_normal(x.shape))
     energy, slope = _with_gradient(potential, start)
     half = momentum - LEAPFROG_STEP / 2 * slope
@@ -68,31 +77,38 @@ def hmc_step(potential: Potential, x: Floats, rng: np.random.Generator) -> Float
 
 
 def hmc_transitions(potential: Potential, n: int, seed: int) -> Transitions:
-    """Uniform points, each with where one HMC step takes it."""
+    """Draw n transitions: x uniform on the square, and x' one HMC step after it."""
     rng = np.random.default_rng(seed)
-    x = uniform_points(n, rng)
+    x = uniform_sample(n, rng)
     return Transitions(x, hmc_step(potential, x, rng))
 
 
 def grid(cells: int) -> Floats:
-    """The centres of cells² equal cells of the square, shape (cells², 2)."""
+    """Return the centres of cells² equal cells of the square, shape (cells², 2)."""
     centre = (np.arange(cells) + 0.5) * (2 * HALF_WIDTH / cells) - HALF_WIDTH
     first, second = np.meshgrid(centre, centre, indexing="ij")
     return np.stack([first.ravel(), second.ravel()], axis=1)
 
 
-def grid_law(potential: Potential, cells: int) -> Floats:
-    """The probability of each cell of `grid`, by the density at its centre."""
+def grid_probabilities(potential: Potential, cells: int) -> Floats:
+    """Return the probability of each cell of `grid`, by the density at its centre."""
     energy = potential(torch.from_numpy(grid(cells))).numpy()
     density = np.exp(energy.min() - energy)
-    law: Floats = density / density.sum()
-    return law
+    probabilities: Floats = density / density.sum()
+    return probabilities
 
 
 def exact_sample(potential: Potential, n: int, seed: int, cells: int = 1200) -> Floats:
-    """Draws from the law itself: a cell of a fine grid, then a uniform point in it."""
+    """Draw n independent states from the density: a cell of a fine grid by its probability, then uniform within it.
+
+    Args:
+        potential: U.
+        n: the number of draws.
+        seed: of the draws.
+        cells: along a side; a cell of the default grid is 0.01 wide, far below the width of any feature of the density.
+    """
     rng = np.random.default_rng(seed)
-    cell = rng.choice(cells * cells, size=n, p=grid_law(potential, cells))
+    cell = rng.choice(cells * cells, size=n, p=grid_probabilities(potential, cells))
     jitter = (rng.uniform(size=(n, 2)) - 0.5) * (2 * HALF_WIDTH / cells)
     return grid(cells)[cell] + jitter
 

@@ -1,4 +1,4 @@
-"""Random finite MDPs with exact values: what every estimator that claims consistency has to get right."""
+"""Random finite MDPs with exact values, on which every consistent estimator has to converge."""
 
 from __future__ import annotations
 
@@ -14,42 +14,56 @@ from ope_vpm.logged import LoggedDataset
 
 @dataclass(frozen=True)
 class RandomMDP:
-    """A continuing MDP: transitions and rewards of each (s, a), and where episodes begin."""
+    """A continuing finite MDP: its transition probabilities, rewards and initial distribution."""
 
     transition: Floats
-    """(states, actions, states)."""
+    """𝒯(s'|s, a), shape (states, actions, states)."""
     reward: Floats
-    """(states, actions): the mean; each logged reward has N(0, noise²) added."""
+    """The mean reward, shape (states, actions); each logged reward has noise N(0, noise²) added."""
     initial: Floats
+    """The distribution of the first state of an episode, shape (states,)."""
     noise: float = 0.5
+    """The standard deviation of a reward around its mean: half that of the mean rewards. A round number."""
 
     @classmethod
     def draw(cls, states: int, actions: int, seed: int) -> RandomMDP:
-        """Dirichlet transitions with a little of everything (so ergodic), normal rewards."""
+        """Draw an MDP: rows of 𝒯 from a Dirichlet distribution, mean rewards from N(0, 1).
+
+        The Dirichlet parameter of 0.3 makes a few successors of each pair likely; 5 % of each row is uniform, so that
+        the chain of every policy is ergodic.
+        """
         rng = np.random.default_rng(seed)
         transition = rng.dirichlet(np.full(states, 0.3), size=(states, actions))
         transition = 0.95 * transition + 0.05 / states
         return cls(transition, rng.standard_normal((states, actions)), rng.dirichlet(np.ones(states)))
 
     def policy(self, seed: int, spread: float = 1.0) -> Floats:
-        """A random softmax policy, (states, actions)."""
+        """Draw a softmax policy with logits from N(0, spread²), shape (states, actions)."""
         logits = spread * np.random.default_rng(seed).standard_normal(self.reward.shape)
-        chance = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return cast(Floats, chance / chance.sum(axis=1, keepdims=True))
+        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return cast(Floats, weights / weights.sum(axis=1, keepdims=True))
 
     def value(self, policy: Floats, gamma: float) -> float:
-        """The average reward, or (1-γ)·E[Σ γ^t r_t], by a linear solve."""
+        """Return the exact value of a policy: the average reward, or (1-γ)·E[Σ γ^t r_t], by a linear solve."""
         kernel = np.einsum("sa,sat->st", policy, self.transition)
         reward = (policy * self.reward).sum(axis=1)
         size = len(kernel)
         if gamma < 1:
-            law = np.linalg.solve(np.eye(size) - gamma * kernel.T, (1 - gamma) * self.initial)
+            distribution = np.linalg.solve(np.eye(size) - gamma * kernel.T, (1 - gamma) * self.initial)
         else:
-            law = np.linalg.solve(np.eye(size) - kernel.T + 1 / size, np.full(size, 1 / size))
-        return float(law @ reward)
+            # adding 1/size to every entry adds the equation Σμ = 1 to μ(I - 𝒯) = 0, and makes the matrix regular
+            distribution = np.linalg.solve(np.eye(size) - kernel.T + 1 / size, np.full(size, 1 / size))
+        return float(distribution @ reward)
 
     def dataset(self, episodes: int, length: int, policy: Floats, seed: int) -> LoggedDataset:
-        """Episodes of one length, cut by the log and not by the task."""
+        """Simulate episodes under a policy, all truncated after `length` steps.
+
+        Args:
+            episodes: the number of episodes.
+            length: the number of steps of each.
+            policy: probabilities of shape (states, actions).
+            seed: of everything random.
+        """
         rng = np.random.default_rng(seed)
         size, count = self.reward.shape
         cumulative = self.transition.cumsum(axis=2)
@@ -76,5 +90,6 @@ class RandomMDP:
 
 
 def _drawn(cumulative: Floats, rng: np.random.Generator) -> np.ndarray:
-    chance = rng.random((len(cumulative), 1)) * cumulative[:, -1:]
-    return cast(np.ndarray, (chance >= cumulative[:, :-1]).sum(axis=1))
+    """Draw one index per row from cumulative probabilities."""
+    uniform = rng.random((len(cumulative), 1)) * cumulative[:, -1:]
+    return cast(np.ndarray, (uniform >= cumulative[:, :-1]).sum(axis=1))

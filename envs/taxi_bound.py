@@ -1,4 +1,4 @@
-"""The floor: the least variance an unbiased estimate of a Taxi policy's value can have from logged trajectories."""
+"""The Cramér–Rao bound: the least variance of an unbiased estimate of a Taxi policy's value from a log."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ope_vpm.envs.taxi import (
     ACTIONS,
     STATES,
     as_table,
-    exact_law,
+    exact_distribution,
     expected_rewards,
-    reset_law,
+    initial_distribution,
     target_kernel,
     transition_probabilities,
 )
@@ -23,35 +23,43 @@ Table = npt.ArrayLike | TablePolicy
 
 
 def value_function(target: Table, gamma: float) -> Floats:
-    """(2000,): V = r + γ𝒯V, or at γ = 1 the h with h = r - v + 𝒯h."""
+    """Return the value of each state, shape (2000,): V with V = r + γ𝒯V; at γ = 1 h with h = r - v + 𝒯h."""
     table = as_table(target)
     reward = (table * expected_rewards()).sum(axis=1)
     return FiniteChain.plain(target_kernel(table)).value_function(reward, gamma)
 
 
 def visits(behaviour: Table, length: int) -> Floats:
-    """(2000,): how often a trajectory of `length` steps from a reset is expected in each state."""
-    kernel, law, total = target_kernel(behaviour), reset_law(), np.zeros(STATES)
+    """Return the expected number of visits to each state in a trajectory of `length` steps, shape (2000,)."""
+    kernel, distribution, total = target_kernel(behaviour), initial_distribution(), np.zeros(STATES)
     for _ in range(length):
-        total += law
-        law = law @ kernel
+        total += distribution
+        distribution = distribution @ kernel
     return total
 
 
 def cramer_rao_bound(target: Table, behaviour: Table, trajectories: int, length: int, gamma: float = 1.0) -> float:
-    """The Cramér–Rao bound on the mean squared error, with transitions and initial law unknown, rewards known.
+    """Return the Cramér–Rao bound on the mean squared error of an unbiased estimate of the target's value.
 
-    The Fisher information of a row 𝒯(·|s, a) is its expected number of visits n(s, a), and the value's derivative
-    along it is γd(s)π(a|s)V, so that the bound is Σ γ²(dπ)²·Var(V(s')|s, a)/n, plus, below γ = 1,
-    (1-γ)²·Var(V(s₀)) over the number of trajectories.
+    Transition probabilities and initial distribution are unknown, rewards known. The information of a log about a row
+    𝒯(·|s, a) grows with the row's expected number of visits n(s, a), and the value's derivative along it is
+    γd(s)π(a|s)V, where d is the target's distribution over states. The bound is therefore
+    Σ γ²(dπ)²·Var(V(s')|s, a)/n, plus, at γ < 1, (1-γ)²·Var(V(s₀)) divided by the number of trajectories.
+
+    Args:
+        target: the policy to evaluate.
+        behaviour: the policy that logs.
+        trajectories: the number of trajectories in the log.
+        length: the number of steps of each.
+        gamma: the discount γ.
     """
     wanted, logged = as_table(target), as_table(behaviour)
-    values, law = value_function(wanted, gamma), exact_law(wanted, gamma)
+    values, distribution = value_function(wanted, gamma), exact_distribution(wanted, gamma)
     kernel = transition_probabilities()
     spread = (kernel @ values**2 - (kernel @ values) ** 2).reshape(STATES, ACTIONS)
     times = trajectories * visits(logged, length)[:, None] * logged
-    mass = law[:, None] * wanted
+    mass = distribution[:, None] * wanted
     noise = np.divide((gamma * mass) ** 2 * spread, times, out=np.zeros_like(mass), where=mass > 0)
-    start = reset_law()
+    start = initial_distribution()
     first = (1 - gamma) ** 2 * (start @ values**2 - (start @ values) ** 2) / trajectories
     return float(noise.sum() + first)

@@ -1,8 +1,8 @@
-"""Q-learning on Taxi in the manner of Liu et al. (2018): one endless trajectory, softmax exploration.
+"""Q-learning on Taxi as in Liu et al. (2018): one endless trajectory with softmax exploration.
 
-Temperature 2 while learning and in the kept policies, 5000 steps an iteration, discount 0.99, values that start at
-0. The learning rate is 0.01: at the 0.005 that published code around this Taxi has, the policy after 1000 iterations
-still delivers next to nobody (average reward -0.95), while at 0.01 it is worth about -0.1 and still improving.
+The temperature is 2 while learning and in the stored policies, an iteration has 5000 steps, the discount is 0.99, and
+Q starts at 0. The learning rate is 0.01: at the 0.005 of published code around this Taxi, the policy after 1000
+iterations still delivers hardly anybody (average reward -0.95), while at 0.01 its value is about -0.1 and improving.
 """
 
 from __future__ import annotations
@@ -28,20 +28,23 @@ from ope_vpm.envs.taxi import (
     exact_value,
     expected_rewards,
     outcomes,
-    passenger_law,
+    passenger_kernel,
 )
 from ope_vpm.outside import write_text, write_whole
 
 LEARNING_RATE, DISCOUNT, TEMPERATURE = 0.01, 0.99, 2.0
-STEPS_AN_ITERATION, ITERATIONS, BETWEEN_CHECKPOINTS = 5000, 1000, 50
+"""The learning rate is ours, for the reason above; the others are those of published code around this Taxi."""
+STEPS_PER_ITERATION, ITERATIONS, BETWEEN_CHECKPOINTS = 5000, 1000, 50
+"""The paper's behaviour and target are the policies after 950 and 1000 iterations; a checkpoint every 50 gives both."""
 SETTINGS: dict[str, object] = {
     "environment": "ope_vpm/Taxi-v0",
     "algorithm": "Q-learning on one trajectory without resets, Q = 0 at the start",
     "learning_rate": LEARNING_RATE,
     "discount": DISCOUNT,
     "temperature": TEMPERATURE,
-    "steps_an_iteration": STEPS_AN_ITERATION,
+    "steps_an_iteration": STEPS_PER_ITERATION,
 }
+"""What the JSON file beside a checkpoint says of its training; the keys are those of the shipped files."""
 
 
 def train(
@@ -51,13 +54,13 @@ def train(
     progress: Callable[[int, float], None] | None = None,
     iterations: int = ITERATIONS,
 ) -> list[Path]:
-    """Learn, and write the policy of every 50th iteration as `iteration-NNNN.npy`, a JSON about it beside it.
+    """Train, and write the policy of every 50th iteration as `iteration-NNNN.npy` with a JSON file beside it.
 
     Args:
-        output: the folder for the tables; it is made if need be.
+        output: the folder for the tables; it is created where it does not exist.
         seed: of the trajectory.
         progress: called after each checkpoint with the iterations done and the policy's exact average reward.
-        iterations: when to stop.
+        iterations: the number of iterations.
     """
     output.mkdir(parents=True, exist_ok=True)
     written = []
@@ -76,26 +79,31 @@ def train(
 
 
 def checkpoints(seed: int, iterations: int) -> Iterator[tuple[int, Floats]]:
-    """The softmax policy after every 50th iteration."""
+    """Yield every 50th iteration with its softmax policy, shape (2000, 6)."""
     values = [[0.0] * ACTIONS for _ in range(STATES)]
-    likings = [[1.0] * ACTIONS for _ in range(STATES)]
+    preferences = [[1.0] * ACTIONS for _ in range(STATES)]
     rng = np.random.default_rng(seed)
     state = EMPTY + (CORNERS + 1) * int(rng.integers(SIDE * SIDE * MASKS))
     for iteration in range(1, iterations + 1):
-        state = _iterate(values, likings, state, rng)
+        state = _iterate(values, preferences, state, rng)
         if iteration % BETWEEN_CHECKPOINTS == 0:
-            table = np.array(likings)
+            table = np.array(preferences)
             yield iteration, table / table.sum(axis=1, keepdims=True)
 
 
-def _iterate(values: list[list[float]], likings: list[list[float]], state: int, rng: np.random.Generator) -> int:
-    """One iteration, in place; the state it ends in.
+def _iterate(values: list[list[float]], preferences: list[list[float]], state: int, rng: np.random.Generator) -> int:
+    """Run one iteration of Q-learning, which changes `values` in place, and return the state that it ends in.
 
-    `likings` are e^{Q/temperature}. Plain lists, one exponential a step: that is what makes it fast.
+    Args:
+        values: Q, by state and action.
+        preferences: e^{Q/temperature}, the unnormalised probabilities of the softmax policy, kept up to date. Lists
+            and one exponential per step are faster here than small numpy arrays.
+        state: where the iteration begins.
+        rng: of everything random.
     """
     rewards, after, masks = _as_lists()
-    for choice, fate, arrivals in rng.random((STEPS_AN_ITERATION, 3)).tolist():
-        own = likings[state]
+    for choice, fate, arrivals in rng.random((STEPS_PER_ITERATION, 3)).tolist():
+        own = preferences[state]
         left, action = choice * sum(own), 0
         while action < ACTIONS - 1 and left >= own[action]:
             left -= own[action]
@@ -111,10 +119,14 @@ def _iterate(values: list[list[float]], likings: list[list[float]], state: int, 
 
 @cache
 def _as_lists() -> tuple[list[list[float]], list[list[list[list[int]]]], list[list[float]]]:
-    """Rewards; the states after an action without their passengers, and these; the laws of masks, cumulated."""
+    """Return the task as nested lists, for fast access to single entries.
+
+    These are the rewards by state and action; for each of the three outcomes of an action, the state with no passenger
+    waiting and the mask of those that wait; and for each mask the cumulative probabilities of the next one.
+    """
     mask = outcomes() // (CORNERS + 1) % MASKS
     bare = outcomes() - (CORNERS + 1) * mask
-    cumulative = passenger_law().cumsum(axis=1)[:, :-1]
+    cumulative = passenger_kernel().cumsum(axis=1)[:, :-1]
     return expected_rewards().tolist(), np.stack([bare, mask], axis=-1).tolist(), cumulative.tolist()
 
 

@@ -1,4 +1,4 @@
-"""`ope-vpm train-policy`: train behind a progress bar, then measure what was trained."""
+"""The command `ope-vpm train-policy`: train with a progress bar, then measure the returns of the checkpoints."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from ope_vpm.envs.training import TASKS, scaled, train
 from ope_vpm.progress import counting
 
 EPISODES, EPISODES_BEFORE = 100, 20
-"""Over which returns are measured: of the last policy, and of the checkpoints before it."""
+"""Episodes over which returns are measured: for the last policy and for the checkpoints before it. Round numbers: the
+last one is compared with published returns, the others only have to show the order of skill."""
 
 
 def train_task(task: str, output: Path, seed: int, steps: int | None, episodes: int = EPISODES) -> list[Path]:
-    """Train by the task's recipe; the checkpoints' files.
+    """Train by the task's recipe, measure the returns, and return the checkpoints' files.
 
     Args:
         task: reacher, halfcheetah, ant or taxi.
         output: the folder for the checkpoints.
         seed: of everything random.
-        steps: environment steps if not the recipe's; the checkpoints move with them.
-        episodes: over which the last policy's return is measured.
+        steps: the number of environment steps; None: the recipe's. The checkpoints are scaled with it.
+        episodes: the number of episodes over which the last policy's return is measured.
     """
     if task == "taxi":
         return _train_taxi(output, seed, steps)
@@ -33,7 +34,13 @@ def train_task(task: str, output: Path, seed: int, steps: int | None, episodes: 
 
 
 def measure_returns(files: list[Path], seed: int, episodes: int = EPISODES) -> None:
-    """Add each checkpoint's return to its JSON."""
+    """Measure each checkpoint's return and add it to the JSON file beside it.
+
+    Args:
+        files: the checkpoints, the last one being the target.
+        seed: of everything random.
+        episodes: for the last checkpoint; the others have at most `EPISODES_BEFORE`.
+    """
     with counting("measuring returns", len(files)) as progress:
         for number, file in enumerate(files, start=1):
             bullet.add_return(file, episodes if number == len(files) else min(episodes, EPISODES_BEFORE), seed)

@@ -1,6 +1,6 @@
-"""Target policies for the PyBullet tasks, trained with stable-baselines3 and kept as arrays.
+"""Training of the target policies for the PyBullet tasks with stable-baselines3; they are stored as plain arrays.
 
-Settings that worked are named per task in `TASKS`; checkpoints on the way give policies of increasing skill.
+`TASKS` has the settings of each task; checkpoints on the way give policies of increasing skill.
 """
 
 from __future__ import annotations
@@ -20,22 +20,25 @@ from ope_vpm.outside import write_text
 from ope_vpm.policy.arrays import Layers, NetworkPolicy, save_arrays
 
 PARALLEL = 16
+"""Environments that are stepped in parallel, as in the settings that were tried first and worked on Reacher and
+HalfCheetah."""
 OBSERVATION_CLIP = 10.0
+"""Normalised observations are clipped to this many standard deviations: the default of `VecNormalize`."""
 ROUNDS = 200
-"""How often progress is told."""
+"""How often progress is reported during training: every half percent, often enough for a smooth progress bar."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one task's policies are trained.
+    """The settings with which one task's policies are trained.
 
     Args:
         environment: the gymnasium id.
         algorithm: "PPO" or "A2C".
-        steps: environment steps in all.
-        checkpoints: steps after which a policy is kept; the last one is the target.
-        settings: given to the algorithm; a learning rate falls linearly to 0.
-        log_std: of the actions, at the start.
+        steps: the total number of environment steps.
+        checkpoints: the numbers of steps after which a policy is stored; the last one is the target.
+        settings: arguments of the algorithm; the learning rate falls linearly to 0.
+        log_std: the logarithm of the actions' standard deviation at the start.
     """
 
     environment: str
@@ -54,6 +57,7 @@ _A2C = {
     "max_grad_norm": 0.5,
     "learning_rate": 1e-3,
 }
+"""The settings of A2C with which HalfCheetah learned; Ant was trained with the same ones."""
 
 TASKS = {
     "reacher": Recipe(
@@ -81,10 +85,12 @@ TASKS = {
         _A2C,
     ),
 }
+"""The recipes of the shipped policies. The algorithms are the paper's: PPO for Reacher, A2C for the others, two hidden
+layers of 64. docs/control.md compares the returns with published ones."""
 
 
 def scaled(recipe: Recipe, steps: int) -> Recipe:
-    """The recipe with another number of steps, its checkpoints at the same shares of them."""
+    """Return the recipe with another number of steps, its checkpoints at the same fractions of them."""
     marks = tuple(max(1, round(mark * steps / recipe.steps)) for mark in recipe.checkpoints)
     return replace(recipe, steps=steps, checkpoints=tuple(sorted(set(marks))))
 
@@ -96,13 +102,13 @@ def train(
     seed: int = 0,
     progress: Callable[[int, float], None] | None = None,
 ) -> list[Path]:
-    """Train, and write every checkpoint as `step-NNNNNNN.npz` with a JSON of its settings beside it.
+    """Train, write every checkpoint as `step-NNNNNNN.npz` with a JSON file of its settings, and return the files.
 
     Args:
         recipe: one of `TASKS`, or your own.
         output: the folder for the checkpoints.
-        seed: of environments, networks and draws.
-        progress: called now and then with the steps done and the mean return of recent episodes.
+        seed: of environments, networks and actions.
+        progress: called about 200 times with the steps done and the mean return of recent episodes.
     """
     sb3 = library("stable_baselines3", "sb3")
     library("pybullet_envs_gymnasium", "sb3")
@@ -148,14 +154,14 @@ def train(
         return True
 
     # The last checkpoint may fall just short of a whole round of the parallel environments.
-    with quiet():  # PyBullet announces itself at the first reset
+    with quiet():  # PyBullet prints a banner at the first reset
         model.learn(recipe.steps, callback=after_step)
     envs.close()
     return written
 
 
 def _policy(model: Any, envs: Any) -> NetworkPolicy:
-    """The trained network with the observation statistics baked in."""
+    """Return the trained network as a policy that includes the normalisation of observations."""
     network = model.policy
     layers = [network.mlp_extractor.policy_net[0], network.mlp_extractor.policy_net[2], network.action_net]
     space = network.action_space

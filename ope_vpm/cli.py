@@ -142,19 +142,19 @@ def stationary(
     by: Annotated[str | None, typer.Option(help="A column that tells trajectories apart.")] = None,
     lag: Annotated[int, typer.Option(help="How many rows apart the two ends of a pair are.")] = 1,
     picture: Annotated[
-        Path | None, typer.Option(help="Where to draw the law; FILE-stationary.png if not given.")
+        Path | None, typer.Option(help="Where to draw the distribution; FILE-stationary.png if not given.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Makes everything random repeatable.")] = 0,
 ) -> None:
-    """Where is it heading? The long-run law of a logged quantity: mean, quantiles, probabilities, a picture."""
-    from ope_vpm.paths.picture import draw_law, write_picture
+    """Where is it heading? A logged quantity's stationary distribution: mean, quantiles, probabilities, a picture."""
+    from ope_vpm.paths.picture import draw_distribution, write_picture
     from ope_vpm.paths.stationary import stationary as estimate
     from ope_vpm.paths.table import read_paths
 
-    law = estimate(read_paths(file, column, by), lag=lag, seed=seed)
+    distribution = estimate(read_paths(file, column, by), lag=lag, seed=seed)
     target = picture if picture is not None else Path(f"{file.stem}-stationary.png")
-    write_picture(draw_law(law, column), target)
-    typer.echo(str(law))
+    write_picture(draw_distribution(distribution, column), target)
+    typer.echo(str(distribution))
     typer.echo(f"picture: {target}")
 
 

@@ -1,7 +1,7 @@
-"""The median over episodes of their mean reward: a control that a few wild episodes cannot move.
+"""An estimator from another package: the median over episodes of the mean reward, which outliers hardly change.
 
-It shows all that an estimator of another package needs: a `name`, keyword-only settings, `estimate`, and one line
-in pyproject.toml. Once installed, `ov.evaluate(..., "median")` and every suite that names "median" or "all" have it.
+It shows all that such an estimator needs: a `name`, keyword-only settings, `estimate`, and one line in pyproject.toml.
+Once installed, `ov.evaluate(..., "median")` and every suite that names "median" or "all" have it.
 """
 
 from __future__ import annotations
@@ -16,17 +16,25 @@ import ope_vpm as ov
 
 @dataclass(frozen=True, kw_only=True)
 class Median:
-    """The behaviour's typical episode; like the logged mean it does not ask what the target does."""
+    """The median episode of the behaviour policy; like the logged mean, it does not depend on the target policy."""
 
     name: ClassVar[str] = "median"
 
     replicates: int = 200
-    """Of the bootstrap over episodes that gives the interval."""
+    """Replicates of the bootstrap over episodes, from which the interval is computed."""
 
     def estimate(
         self, data: ov.LoggedDataset, policy: Any, *, gamma: float = 1.0, seed: int = 0, **choices: Any
     ) -> ov.PolicyValue:
-        """One number for the log, whatever the policy; γ plays no part."""
+        """Estimate the value of a policy by the median episode; neither the policy nor γ changes it.
+
+        Args:
+            data: the logged episodes.
+            policy: the target policy, which is not used.
+            gamma: the discount, which is only recorded.
+            seed: of the bootstrap.
+            choices: further settings of `ov.evaluate`, such as `time_limit`, which are not used.
+        """
         means = data.returns / data.lengths
         drawn = np.random.default_rng(seed).choice(means, size=(self.replicates, len(means)))
         medians = np.median(drawn, axis=1)
@@ -39,5 +47,5 @@ class Median:
             interval=(float(low), float(high)),
             effective_sample_size=None,
             verdict="caution",
-            reasons=("the median episode is the behaviour's, whatever the target does",),
+            reasons=("the median episode is the behaviour policy's: it does not depend on the target",),
         )

@@ -1,7 +1,7 @@
 """The f-divergences φ that the variational update can be built on (eq:f_divergence).
 
-Every φ gives the same exact power step, τ' = ∂φ*(ν') = 𝒯_p τ / p. They differ in what they do when the step
-is not exact: how a network's error is weighed, and where probability mass goes that left the data's support.
+Every φ gives the same exact power step, τ' = ∂φ*(ν') = 𝒯_p τ / p. They differ where the step is not exact: in how a
+network's errors are weighted, and in how the probability of next states outside the data's support is redistributed.
 """
 
 from __future__ import annotations
@@ -17,111 +17,112 @@ Values = TypeVar("Values", Floats, torch.Tensor)
 
 
 class Divergence(Protocol):
-    """A convex φ with its conjugate φ*; numpy arrays and torch tensors alike."""
+    """An f-divergence: a convex function φ with its conjugate φ*, for numpy arrays and torch tensors."""
 
     name: str
 
     def phi(self, tau: Values) -> Values:
-        """φ(τ)."""
+        """Return φ(τ)."""
 
     def conjugate(self, nu: Values) -> Values:
-        """φ*(ν) = sup_y νy - φ(y)."""
+        """Return the convex conjugate φ*(ν) = sup_y νy - φ(y)."""
 
     def ratio(self, nu: Values) -> Values:
-        """∂φ*(ν): the ratio that a dual value stands for."""
+        """Return the ratio τ = ∂φ*(ν) that belongs to a dual value ν."""
 
     def dual(self, tau: Values) -> Values:
-        """φ'(τ): the dual value that stands for a ratio; undoes `ratio`."""
+        """Return the dual value ν = φ'(τ) that belongs to a ratio τ: the inverse of `ratio`."""
 
     def penalised(self, target: Floats, slope: float) -> Floats:
-        """The τ with τ + slope·∂²φ*(φ'(τ)) = target: the power step under a pull on its mass."""
+        """Return the τ with τ + slope·∂²φ*(φ'(τ)) = target: the power step under the penalty on E_p[τ] - 1."""
 
 
 class Quadratic:
-    """φ(τ) = τ²/2, the paper's choice: its own conjugate, and closed forms everywhere."""
+    """φ(τ) = τ²/2, the paper's choice: it is its own conjugate, and everything has a closed form."""
 
     name = "quadratic"
 
     def phi(self, tau: Values) -> Values:
-        """φ(τ) = τ²/2; φ(1) = 1/2, where the paper asks for 0: a constant, so nothing changes."""
+        """Return φ(τ) = τ²/2. The paper asks for φ(1) = 0; here it is 1/2, a constant that changes nothing."""
         return tau**2 / 2
 
     def conjugate(self, nu: Values) -> Values:
-        """φ*(ν) = ν²/2."""
+        """Return φ*(ν) = ν²/2."""
         return nu**2 / 2
 
     def ratio(self, nu: Values) -> Values:
-        """∂φ*(ν) = ν."""
+        """Return ∂φ*(ν) = ν."""
         return nu
 
     def dual(self, tau: Values) -> Values:
-        """φ'(τ) = τ."""
+        """Return φ'(τ) = τ."""
         return tau
 
     def penalised(self, target: Floats, slope: float) -> Floats:
-        """Lost mass comes back as a constant: it restarts from the data."""
+        """Return target - slope: lost probability is added back to τ as a constant, so it restarts from the data."""
         return target - slope
 
 
 class KullbackLeibler:
-    """φ(τ) = τ log τ - τ + 1: relative errors count, so that large ratios do not rule the fit."""
+    """φ(τ) = τ log τ - τ + 1: relative errors count, so that large ratios do not dominate the fit."""
 
     name = "kl"
 
     def phi(self, tau: Values) -> Values:
-        """φ(τ) = τ log τ - τ + 1."""
+        """Return φ(τ) = τ log τ - τ + 1."""
         return tau * _log(tau) - tau + 1
 
     def conjugate(self, nu: Values) -> Values:
-        """φ*(ν) = e^ν - 1."""
+        """Return φ*(ν) = e^ν - 1."""
         return _exp(nu) - 1
 
     def ratio(self, nu: Values) -> Values:
-        """∂φ*(ν) = e^ν."""
+        """Return ∂φ*(ν) = e^ν."""
         return _exp(nu)
 
     def dual(self, tau: Values) -> Values:
-        """φ'(τ) = log τ."""
+        """Return φ'(τ) = log τ."""
         return _log(tau)
 
     def penalised(self, target: Floats, slope: float) -> Floats:
-        """Lost mass comes back in proportion to τ: it is dropped, and the rest scaled up."""
+        """Return target / (1 + slope): lost probability is dropped, and the rest scaled up."""
         return target / (1 + slope)
 
 
 class PowerThreeHalves:
-    """φ(τ) = (4τ^{3/2} - 6τ + 2) / 3: between the other two."""
+    """φ(τ) = (4τ^{3/2} - 6τ + 2) / 3: large ratios count more than with "kl" and less than with "quadratic"."""
 
     name = "power"
 
     def phi(self, tau: Values) -> Values:
-        """φ(τ) = (4τ^{3/2} - 6τ + 2) / 3."""
+        """Return φ(τ) = (4τ^{3/2} - 6τ + 2) / 3."""
         return (4 * tau**1.5 - 6 * tau + 2) / 3
 
     def conjugate(self, nu: Values) -> Values:
-        """φ*(ν) = 2((1 + ν/2)³ - 1)/3 for ν ≥ -2."""
+        """Return φ*(ν) = 2((1 + ν/2)³ - 1)/3, valid for ν ≥ -2."""
         return 2 * ((1 + nu / 2) ** 3 - 1) / 3
 
     def ratio(self, nu: Values) -> Values:
-        """∂φ*(ν) = (1 + ν/2)²."""
+        """Return ∂φ*(ν) = (1 + ν/2)²."""
         return (1 + nu / 2) ** 2
 
     def dual(self, tau: Values) -> Values:
-        """φ'(τ) = 2√τ - 2."""
+        """Return φ'(τ) = 2√τ - 2."""
         return 2 * tau**0.5 - 2
 
     def penalised(self, target: Floats, slope: float) -> Floats:
-        """Lost mass comes back in proportion to √τ."""
+        """Return the root of τ + slope·√τ = target: lost probability is added back in proportion to √τ."""
         root = (np.sqrt(slope**2 + 4 * target) - slope) / 2
         squared: Floats = root**2
         return squared
 
 
 DIVERGENCES: dict[str, Divergence] = {d.name: d for d in (Quadratic(), KullbackLeibler(), PowerThreeHalves())}
+"""The built-in divergences by name; docs/solvers.md compares them."""
 
 
 def divergence(name: str | Divergence) -> Divergence:
-    """Look a divergence up by name; one that is none of ours passes through."""
+    """Return the divergence of that name; a divergence object is returned as it is."""
     if not isinstance(name, str):
         return name
     if name not in DIVERGENCES:

@@ -1,4 +1,4 @@
-"""What a fit gives its user: the stationary law, as weights on the data."""
+"""The result of a fit: the stationary distribution, as weights on the rows of the data."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from ope_vpm.chain.transitions import Transitions, as_states
 from ope_vpm.outside import reading, write_whole
 
 MOST_STATES = 100_000_000
+"""`probabilities()` without states refuses more than this: its answer, one number per state, would take 0.8 GB."""
 
 
 class Expectation(float):
-    """A number that carries its `standard_error`."""
+    """An estimated expectation: a float with the attribute `standard_error`."""
 
     standard_error: float
 
     def __new__(cls, value: float, standard_error: float) -> Expectation:
-        """A float with one attribute more."""
+        """Make a float with the attribute `standard_error`."""
         number = super().__new__(cls, value)
         number.standard_error = standard_error
         return number
@@ -41,31 +42,38 @@ class Expectation(float):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StationaryEstimate:
-    """The stationary law μ = p·τ of the chain that made some transitions."""
+    """The estimated stationary distribution μ = p·τ of a Markov chain, or at γ < 1 its discounted distribution."""
 
     transitions: Transitions
+    """The data that it was estimated from."""
     gamma: float
+    """The discount γ; 1 for the stationary distribution."""
     weights: Floats
-    """τ at each row times the row's own weight; scaled to sum to the number of rows."""
+    """τ at each row times the row's own weight, scaled to sum to the number of rows."""
     diagnostics: Diagnostics
+    """How far the estimate can be trusted."""
     _ratio: Ratio
 
     def __repr__(self) -> str:
         return f"StationaryEstimate of {self.transitions!r}\n{self.diagnostics}"
 
     def ratio(self, x: npt.ArrayLike) -> Floats:
-        """τ at any states; E_p[τ] = 1."""
+        """Return the ratio τ = μ/p at any states, with E_p[τ] = 1 over the data.
+
+        Args:
+            x: states of the same kind and dimension as those of the data.
+        """
         return self._ratio(as_states("x", x, self.transitions.finite, self.transitions.dimension))
 
     def expectation(self, f: Callable[[Array], npt.ArrayLike] | npt.ArrayLike) -> Expectation:
-        """E_μ[f], a float with a `standard_error`.
+        """Estimate E_μ[f], the expectation of f under the stationary distribution, with a `standard_error`.
 
         Args:
-            f: a function of states that returns one number each, or its values at the rows.
+            f: a function that takes states and returns one number per state; or its values at the rows' x.
         """
         values = np.asarray(f(self.transitions.x) if callable(f) else f, dtype=np.float64)
         if values.shape != (len(self.transitions),):
-            raise ValueError(f"f must give one number a row: shape {values.shape} != ({len(self.transitions)},)")
+            raise ValueError(f"f must give one number per row: shape {values.shape} != ({len(self.transitions)},)")
         if not np.isfinite(values).all():
             raise ValueError(f"f must be finite: row {int(np.argmin(np.isfinite(values)))} is not")
         mean = float(self.weights @ values / self.weights.sum())
@@ -83,10 +91,10 @@ class StationaryEstimate:
         return self._ratio.value_function(self.transitions, values, self.gamma)
 
     def _standard_error(self, values: Floats, mean: float) -> float:
-        """By the influence function: how each transition moves the estimate, τ being estimated with it.
+        """Return the standard error of E_μ[f] by its influence function, which includes that τ is estimated too.
 
-        ψ = τ(x)·(f(x) - E_μ f + γh(x') - h(x)), h the chain's value function for f; along a trajectory these
-        are martingale differences, so rows need not be independent.
+        A row's influence is ψ = τ(x)·(f(x) - E_μ f + γh(x') - h(x)), where h is the chain's value function for f. Along
+        a trajectory these are martingale differences, so rows need not be independent.
         """
         h = self.value_function(values)
         data, gamma = self.transitions, self.gamma
@@ -106,15 +114,26 @@ class StationaryEstimate:
         return float(np.sqrt(variance))
 
     def resample(self, n: int, seed: int = 0) -> Array:
-        """Rows' x drawn by weight, with replacement: an approximate sample from μ."""
-        chance = np.maximum(self.weights, 0)
-        rows = np.random.default_rng(seed).choice(len(chance), size=n, p=chance / chance.sum())
+        """Draw an approximate sample from μ: rows' x with replacement, with probability proportional to the weights.
+
+        Args:
+            n: the number of states to draw.
+            seed: of the draw.
+        """
+        weights = np.maximum(self.weights, 0)
+        rows = np.random.default_rng(seed).choice(len(weights), size=n, p=weights / weights.sum())
         return self.transitions.x[rows]
 
     def probabilities(self, states: npt.ArrayLike | None = None) -> Floats:
-        """Finite states: the stationary probability of each of `states`; default 0, 1, … up to the largest seen."""
+        """Return the stationary probability of each of some finite states.
+
+        Args:
+            states: the states; None: 0, 1, … up to the largest in the data.
+        """
         if not isinstance(self._ratio, TabularRatio):
-            raise TypeError("probabilities() needs finite states (integer x): points have a density, see ratio()")
+            raise TypeError(
+                "probabilities() needs finite states (integer x): continuous states have a density, see ratio()"
+            )
         if states is None:
             largest = int(max(self.transitions.x.max(), self.transitions.x_next.max()))
             if largest >= MOST_STATES:
@@ -123,7 +142,7 @@ class StationaryEstimate:
         return self._ratio.probabilities(as_states("states", states, True, 1))
 
     def save(self, path: str | Path) -> None:
-        """Write everything, data included, to one .npz file without pickles; all of it or nothing."""
+        """Write the estimate with its data to one .npz file without pickles; a failed write leaves no partial file."""
         header = {
             "format": "ope-vpm estimate 1",
             "gamma": self.gamma,
@@ -144,7 +163,7 @@ class StationaryEstimate:
 
     @classmethod
     def load(cls, path: str | Path) -> StationaryEstimate:
-        """Read what `save` wrote."""
+        """Read an estimate that `save` wrote."""
         try:
             with (
                 reading(Path(path), "a saved estimate"),
@@ -202,8 +221,10 @@ _FEATURES: dict[str, Callable[[dict[str, Any]], Features]] = {
     "nystrom": _nystrom,
     "hidden": _hidden,
 }
+"""How each kind of features is rebuilt from its saved arrays."""
 _RATIOS: dict[str, Callable[[dict[str, Any], dict[str, Any]], Ratio]] = {
     "tabular": _tabular,
     "kernel": _kernel,
     "neural": _neural,
 }
+"""How each solver's ratio is rebuilt from its saved arrays and settings."""

@@ -1,4 +1,4 @@
-"""What a long fit tells its user: a progress bar, a callback, and the best iterate on Ctrl-C."""
+"""Monitoring of long fits: a progress bar, a callback, and the best iterate on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Callback = Callable[[int, Info], object]
 
 
 class Monitor:
-    """Follows an iteration step by step.
+    """Reports the progress of an iteration, and ends it on Ctrl-C.
 
     ```python
     with Monitor("VPM", total=100, callback=None) as monitor:
@@ -27,7 +27,7 @@ class Monitor:
     """
 
     DELAY = 1.0
-    """Seconds before a bar appears: what is over sooner needs none."""
+    """Seconds before a bar appears, so that none flashes up for short fits."""
 
     def __init__(self, label: str, total: int, callback: Callback | None = None) -> None:
         self.interrupted = False
@@ -50,7 +50,12 @@ class Monitor:
         return self.interrupted
 
     def report(self, step: int, info: Info) -> None:
-        """Record one finished step, move the bar, call the user."""
+        """Record one finished step, move the bar, and call the user's callback.
+
+        Args:
+            step: the number of the step, from 1.
+            info: named numbers of the step, such as its change.
+        """
         self.history.append(info)
         if self._bar is None and time.monotonic() - self._start > self.DELAY and sys.stderr.isatty():
             self._bar = _bar()

@@ -1,9 +1,10 @@
 """The paper's equations, one pure function each; the second line of a docstring names the equation's label.
 
 Names are the paper's: `tau` is the ratio τ, `nu` its dual ν, `tau_ref` the ratio τ_t of the last power step, `v`
-the scalar dual, `lam` the penalty λ, `alpha` the damping α_{t+1}. An argument without suffix holds values at
-the rows' x, `_next` at their x' (averaged over successors where a row has several), `_initial` at initial
-states. `weight` counts rows, with mean 1. Numpy arrays and torch tensors work alike.
+the scalar dual variable, `lam` the penalty's coefficient λ, `alpha` the damping α_{t+1}, `phi` the function φ of an
+f-divergence. An argument without suffix holds a function's values at the rows' x, one ending in `_next` at their x'
+(averaged over successors where a row has several), one ending in `_initial` at initial states. `weight` holds row
+weights with mean 1. Numpy arrays and torch tensors work alike.
 """
 
 from __future__ import annotations
@@ -16,10 +17,16 @@ from ope_vpm.arrays import Floats
 from ope_vpm.chain.divergence import Divergence, Quadratic, Values
 
 QUADRATIC = Quadratic()
+"""φ(τ) = τ²/2, the paper's choice wherever an equation does not name a divergence."""
 
 
 def expectation(values: Values, weight: Values | None = None) -> Values:
-    """The sample's E_p[values]; weights have mean 1."""
+    """Return the sample mean of some values, an estimate of their expectation E_p[values].
+
+    Args:
+        values: one number per row.
+        weight: of the rows, with mean 1; None: equal weights.
+    """
     mean: Values = (values if weight is None else weight * values).mean(0)
     return mean
 
@@ -28,7 +35,7 @@ def expectation(values: Values, weight: Values | None = None) -> Values:
 
 
 def f_divergence(nu_p: Values, nu_q: Values, phi: Divergence) -> Values:
-    """E_p[φ*(ν)] - E_q[ν], whose minimum over ν is -D_φ(p‖q), at ∂φ*(ν) = q/p.
+    """Return E_p[φ*(ν)] - E_q[ν], whose minimum over ν is -D_φ(p‖q), at ∂φ*(ν) = q/p.
 
     eq:f_divergence
     """
@@ -36,7 +43,7 @@ def f_divergence(nu_p: Values, nu_q: Values, phi: Divergence) -> Values:
 
 
 def general_ratio_power(nu: Values, nu_next: Values, nu_ref: Values, phi: Divergence) -> Values:
-    """E_p[φ*(ν)] - E_{𝒯_p}[∂φ*(ν_t(x)) ν(x')].
+    """Return the update's objective in terms of duals, E_p[φ*(ν)] - E_{𝒯_p}[∂φ*(ν_t(x)) ν(x')].
 
     eq:general_ratio_power
     """
@@ -46,7 +53,7 @@ def general_ratio_power(nu: Values, nu_next: Values, nu_ref: Values, phi: Diverg
 def general_ratio_power_inductive(
     nu: Values, nu_next: Values, tau_ref: Values, phi: Divergence, weight: Values | None = None
 ) -> Values:
-    """E_p[φ*(ν)] - E_{𝒯_p τ_t}[ν(x')].
+    """Return the update's objective with the last ratio τ_t given, E_p[φ*(ν)] - E_{𝒯_p τ_t}[ν(x')].
 
     eq:general_ratio_power_inductive
     """
@@ -54,7 +61,7 @@ def general_ratio_power_inductive(
 
 
 def variational_ratio_power(tau: Values, tau_next: Values, tau_ref: Values) -> Values:
-    """½E_p[τ²] - E_{𝒯_p}[τ_t(x) τ(x')]: the general update with φ* = x²/2.
+    """Return the objective of the quadratic divergence, ½E_p[τ²] - E_{𝒯_p}[τ_t(x) τ(x')], where φ*(ν) = ν²/2.
 
     eq:variational_ratio_power
     """
@@ -62,7 +69,7 @@ def variational_ratio_power(tau: Values, tau_next: Values, tau_ref: Values) -> V
 
 
 def regularized_ratio(tau: Values, tau_next: Values, tau_ref: Values, lam: float) -> Values:
-    """The update with λ(E_p[τ] - 1)² that keeps its mass at 1.
+    """Return the quadratic objective plus the penalty λ(E_p[τ] - 1)², which keeps E_p[τ] at 1.
 
     eq:regularized_ratio
     """
@@ -70,15 +77,16 @@ def regularized_ratio(tau: Values, tau_next: Values, tau_ref: Values, lam: float
 
 
 def saddle_penalty(tau: Values, v: Values, lam: float, weight: Values | None = None) -> Values:
-    """λ[2v(E_p[τ] - 1) - v²], whose maximum over v is λ(E_p[τ] - 1)²: one sample suffices.
+    """Return λ[2v(E_p[τ] - 1) - v²], whose maximum over v is the penalty λ(E_p[τ] - 1)².
 
-    eq:saddle_ratio, last term
+    eq:saddle_ratio, last term. It is linear in E_p[τ], so that one sample gives an unbiased gradient; the squared
+    expectation would need two.
     """
     return lam * (2 * v * (expectation(tau, weight) - 1) - v**2)
 
 
 def saddle_ratio(tau: Values, tau_next: Values, tau_ref: Values, v: Values, lam: float) -> Values:
-    """The regularised update as min over τ, max over the scalar v.
+    """Return the regularised objective as a saddle-point problem: minimised over τ, maximised over the scalar v.
 
     eq:saddle_ratio
     """
@@ -86,7 +94,7 @@ def saddle_ratio(tau: Values, tau_next: Values, tau_ref: Values, v: Values, lam:
 
 
 def damped_saddle_ratio(tau: Values, tau_next: Values, tau_ref: Values, v: Values, lam: float, alpha: float) -> Values:
-    """The saddle with a step of size α from τ_t towards 𝒯_p τ_t / p.
+    """Return the saddle-point objective of a damped power step: of size α from τ_t towards 𝒯_p τ_t / p.
 
     eq:damped_saddle_ratio
     """
@@ -96,7 +104,9 @@ def damped_saddle_ratio(tau: Values, tau_next: Values, tau_ref: Values, v: Value
 
 
 def tau_v_gradients(tau: Values, tau_ref: Values, v: Values, lam: float, alpha: float) -> tuple[Values, Values, Values]:
-    """The damped saddle's gradients in τ(x_i), τ(x'_i) and v; the chain rule takes the first two to θ.
+    """Return the gradients of the damped saddle-point objective with respect to τ(x_i), τ(x'_i) and v.
+
+    The chain rule turns the first two into gradients with respect to the parameters θ of τ.
 
     eq:tau_v_gradients
     """
@@ -109,10 +119,9 @@ def tau_v_gradients(tau: Values, tau_ref: Values, v: Values, lam: float, alpha: 
 def discounted_variational_ratio_power(
     tau: Values, tau_next: Values, tau_initial: Values, tau_ref: Values, gamma: float, lam: float
 ) -> Values:
-    """The regularised update for γ < 1: the chain restarts from μ₀π with probability 1-γ.
+    """Return the regularised objective for γ < 1, where the chain restarts from μ₀π with probability 1-γ.
 
-    eq:discounted_variational_ratio_power (where the paper writes E_{μ₀p}, μ₀π is meant: compare
-    eq:discounted_power)
+    eq:discounted_variational_ratio_power. Where the paper writes E_{μ₀p}, μ₀π is meant: compare eq:discounted_power.
     """
     penalty = lam * (expectation(tau) - 1) ** 2
     flow = gamma * expectation(tau_ref * tau_next) + (1 - gamma) * expectation(tau_initial)
@@ -129,9 +138,9 @@ def damped_discounted_loss(
     gamma: float,
     weight: Values | None = None,
 ) -> Values:
-    """Any φ, any damping, any γ: what the neural solver minimises beside `saddle_penalty`.
+    """Return the objective for any φ, damping and γ; the neural solver minimises it together with `saddle_penalty`.
 
-    eq:general_ratio_power_inductive with the mixtures of eq:damped_saddle_ratio and eq:discounted_power
+    eq:general_ratio_power_inductive, with the mixtures of eq:damped_saddle_ratio and eq:discounted_power
     """
     flow = gamma * expectation(tau_ref * nu_next, weight)
     if nu_initial is not None:
@@ -146,7 +155,7 @@ def damped_discounted_loss(
 
 
 def power_iteration(mu: Floats, kernel: Any) -> Floats:
-    """μ_{t+1} = 𝒯 μ_t.
+    """Return one step of the power iteration, μ_{t+1} = 𝒯 μ_t.
 
     eq:power_iteration
     """
@@ -154,7 +163,7 @@ def power_iteration(mu: Floats, kernel: Any) -> Floats:
 
 
 def power_ratio(tau: Floats, p: Floats, kernel: Any) -> Floats:
-    """τ_{t+1} = 𝒯_p τ_t / p.
+    """Return one power step on the ratio, τ_{t+1} = 𝒯_p τ_t / p.
 
     eq:power_ratio
     """
@@ -162,7 +171,7 @@ def power_ratio(tau: Floats, p: Floats, kernel: Any) -> Floats:
 
 
 def discounted_power(tau: Floats, p: Floats, kernel: Any, initial: Floats, gamma: float) -> Floats:
-    """τ_{t+1} = [(1-γ) μ₀π + γ 𝒯_p τ_t] / p.
+    """Return one discounted power step on the ratio, τ_{t+1} = [(1-γ) μ₀π + γ 𝒯_p τ_t] / p.
 
     eq:discounted_power
     """
@@ -179,14 +188,20 @@ def damped_power_ratio(tau: Floats, update: Floats, alpha: float) -> Floats:
 
 
 def regularized_minimiser(target: Floats, p: Floats, lam: float, phi: Divergence = QUADRATIC) -> Floats:
-    """The τ that minimises the regularised update exactly, `target` being 𝒯_p τ_t / p.
+    """Return the τ that minimises the regularised objective exactly, where `target` is the power step 𝒯_p τ_t / p.
 
-    eq:regularized_ratio, closed form (any φ); λ = ∞ gives eq:constrained_ratio. With c = 2λ(E_p[τ] - 1),
-    stationarity reads τ + c·∂²φ*(φ'(τ)) = target, and c is found from its own definition. Where no mass is
-    lost c = 0 and the answer is `target` itself, for any λ (thm:consistency).
+    eq:regularized_ratio in closed form, for any φ; λ = ∞ gives eq:constrained_ratio. The gradient vanishes where
+    τ + c·∂²φ*(φ'(τ)) = target with c = 2λ(E_p[τ] - 1), and c is the root of that definition. Where E_p[target] = 1,
+    c = 0 and the minimiser is `target` itself, for any λ (thm:consistency).
+
+    Args:
+        target: the power step's ratio at each state.
+        p: the probability of each state in the data.
+        lam: λ, the penalty's coefficient.
+        phi: the f-divergence.
     """
     gap = float(p @ target) - 1
-    if abs(gap) < 1e-15 or lam == 0:
+    if abs(gap) < 1e-15 or lam == 0:  # rounding errors of a sum that is 1
         return target
     if phi.name == "quadratic":
         return phi.penalised(target, gap / (1 + 1 / (2 * lam)))
@@ -194,6 +209,7 @@ def regularized_minimiser(target: Floats, p: Floats, lam: float, phi: Divergence
     def excess(slope: float) -> float:
         return float(p @ phi.penalised(target, slope)) - 1 - slope / (2 * lam)
 
+    # the root has the sign of the gap; KL's penalised ratio target / (1 + c) has a pole at c = -1
     low, high = (-1 + 1e-12, 0.0) if gap < 0 else (0.0, 1.0)
     while excess(high) > 0:
         high *= 2

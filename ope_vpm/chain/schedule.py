@@ -10,7 +10,7 @@ Damping = float | str | Schedule
 
 
 def schedule(damping: Damping) -> Schedule:
-    """α as a function of the step t = 1, 2, ….
+    """Return the damping α_t as a function of the step t = 1, 2, ….
 
     Args:
         damping: a constant in (0, 1]; "sqrt" for the paper's 1/√t; or a function of t.
@@ -31,5 +31,5 @@ def _checked(alpha: float, step: int) -> float:
 
 
 def inverse_square_root(step: int) -> float:
-    """α_t = 1/√t, the step size of thm:convergence."""
+    """Return α_t = 1/√t, the step size of thm:convergence."""
     return 1 / math.sqrt(step)

@@ -1,4 +1,4 @@
-"""What every solver eats: sampled transitions (x, x') of one Markov chain."""
+"""Sampled transitions (x, x') of a Markov chain: the input of every solver."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from ope_vpm.arrays import Array, Floats, chunks, read_only, release_pages
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Transitions:
-    """Transitions x → x' with x ~ p, an unknown probe law, and x' ~ 𝒯(·|x).
+    """Transitions x → x', with x drawn from an unknown probe distribution p and x' from the chain's kernel 𝒯(·|x).
 
     Arrays are checked once, here, and held as read-only views: nothing is copied unless its type has to
     change, so memory maps stay on disk. Do not write to the originals afterwards.
     """
 
     x: Array
-    """Integers of shape (n,): finite states. Floats of shape (n, d), or (n,) for d = 1: points."""
+    """The states: integers of shape (n,) are finite states, floats of shape (n, d) or (n,) are continuous ones."""
     x_next: Array
-    """The successors, like `x`; or K of them a row, (n, K) or (n, K, d), weighted by `next_weight`."""
+    """The successors, in the shape of `x`; or K of them per row, (n, K) or (n, K, d), weighted by `next_weight`."""
     weight: Floats | None = None
-    """How often each row counts, (n,); None: once."""
+    """The weight of each row, (n,); None: equal weights."""
     x_initial: Array | None = None
-    """A sample of initial states, like `x` but of its own length; needed for gamma < 1."""
+    """A sample of initial states, of the kind of `x` but of any length; needed for gamma < 1."""
     next_weight: Floats | None = None
     """The probability of each of the K successors, (n, K), rows summing to 1."""
     initial_weight: Floats | None = None
-    """How often each initial state counts; None: once."""
+    """The weight of each initial state; None: equal weights."""
 
     def __post_init__(self) -> None:
         x = _states("x", self.x)
@@ -52,17 +52,17 @@ class Transitions:
 
     @classmethod
     def lagged(cls, path: npt.ArrayLike, lag: int) -> Transitions:
-        """Pairs (x_t, x_{t+lag}) of one trajectory, shape (T,) or (T, d)."""
+        """Make transitions from the pairs (x_t, x_{t+lag}) of one trajectory of shape (T,) or (T, d)."""
         return cls.from_paths([np.asarray(path)], lag=lag)
 
     @classmethod
     def from_paths(cls, paths: Iterable[npt.ArrayLike], lag: int = 1) -> Transitions:
-        """Pairs (x_t, x_{t+lag}) within each of several trajectories.
+        """Make transitions from the pairs (x_t, x_{t+lag}) within each of several trajectories.
 
         Args:
             paths: trajectories of shape (T,) or (T, d), of any lengths; those of `lag` steps or fewer give
                 no pair. Their first states become `x_initial`.
-            lag: how many steps apart the two states of a pair are.
+            lag: the number of steps between the two states of a pair.
         """
         if index(lag) < 1:
             raise ValueError(f"lag must be at least 1: got {lag}")
@@ -79,24 +79,24 @@ class Transitions:
         return len(self.x)
 
     def __repr__(self) -> str:
-        kind = "finite states" if self.finite else f"points in {self.dimension} dimensions"
-        several = "" if self.next_weight is None else f", {self.successors.shape[1]} successors a row"
+        kind = "finite states" if self.finite else f"continuous states of dimension {self.dimension}"
+        several = "" if self.next_weight is None else f", {self.successors.shape[1]} successors per row"
         start = "" if self.x_initial is None else f", {len(self.x_initial)} initial"
         return f"Transitions({len(self)} rows, {kind}{several}{start})"
 
     @property
     def finite(self) -> bool:
-        """Whether states are integers."""
+        """Whether the states are finite, given as integers."""
         return self.x.dtype.kind == "i"
 
     @property
     def dimension(self) -> int:
-        """The number d of coordinates of a point; 1 for finite states."""
+        """The dimension d of a continuous state; 1 for finite states."""
         return 1 if self.finite else self.x.shape[1]
 
     @property
     def successors(self) -> Array:
-        """`x_next` with an axis for the K successors: (n, K) or (n, K, d); K = 1 where there is one."""
+        """`x_next` with an axis for the K successors of a row, (n, K) or (n, K, d); K = 1 where each row has one."""
         return self.x_next if self.next_weight is not None else self.x_next[:, None]
 
     @property
@@ -110,11 +110,11 @@ class Transitions:
         return _mean_one(self.initial_weight, 0 if self.x_initial is None else len(self.x_initial))
 
     def with_weight(self) -> Transitions:
-        """Without the rows that count for nothing."""
+        """Return the transitions without the rows whose weight is 0."""
         return self if self.weight is None or self.weight.all() else self.select(np.flatnonzero(self.weight))
 
     def sample(self, most: int, rng: np.random.Generator) -> Transitions:
-        """All rows, or `most` of them drawn without replacement, in their order."""
+        """Return all rows, or `most` of them drawn without replacement, in their order."""
         if len(self) <= most:
             return self
         if len(self) <= 4 * most:
@@ -123,7 +123,7 @@ class Transitions:
         return self.select(np.sort(rng.choice(drawn, most, replace=False)))
 
     def select(self, rows: slice | npt.NDArray[np.intp]) -> Transitions:
-        """Some of the rows, with all initial states."""
+        """Return some of the rows, with all initial states."""
 
         def taken(column: Any) -> Any:
             part = None if column is None else column[rows]
@@ -135,10 +135,17 @@ class Transitions:
 
 
 def as_states(name: str, values: npt.ArrayLike, finite: bool, dimension: int) -> Array:
-    """Check states that come from outside against the kind and dimension of known ones."""
+    """Check that states given by a user have the kind and dimension of the data's, and return them as an array.
+
+    Args:
+        name: what error messages call them.
+        values: the states.
+        finite: whether the data's states are finite.
+        dimension: of the data's states, where they are continuous.
+    """
     array = _states(name, values)
     if (array.dtype.kind == "i") != finite:
-        expected = "integers (finite states)" if finite else "floats (points)"
+        expected = "integers (finite states)" if finite else "floats (continuous states)"
         raise TypeError(f"{name} must be of the kind of the data's states: {_kind(array)} != {expected}")
     if not finite and array.shape[1] != dimension:
         raise ValueError(f"{name} must have the dimension of the data's states: {array.shape[1]} != {dimension}")
@@ -146,7 +153,7 @@ def as_states(name: str, values: npt.ArrayLike, finite: bool, dimension: int) ->
 
 
 def _states(name: str, values: npt.ArrayLike) -> Array:
-    """Integers of shape (n,) or finite floats of shape (n, d)."""
+    """Return states as integers of shape (n,) or finite floats of shape (n, d), or raise what is wrong with them."""
     array = _numbers(name, values)
     if array.size == 0:
         raise ValueError(f"{name} is empty: shape {array.shape}")
@@ -155,7 +162,7 @@ def _states(name: str, values: npt.ArrayLike) -> Array:
     if array.dtype.kind == "i" and array.ndim != 1:
         raise ValueError(
             f"integer {name} must have shape (n,): got {array.shape} "
-            "(vectors are points: give floats, or number them by np.unique(..., axis=0, return_inverse=True))"
+            "(for vectors give floats, or number them by np.unique(..., axis=0, return_inverse=True))"
         )
     if array.ndim > 2:
         raise ValueError(f"float {name} must have shape (n, d): got {array.shape}")
@@ -164,7 +171,7 @@ def _states(name: str, values: npt.ArrayLike) -> Array:
 
 
 def _successors(x: Array, values: npt.ArrayLike, next_weight: object) -> Array:
-    """`x_next` in the shape of `x`, or with one more axis where `next_weight` is given."""
+    """Return `x_next` in the shape of `x`, or with one more axis where `next_weight` is given."""
     array = _numbers("x_next", values)
     if array.dtype.kind != x.dtype.kind:
         raise TypeError(f"x_next and x must be of one kind: {_kind(array)} != {_kind(x)}")
@@ -177,7 +184,7 @@ def _successors(x: Array, values: npt.ArrayLike, next_weight: object) -> Array:
     expected = x.ndim + (next_weight is not None)
     if array.ndim == x.ndim + 1 and next_weight is None:
         raise ValueError(
-            f"x_next holds {array.shape[1]} successors a row, so next_weight is needed "
+            f"x_next holds {array.shape[1]} successors per row, so next_weight is needed "
             f"(equal draws: np.full({array.shape[:2]}, {1 / max(array.shape[1], 1):.3g}))"
         )
     if array.ndim != expected:
@@ -199,7 +206,7 @@ def _weights(name: str, values: npt.ArrayLike | None, length: int) -> Floats | N
         return None
     array = np.asarray(_numbers(name, values), dtype=np.float64)
     if array.shape != (length,):
-        raise ValueError(f"{name} must hold one number a row: shape {array.shape} != ({length},)")
+        raise ValueError(f"{name} must hold one number per row: shape {array.shape} != ({length},)")
     if not np.isfinite(array).all() or (array < 0).any():
         row = int(np.flatnonzero(~(array >= 0) | np.isinf(array))[0])
         raise ValueError(f"{name} must be finite and not negative: row {row} is {array[row]}")
@@ -213,7 +220,7 @@ def _next_weights(values: npt.ArrayLike | None, shape: tuple[int, ...]) -> Float
     if array.shape != shape:
         raise ValueError(f"next_weight must have the first two axes of x_next: {array.shape} != {shape}")
     total = array.sum(axis=1)
-    wrong = ~(np.abs(total - 1) <= 1e-4) | (array < 0).any(axis=1)
+    wrong = ~(np.abs(total - 1) <= 1e-4) | (array < 0).any(axis=1)  # float32 probabilities of many actions pass
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         raise ValueError(f"rows of next_weight must be probabilities that sum to 1: row {row} is {array[row]}")
@@ -222,7 +229,7 @@ def _next_weights(values: npt.ArrayLike | None, shape: tuple[int, ...]) -> Float
 
 
 def _numbers(name: str, values: object) -> Array:
-    """An array of integers (as int64) or floats, the caller's own memory where the type allows."""
+    """Return an array of integers (as int64) or floats, in the caller's own memory where the type allows."""
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError(f"{name} must not be a masked array: drop or fill the masked values")
     array: Array = values if isinstance(values, np.memmap) else np.asarray(values)

@@ -1,4 +1,4 @@
-"""The Variational Power Method: transitions in, their chain's stationary law out."""
+"""The Variational Power Method: from transitions to the stationary distribution of their Markov chain."""
 
 from __future__ import annotations
 
@@ -26,11 +26,14 @@ SOLVERS: dict[str, type[Tabular] | type[Kernel] | type[Neural]] = {
     "kernel": Kernel,
     "neural": Neural,
 }
+"""The solvers by name."""
 MOST_KERNEL_DIMENSIONS = 64
+"""States of a higher dimension go to the network: a few hundred random features do not cover such a space. Where the
+network becomes better was not measured; a round number."""
 
 
 class VPM:
-    """Estimates the stationary law of a Markov chain from transitions alone.
+    """Estimates the stationary distribution of a Markov chain from transitions alone.
 
     ```python
     estimate = VPM(gamma=1.0, solver="auto", seed=0).fit(Transitions(x, x_next))
@@ -38,9 +41,9 @@ class VPM:
     ```
 
     Args:
-        gamma: 1 for the stationary law; below 1 for the discounted law from the initial states.
-        solver: "tabular" (finite states), "kernel", "neural", or "auto": tabular for integers, kernel for points
-            of up to 64 coordinates, neural beyond, where random features no longer cover the space.
+        gamma: 1 for the stationary distribution; below 1 for the discounted distribution from the initial states.
+        solver: "tabular" (finite states), "kernel", "neural", or "auto": tabular for integers, kernel for continuous
+            states of up to 64 dimensions, neural beyond, where random features no longer cover the space.
         seed: makes everything random repeatable.
         callback: called as callback(step, info) after each power step.
         options: the chosen solver's own settings: see `Tabular`, `Kernel`, `Neural`.
@@ -73,7 +76,7 @@ class VPM:
         return f"VPM(gamma={self.gamma}, solver={self.solver!r}, seed={self.seed}{given})"
 
     def fit(self, transitions: Transitions) -> StationaryEstimate:
-        """Find the ratio τ = μ/p. Ctrl-C ends the iteration and gives the best so far."""
+        """Estimate the ratio τ = μ/p. Ctrl-C ends the iteration and returns the best estimate so far."""
         if not isinstance(transitions, Transitions):
             raise TypeError(f"fit takes Transitions(x, x_next): got {type(transitions).__name__}")
         solver = self._solver(transitions)
@@ -92,8 +95,8 @@ class VPM:
     def _solver(self, transitions: Transitions) -> Solver:
         name = self.solver
         if name == "auto":
-            points = "kernel" if transitions.dimension <= MOST_KERNEL_DIMENSIONS else "neural"
-            name = "tabular" if transitions.finite else points
+            continuous = "kernel" if transitions.dimension <= MOST_KERNEL_DIMENSIONS else "neural"
+            name = "tabular" if transitions.finite else continuous
         if (name == "tabular") != transitions.finite:
             kind = "integers" if transitions.finite else "floats"
             fitting = "tabular" if transitions.finite else "kernel or neural"
@@ -127,7 +130,7 @@ def _check_numbers(gamma: object, seed: object) -> None:
 
 
 def _settings(name: str, options: dict[str, Any]) -> Solver:
-    """The solver's settings object; an unknown option is named, with the nearest known one."""
+    """Return the solver with some options; an unknown option is refused, naming the nearest known one."""
     kind = SOLVERS[name]
     known = [field.name for field in fields(kind)]
     for option in options:
@@ -137,12 +140,12 @@ def _settings(name: str, options: dict[str, Any]) -> Solver:
 
 
 def _weights(transitions: Transitions, solution: Solution) -> Floats:
-    """τ at the rows, times their weights, scaled to sum to their number."""
+    """Return τ at the rows times the rows' weights, scaled to sum to the number of rows."""
     weights = solution.ratio(transitions.x)
     if transitions.weight is not None:
         weights *= transitions.weight
     total = weights.sum()
     if not total > 0 or not np.isfinite(total):
-        raise ArithmeticError("the estimated ratio is zero or infinite everywhere: no stationary law was found")
+        raise ArithmeticError("no stationary distribution was found: the estimated ratio is zero or infinite")
     weights *= len(weights) / total
     return weights

@@ -1,4 +1,4 @@
-"""Draws from any Markov chain Monte Carlo sampler, corrected."""
+"""Post-processing of Markov chain Monte Carlo: weights that correct the draws of any sampler."""
 
 from ope_vpm.mcmc.cells import cell_ratio
 from ope_vpm.mcmc.post_process import Corrected, PostProcessed, post_process_mcmc

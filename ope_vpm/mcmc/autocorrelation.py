@@ -1,4 +1,4 @@
-"""How many independent draws a set of chains is worth."""
+"""The effective sample size of autocorrelated chains."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from ope_vpm.arrays import Floats
 
 
 def independent_draws(chains: Floats) -> float:
-    """Draws over 1 + 2Σρ_k, ρ_k the autocorrelation at lag k, summed while pairs of them stay positive.
+    """Return the effective sample size N / (1 + 2Σρ_k): the number of independent draws of equal precision.
 
-    Deviations are from the mean of all chains, so chains in different places count as correlated
-    (Geyer 1992 for where to stop; Gelman et al., Bayesian Data Analysis, for several chains).
+    N is the number of all draws, and ρ_k the autocorrelation at lag k. The sum ends where two successive ρ_k first add
+    up to 0 or less (Geyer 1992). Deviations are taken from the mean of all chains, so that chains with different means
+    count as correlated (Gelman et al., Bayesian Data Analysis).
 
     Args:
         chains: one coordinate, shape (chains, draws).

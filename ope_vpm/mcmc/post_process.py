@@ -1,4 +1,4 @@
-"""What a user of MCMC wants: the same draws, weighted towards the law that their chain keeps."""
+"""Post-processing of MCMC draws: the same draws, weighted towards the stationary distribution of their sampler."""
 
 from __future__ import annotations
 
@@ -17,59 +17,76 @@ from ope_vpm.mcmc.cells import cell_ratio, coordinate_scale
 from ope_vpm.mcmc.samples import as_chains
 
 BEYOND_NOISE = 2.0
-"""A residual so many times what chance makes it is a sign that the draws are not stationary."""
+"""A residual above this multiple of its sampling noise is taken as evidence that the draws are not stationary. Two, as
+in a test at about the 5 % level; the residual is a root mean square, so this is a rule of thumb and not a level."""
 FEWEST = 100.0
-"""An effective sample size below which weights are not to be trusted."""
+"""An effective sample size below which weights are not trusted: with it a mean has a standard error of a tenth of the
+deviation. A round number; the verdicts of `ov.evaluate` begin to warn at the same one."""
 NORMAL_95 = 1.96
+"""The 97.5 % quantile of the standard normal distribution, for two-sided 95 % intervals."""
 MOST_ROWS = 20_000
-"""Rows that the stationarity residual looks at."""
+"""Rows on which the stationarity residual is computed, so that it costs little beside the fit; its noise falls with the
+root of this. A round number, the same as for the diagnostics of a fit."""
 FIT_PARTITIONS = 3
+"""Partitions per bootstrap fit, instead of the 11 of the estimate: the smallest number with a median other than the
+mean, because 40 fits take their time. The median of fewer partitions is noisier, which makes intervals wider."""
 FEWEST_PIECES = 20
-"""Fewer chains than this are cut into pieces, to have something to resample."""
+"""The bootstrap resamples at least this many pieces; fewer chains than this are cut into segments. A round number: the
+standard deviation of 20 resampled pieces is known to about 16 %."""
 
 
 @dataclass(frozen=True)
 class Corrected:
-    """One expectation, plain and corrected."""
+    """The expectation of one function of a draw, without and with the weights."""
 
     name: str
+    """What the expectation is of, such as "x[0]"."""
     plain: float
-    """The mean over all draws."""
+    """The unweighted mean over all draws."""
     value: float
     """The weighted mean."""
     interval: tuple[float, float]
-    """95 %, by bootstrap over chains; it does not know of bias where no draw ever went."""
+    """The 95 % interval by a bootstrap over chains. It does not include the bias from regions that no draw reached."""
 
 
 @dataclass(frozen=True, eq=False)
 class PostProcessed:
-    """Draws with weights, and whether the weights were worth it."""
+    """Weighted draws, with the evidence on whether weighting them improved anything."""
 
     draws: Floats
-    """As they came, (chains, draws, d)."""
+    """The draws as given, shape (chains, draws, d)."""
     weights: Floats
-    """One for each draw, (chains, draws), with mean 1."""
+    """The weight of each draw, shape (chains, draws), with mean 1."""
     coordinates: tuple[Corrected, ...]
-    """The mean of each coordinate."""
+    """The expectation of each coordinate."""
     effective_sample_size: float
-    """Of the weights: (Σw)²/Σw²."""
+    """The effective sample size (Σw)²/Σw² of the weights."""
     independent_draws: Floats
-    """How many independent draws the uncorrected chains are worth, for the mean of each coordinate."""
+    """The effective sample size of the unweighted chains for the mean of each coordinate, by their autocorrelation."""
     residual_before: float
-    """How far the plain draws are from being kept by their own transitions."""
+    """The stationarity residual of the unweighted draws: how much one more step of the sampler changes their
+    distribution, on random test functions."""
     residual_after: float
+    """The stationarity residual of the weighted draws."""
     noise: float
-    """The size of `residual_before` by chance."""
+    """The value that `residual_before` has from sampling noise alone when the draws are stationary."""
     helped: bool
+    """Whether the weights brought the draws nearer to stationarity."""
     verdict: str
+    """The same in one sentence, with advice."""
     replicates: Floats
-    """Weights of bootstrap fits, (fits, chains·(draws - 1)): each draw that has a successor."""
+    """The weights of the bootstrap fits, shape (fits, chains·(draws - 1)): one per draw that has a successor."""
 
     def expectation(self, f: Callable[[Floats], Floats], name: str = "f") -> Corrected:
-        """The mean of f, a function of draws of shape (n, d) that returns n numbers."""
+        """Estimate the expectation of a function, without and with the weights.
+
+        Args:
+            f: takes draws of shape (n, d) and returns n numbers.
+            name: what the result is called.
+        """
         values = np.asarray(f(self.draws.reshape(-1, self.draws.shape[2])), dtype=np.float64)
         if values.shape != (self.weights.size,):
-            raise ValueError(f"f must give one number a draw: shape {values.shape} != ({self.weights.size},)")
+            raise ValueError(f"f must give one number per draw: shape {values.shape} != ({self.weights.size},)")
         return _corrected(name, values.reshape(self.weights.shape), self.weights, self.replicates)
 
     def __str__(self) -> str:
@@ -81,22 +98,23 @@ class PostProcessed:
             f"effective sample size of the weights  {self.effective_sample_size:.0f} of {self.weights.size}",
             f"independent draws before correcting   {self.independent_draws.min():.0f} (worst coordinate)",
             f"stationarity residual                 {self.residual_before:.2g} before, {self.residual_after:.2g} after "
-            f"(chance: {self.noise:.2g})",
+            f"(noise: {self.noise:.2g})",
             self.verdict,
         ]
         return "\n".join(lines)
 
 
 def post_process_mcmc(samples: Any, *, bootstrap: int = 40, seed: int = 0) -> PostProcessed:
-    """Weigh the draws of a Markov chain sampler by how often its stationary law visits them.
+    """Weight the draws of a Markov chain sampler towards the sampler's stationary distribution.
 
-    Pairs of consecutive draws are transitions of the sampler, whatever it is; no density is needed. The weights
-    come from VPM on random cells (`cell_ratio`). Many short chains from a wide start gain most. Long chains that
-    have mixed gain nothing, and the verdict says so.
+    Consecutive draws are transitions (x, x') of the sampler, whichever it is, so that no density is needed. The weights
+    are the ratio τ = μ/p of the stationary distribution to that of the draws, estimated by VPM on random cells
+    (`cell_ratio`). Many short chains from a wide start gain most; long chains that have mixed gain nothing, and the
+    verdict says so.
 
     Args:
         samples: draws of shape (chains, draws, d), or ArviZ's `InferenceData`.
-        bootstrap: how many fits to resampled chains (pieces of them, where they are few) make the intervals.
+        bootstrap: the number of fits to resampled chains (segments of them, where chains are few) for the intervals.
         seed: makes everything random repeatable.
     """
     chains, names = as_chains(samples)
@@ -124,7 +142,7 @@ def post_process_mcmc(samples: Any, *, bootstrap: int = 40, seed: int = 0) -> Po
 
 
 def stationarity(transitions: Transitions, ratio: Floats, seed: int) -> tuple[float, float]:
-    """How far the weighted rows are from stationary, on random test functions, and how far by chance alone."""
+    """Compute the stationarity residual of weighted rows on random test functions, and its sampling noise."""
     rng = np.random.default_rng([seed, 1])
     rows = np.sort(rng.permutation(len(transitions))[:MOST_ROWS])
     test = StationarityTest.draw(transitions.select(rows), 1.0, rng)
@@ -132,9 +150,9 @@ def stationarity(transitions: Transitions, ratio: Floats, seed: int) -> tuple[fl
 
 
 def bootstrap_weights(transitions: Transitions, chains: int, fits: int, seed: int) -> Floats:
-    """Weights of the rows in fits to resampled pieces of the chains, shape (fits, rows).
+    """Return the weights of the rows in fits to resampled segments of the chains, shape (fits, rows).
 
-    Each fit has a few random partitions of its own, so that the spread of the fits holds the noise of the cells too.
+    Each fit draws partitions of its own, so that the spread over fits includes the randomness of the cells.
     """
     rng = np.random.default_rng([seed, 2])
     rows = np.arange(len(transitions)).reshape(chains, -1)
@@ -149,13 +167,13 @@ def bootstrap_weights(transitions: Transitions, chains: int, fits: int, seed: in
 
 
 def judge(before: float, after: float, noise: float, noise_after: float, size: float) -> tuple[bool, str]:
-    """Whether correcting helped, from the data alone, in one sentence.
+    """Decide from the data alone whether the weights helped, and say so in one sentence.
 
     Args:
-        before: the stationarity residual of the plain draws.
-        after: that of the weighted draws.
-        noise: what `before` would be by chance.
-        noise_after: what `after` would be by chance.
+        before: the stationarity residual of the unweighted draws.
+        after: the stationarity residual of the weighted draws.
+        noise: the sampling noise of `before`.
+        noise_after: the sampling noise of `after`.
         size: the effective sample size of the weights.
     """
     if before <= BEYOND_NOISE * noise:
@@ -170,7 +188,7 @@ def judge(before: float, after: float, noise: float, noise_after: float, size: f
 
 
 def _corrected(name: str, values: Floats, weights: Floats, replicates: Floats) -> Corrected:
-    """The weighted mean of values of shape (chains, draws), with the bootstrap's spread."""
+    """Compute the weighted mean of values of shape (chains, draws), with an interval from the bootstrap fits."""
     value = float(np.average(values, weights=weights))
     rows = values[:, :-1].ravel()
     spread = (replicates @ rows / replicates.sum(axis=1)).std(ddof=1) if len(replicates) > 1 else np.nan
@@ -179,7 +197,7 @@ def _corrected(name: str, values: Floats, weights: Floats, replicates: Floats) -
 
 
 def _with_last(ratio: Floats, chains: Floats) -> Floats:
-    """Weights of all draws: a chain's last one, which has no successor, takes the weight of its nearest neighbour."""
+    """Return weights of all draws: a chain's last one, which has no successor, takes its nearest neighbour's weight."""
     rows = chains[:, :-1].reshape(-1, chains.shape[2])
     scale = coordinate_scale(rows)
     _, nearest = cKDTree(rows / scale).query(chains[:, -1] / scale)

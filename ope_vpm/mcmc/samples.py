@@ -1,4 +1,4 @@
-"""Draws as they come: an array of chains, or ArviZ's InferenceData."""
+"""Reading MCMC draws from an array of chains or from ArviZ's InferenceData."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ope_vpm.arrays import Floats
 
 
 def as_chains(samples: Any) -> tuple[Floats, tuple[str, ...]]:
-    """Draws of shape (chains, draws, d), and a name for each of the d coordinates.
+    """Return the draws as an array of shape (chains, draws, d), and the names of the d coordinates.
 
     Args:
-        samples: such an array; or an object with a `posterior` group of variables that have the axes
-            (chain, draw, ...), as ArviZ's `InferenceData` is. Nothing is imported for it.
+        samples: an array of that shape; or an object with a `posterior` group of variables with the axes
+            (chain, draw, ...), such as ArviZ's `InferenceData`. ArviZ itself is not imported.
     """
     posterior = getattr(samples, "posterior", None)
     chains, names = (_array(samples), ()) if posterior is None else _flatten(posterior)
@@ -37,7 +37,7 @@ def _array(samples: Any) -> Floats:
 
 
 def _flatten(posterior: Any) -> tuple[Floats, tuple[str, ...]]:
-    """All variables side by side, their further axes laid flat."""
+    """Concatenate all variables along the last axis, each with its further axes flattened."""
     parts, names = [], []
     for name in posterior.data_vars:
         values = np.asarray(posterior[name].values, dtype=np.float64)

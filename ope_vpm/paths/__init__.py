@@ -1,5 +1,5 @@
-"""Logged trajectories, and the law they are heading for."""
+"""The stationary distribution of a quantity, estimated from logged trajectories of it."""
 
-from ope_vpm.paths.stationary import StationaryLaw, stationary
+from ope_vpm.paths.stationary import StationaryDistribution, stationary
 
-__all__ = ["StationaryLaw", "stationary"]
+__all__ = ["StationaryDistribution", "stationary"]

@@ -1,4 +1,4 @@
-"""A stationary law, drawn."""
+"""Pictures of an estimated stationary distribution."""
 
 from __future__ import annotations
 
@@ -9,21 +9,28 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from ope_vpm.paths.stationary import BINS, StationaryLaw
+from ope_vpm.paths.stationary import BINS, StationaryDistribution
 
 
-def draw_law(law: StationaryLaw, name: str) -> Figure:
-    """The estimated law beside what was logged."""
+def draw_distribution(distribution: StationaryDistribution, name: str) -> Figure:
+    """Draw the estimated stationary distribution over a histogram of the logged values.
+
+    Args:
+        distribution: what `stationary` returned.
+        name: of the quantity, for the horizontal axis.
+    """
     figure = Figure(figsize=(6, 3.6), layout="constrained")
     axes = figure.subplots()
-    x = np.asarray(law.estimate.transitions.x, dtype=np.float64).ravel()
-    halves = np.append(law.values - 0.5, law.values[-1] + 0.5)
-    edges = halves if law.counts else np.histogram_bin_edges(x, bins=BINS)
+    x = np.asarray(distribution.estimate.transitions.x, dtype=np.float64).ravel()
+    values, probabilities = distribution.values, distribution.probabilities
+    halves = np.append(values - 0.5, values[-1] + 0.5)
+    edges = halves if distribution.counts else np.histogram_bin_edges(x, bins=BINS)
     width = np.diff(edges)
     logged, _ = np.histogram(x, bins=edges)
-    axes.bar(law.values, logged / logged.sum(), width=width * 0.9, color="0.8", label="logged")
-    axes.step(edges, np.append(law.probabilities, law.probabilities[-1]), where="post", color="C3", label="long run")
-    axes.axvline(float(law.mean), color="C3", linestyle=":", label=f"long-run mean {float(law.mean):.4g}")
+    mean = float(distribution.mean)
+    axes.bar(values, logged / logged.sum(), width=width * 0.9, color="0.8", label="logged")
+    axes.step(edges, np.append(probabilities, probabilities[-1]), where="post", color="C3", label="long run")
+    axes.axvline(mean, color="C3", linestyle=":", label=f"long-run mean {mean:.4g}")
     axes.set_xlabel(name)
     axes.set_ylabel("probability")
     axes.legend(fontsize="small")
@@ -31,7 +38,7 @@ def draw_law(law: StationaryLaw, name: str) -> Figure:
 
 
 def write_picture(figure: Figure, path: Path) -> None:
-    """Write a picture in one piece; its ending says the format."""
+    """Write a picture in the format that the file name ends in; on failure no partial file is left under that name."""
     kind = path.suffix.removeprefix(".").lower()
     known = figure.canvas.get_supported_filetypes()
     if kind not in known:

@@ -1,4 +1,4 @@
-"""The long-run law of a logged quantity: queue lengths, prices, positions."""
+"""The stationary distribution of a logged quantity: queue lengths, prices, positions."""
 
 from __future__ import annotations
 
@@ -13,24 +13,28 @@ from ope_vpm.arrays import Floats
 from ope_vpm.chain import VPM, Expectation, StationaryEstimate, Transitions
 
 MOST_STATES = 10_000
-"""Whole numbers over a wider range than this are taken for points: counting them one by one would not pay."""
+"""Whole numbers over a wider range than this are treated as continuous: few of them would be seen twice, and pooling
+increments needs one row of a matrix for each. A round number."""
 BINS = 20
+"""Of the histogram that is printed for continuous quantities, so that it fits a terminal. A round number."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+"""The quantiles that are printed: the median, the quartiles and the ends of a 90 % range."""
 
 
 @dataclass(frozen=True, eq=False)
-class StationaryLaw:
-    """The stationary law of one logged quantity."""
+class StationaryDistribution:
+    """The estimated stationary distribution of one logged quantity."""
 
     estimate: StationaryEstimate
+    """The underlying estimate: weights of the logged rows, and diagnostics."""
     mean: Expectation
     """The long-run mean, with a `standard_error`."""
     logged_mean: float
-    """The plain mean of what was logged."""
+    """The unweighted mean of the logged values."""
     values: Floats
-    """Where the law has mass: whole numbers, or the centres of bins."""
+    """The support: whole numbers, or the centres of bins."""
     probabilities: Floats
-    """The share of each of `values`; they sum to 1."""
+    """The probability of each of `values`; they sum to 1."""
 
     @property
     def counts(self) -> bool:
@@ -38,16 +42,17 @@ class StationaryLaw:
         return self.estimate.transitions.finite
 
     def quantile(self, q: float) -> float:
-        """The smallest value that at least a share q of the law does not exceed."""
+        """Return the smallest value x with P(X ≤ x) ≥ q."""
         if not 0 <= q <= 1:
-            raise ValueError(f"a quantile's share must be in [0, 1]: got {q}")
+            raise ValueError(f"a quantile's probability must be in [0, 1]: got {q}")
         if self.counts:
-            values, shares = self.values, self.probabilities
+            values, weights = self.values, self.probabilities
         else:
             order = np.argsort(self.estimate.transitions.x[:, 0])
-            values, shares = self.estimate.transitions.x[order, 0], self.estimate.weights[order]
-        reached = np.cumsum(shares) / shares.sum()
-        return float(values[min(int(np.searchsorted(reached, q - 1e-12)), len(values) - 1)])
+            values, weights = self.estimate.transitions.x[order, 0], self.estimate.weights[order]
+        cumulative = np.cumsum(weights) / weights.sum()
+        # the tolerance is for the rounding errors of the cumulative sum
+        return float(values[min(int(np.searchsorted(cumulative, q - 1e-12)), len(values) - 1)])
 
     def __str__(self) -> str:
         quantiles = "   ".join(f"{q:.0%}: {self.quantile(q):.4g}" for q in QUANTILES)
@@ -63,16 +68,17 @@ class StationaryLaw:
 
 def stationary(
     paths: npt.ArrayLike | Sequence[npt.ArrayLike], *, lag: int = 1, seed: int = 0, **options: Any
-) -> StationaryLaw:
-    """Estimate the long-run law of a quantity from trajectories of it, even if they are too short to show it.
+) -> StationaryDistribution:
+    """Estimate the stationary distribution of a quantity from trajectories, even if they have not reached it.
 
     Args:
-        paths: one trajectory of shape (T,), or a list of several of any lengths. Whole numbers not below 0 are
-            states of a counted chain, and share what they show about increments (lengths of a queue do);
-            other numbers are points, for the kernel solver.
-        lag: pairs are so many steps apart. Where one step hardly moves (a finely sampled diffusion), take more.
+        paths: one trajectory of shape (T,), or a list of several of any lengths. Whole numbers from 0 up are states of
+            a finite chain whose increments x' - x are pooled over states, as fits the length of a queue; other numbers
+            are continuous states, for the kernel solver.
+        lag: the number of steps between the two states of a pair (x, x'). Where one step changes little (a finely
+            sampled diffusion), take more than 1.
         seed: makes everything random repeatable.
-        options: for `VPM`.
+        options: further settings of `VPM`.
     """
     arrays = _as_list(paths)
     joined = np.concatenate(arrays)
@@ -83,8 +89,9 @@ def stationary(
         data = Transitions.from_paths([array.astype(np.float64) for array in arrays], lag=lag)
     estimate = VPM(seed=seed, **options).fit(data)
     x = np.asarray(data.x, dtype=np.float64).reshape(len(data))
-    values, shares = _law(estimate, x)
-    return StationaryLaw(estimate, _mean(estimate, x, values, shares), float(joined.mean()), values, shares)
+    values, probabilities = _support(estimate, x)
+    mean = _mean(estimate, x, values, probabilities)
+    return StationaryDistribution(estimate, mean, float(joined.mean()), values, probabilities)
 
 
 def _as_list(paths: Any) -> list[npt.NDArray[Any]]:
@@ -106,31 +113,34 @@ def _are_counts(values: npt.NDArray[Any]) -> bool:
     return whole and values.size > 0 and values.min() >= 0 and values.max() - values.min() < MOST_STATES
 
 
-def _law(estimate: StationaryEstimate, x: Floats) -> tuple[Floats, Floats]:
-    """Values and their probabilities: every whole number in the range, or bins between the extremes."""
+def _support(estimate: StationaryEstimate, x: Floats) -> tuple[Floats, Floats]:
+    """Return values and their probabilities: every whole number in the range, or the bins of a weighted histogram."""
     if estimate.transitions.finite:
         successors = estimate.transitions.x_next
         states = np.arange(int(min(x.min(), successors.min())), int(max(x.max(), successors.max())) + 1)
         return states.astype(np.float64), estimate.probabilities(states)
-    shares, edges = np.histogram(x, bins=BINS, weights=np.maximum(estimate.weights, 0))
-    return (edges[1:] + edges[:-1]) / 2, shares / shares.sum()
+    mass, edges = np.histogram(x, bins=BINS, weights=np.maximum(estimate.weights, 0))
+    return (edges[1:] + edges[:-1]) / 2, mass / mass.sum()
 
 
-def _mean(estimate: StationaryEstimate, x: Floats, values: Floats, shares: Floats) -> Expectation:
-    """Of the law itself for counts, which may reach beyond the rows; of the weighted rows otherwise."""
+def _mean(estimate: StationaryEstimate, x: Floats, values: Floats, probabilities: Floats) -> Expectation:
+    """Return the mean of the distribution itself for whole numbers, and of the weighted rows otherwise.
+
+    With pooled increments, states that no row begins with can have positive probability; weighted rows would miss them.
+    """
     weighted = estimate.expectation(x)
     if not estimate.transitions.finite:
         return weighted
-    return Expectation(float(values @ shares / shares.sum()), weighted.standard_error)
+    return Expectation(float(values @ probabilities / probabilities.sum()), weighted.standard_error)
 
 
-def _bars(values: Floats, shares: Floats, most: int = 24, width: int = 40) -> list[str]:
-    """The law as text; what lies beyond the first lines is summed up in one."""
-    longest = max(float(shares.max()), 1e-12)
+def _bars(values: Floats, probabilities: Floats, most: int = 24, width: int = 40) -> list[str]:
+    """Draw the distribution as lines of text, with one line for all probability beyond the first `most` values."""
+    largest = max(float(probabilities.max()), 1e-12)  # the least keeps an empty histogram from dividing by 0
     lines = [
-        f"{value:>10.4g}  {share:6.2%}  {'█' * round(width * share / longest)}"
-        for value, share in zip(values[:most], shares[:most], strict=True)
+        f"{value:>10.4g}  {probability:6.2%}  {'█' * round(width * probability / largest)}"
+        for value, probability in zip(values[:most], probabilities[:most], strict=True)
     ]
     if len(values) > most:
-        lines.append(f"{'beyond':>10}  {shares[most:].sum():6.2%}")
+        lines.append(f"{'beyond':>10}  {probabilities[most:].sum():6.2%}")
     return lines

@@ -1,4 +1,4 @@
-"""One column of a CSV file, as trajectories."""
+"""Reading trajectories from one column of a CSV file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from ope_vpm.arrays import Floats
 
 
 def read_paths(path: Path, column: str, by: str | None = None) -> list[Floats]:
-    """The numbers of a column in the order of the file; `by` names a column that tells trajectories apart."""
+    """Read a column of a CSV file as one or several trajectories, in the order of the file.
+
+    Args:
+        path: of a CSV file with a header.
+        column: the name of the column with the values.
+        by: the name of a column whose value identifies the trajectory of a row; None: all rows are one trajectory.
+    """
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     paths: dict[str, list[float]] = {}

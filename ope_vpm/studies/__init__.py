@@ -1,1 +1,1 @@
-"""The paper's studies: one file a figure, and one runner for all of them."""
+"""The paper's studies: one file per figure, and one runner for all of them."""

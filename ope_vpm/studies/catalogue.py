@@ -1,4 +1,4 @@
-"""The studies by name."""
+"""The catalogue of studies, by the names that `ope-vpm reproduce` takes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,18 @@ MODULES = {
     "ant": "control",
     "taxi": "taxi",
 }
+"""The module of each study."""
 SHARED = ("control",)
-"""Modules with several studies, told apart by name."""
+"""The modules with several studies, whose `study` function takes the name first."""
 
 
 def find_study(name: str, quick: bool) -> Study:
-    """A study by name; its quick form has a name of its own, so that results do not mix."""
+    """Return a study by name.
+
+    Args:
+        name: such as "queue".
+        quick: whether to return its small version, which is named "queue-quick" so that results do not mix.
+    """
     if name not in MODULES:
         raise ValueError(f"there is no figure {name!r}: {suggestion(name, MODULES)}")
     module = import_module(f"ope_vpm.studies.{MODULES[name]}")

@@ -1,8 +1,8 @@
 """Figure `fig:OPE`, continuous control: Reacher, HalfCheetah and Ant from logs of other policies.
 
-A run collects 200 trajectories of 100 or 150 steps by one behaviour; smaller logs are its beginnings. Errors are
-against the stored truth of `ope_vpm.envs.truth`, and against the truth given the logged initial states, for which the
-target is run from the same resets.
+A run collects 200 trajectories of 100 or 150 steps by one behaviour; smaller logs are the first trajectories of these,
+or their first steps. Errors are relative to the stored true value of `ope_vpm.envs.truth`, and to the true value given
+the logged initial states, for which the target is run from the same resets.
 """
 
 from __future__ import annotations
@@ -27,34 +27,44 @@ from ope_vpm.studies.control_report import draw, table
 from ope_vpm.studies.study import Cell, Outcome, Row, Study
 
 TRAJECTORIES, TRAJECTORY_SWEEP = 200, (50, 100, 200)
+"""The largest log, and the numbers of trajectories compared. Chosen for what a log costs: 3 to 20 s of one core."""
 SHORTER = {"reacher": (25, 50), "halfcheetah": (50, 100), "ant": (50, 100)}
-"""Lengths besides the longest, `LOGGED`."""
+"""The trajectory lengths besides the longest, `LOGGED`: a quarter and a half of it, or a third and two thirds."""
 LENGTH_BEHAVIOUR = 1.0
-"""The lengths are swept at this α."""
+"""The α at which lengths are compared: the middle one."""
 BEHAVIOURS: tuple[bullet.Behaviour, ...] = (0.5, 1.0, 3.0, bullet.MIX)
+"""The paper has α up to 1; 3 and the mixture of two policies are harder: the log overlaps less with the target."""
 GAMMAS = (1.0, GAMMA)
+"""The paper's figure has γ = 1; the discounted value is the common one in continuous control."""
 TARGET = "target"
-"""Instead of a behaviour: the target's own runs from the same resets."""
+"""Takes the place of a behaviour in the cell with the target's own runs from the same resets."""
 
 METHODS: dict[str, dict[str, dict[str, Any]]] = {
     "quick": {"vpm": {}, "naive": {}, "onestep": {}, "auto": {}, "dr": {}, "fqe (linear)": {"solver": "linear"}},
     "networks": {"wist": {}, "wiss": {}, "model": {}, "liu": {}},
     "paper": {"vpm (paper)": {"preset": "paper"}},
 }
-"""Estimators and their settings; those of one group share what they make of a log."""
+"""Estimators and their settings, in groups; the estimators of a group share what they compute from a log."""
 RUNS = {"quick": 1000, "networks": 3, "paper": 1}
-"""At most; networks are slow."""
+"""The largest number of runs of each group. Networks are slow; 1000 stands for no limit."""
 SIZES = {"quick": TRAJECTORY_SWEEP, "networks": TRAJECTORY_SWEEP, "paper": (200,)}
+"""The numbers of trajectories of each group; the paper's preset is the slowest and has the largest log only."""
 REPEATS = {"reacher": 5, "halfcheetah": 1, "ant": 1}
-"""How often the target runs from each logged initial state. Reacher's differ by their goals; those of the others by
-little, and their truth given the initial states is no more than the on-policy mean."""
+"""How often the target runs from each logged initial state. Reacher's initial states differ by their goals, which
+dominate the variance; those of the others differ little, so that one run, the on-policy mean, is enough."""
 TUNING_SEEDS = "100-105"
+"""The seeds on which the defaults of these tasks were chosen; reported runs have seeds from 0 up."""
 ACTION_SEED = 5_000_000
-"""Added to a run's seed for the target's own actions."""
+"""Added to a run's seed for the target's own actions, so that they are independent of the logged ones."""
 
 
 def study(task: str, quick: bool) -> Study:
-    """All behaviours and methods; quick: two behaviours, small logs, the quick methods."""
+    """Return the study of one task.
+
+    Args:
+        task: reacher, halfcheetah or ant.
+        quick: two behaviours, small logs and the quick methods, instead of all.
+    """
     behaviours = (1.0, bullet.MIX) if quick else BEHAVIOURS
     groups = ["quick"] if quick else list(METHODS)
     cells: list[Cell] = [{"behaviour": behaviour, "methods": group} for group in groups for behaviour in behaviours]
@@ -76,7 +86,14 @@ def study(task: str, quick: bool) -> Study:
 
 
 def run(task: str, trajectories: int, cell: Cell, seed: int) -> Outcome:
-    """One log, or the target's own runs."""
+    """Run one cell: collect a log and evaluate it by a group of methods, or run the target itself.
+
+    Args:
+        task: the name of the task.
+        trajectories: the number of trajectories of the largest log.
+        cell: a behaviour and a group of methods.
+        seed: of the run.
+    """
     if cell["behaviour"] == TARGET:
         return Outcome(target_rows(task, trajectories, seed))
     group = str(cell["methods"])
@@ -94,7 +111,14 @@ def run(task: str, trajectories: int, cell: Cell, seed: int) -> Outcome:
 
 
 def estimates(task: str, log: LoggedDataset, methods: dict[str, dict[str, Any]], size: dict[str, int]) -> list[Row]:
-    """Every method at both discounts; what they share is made once."""
+    """Return the rows of every method at both discounts; what methods share is computed once.
+
+    Args:
+        task: the name of the task.
+        log: the logged trajectories.
+        methods: the settings of each method, by its name.
+        size: the columns that identify the log.
+    """
     problem = Problem.pose(log, bullet.target(task), gamma=1.0, time_limit="restart")
     rows = []
     for gamma in GAMMAS:
@@ -115,7 +139,7 @@ def estimates(task: str, log: LoggedDataset, methods: dict[str, dict[str, Any]],
 
 
 def target_rows(task: str, trajectories: int, seed: int) -> list[Row]:
-    """The on-policy mean of as many trajectories, and the truth given their initial states."""
+    """Return rows with the on-policy mean of as many trajectories, and the true value given their initial states."""
     start = time.perf_counter()
     tail = stored_truth(task).tail
     repeats = [
@@ -146,7 +170,15 @@ def target_rows(task: str, trajectories: int, seed: int) -> list[Row]:
 
 
 def mean_of(repeats: Sequence[LoggedDataset], size: int, length: int, gamma: float, tail: float) -> tuple[float, float]:
-    """The value over the first `size` initial states, and its standard error given these."""
+    """Return the mean value over the first `size` initial states, and its standard error given these.
+
+    Args:
+        repeats: the target's runs, each with one trajectory per initial state.
+        size: the number of initial states.
+        length: the number of steps that count at γ = 1.
+        gamma: the discount γ.
+        tail: the discounted value after the last step of a trajectory.
+    """
     chosen = [each.select(slice(0, size)) for each in repeats]
     if gamma == 1:
         parts = [average_parts(each, length) for each in chosen]
@@ -158,14 +190,17 @@ def mean_of(repeats: Sequence[LoggedDataset], size: int, length: int, gamma: flo
 
 
 def _given_states(values: Floats) -> float:
-    """The standard error of the mean of (repeats, states), states being given; of one repeat as if they were not."""
+    """Return the standard error of the mean of values of shape (repeats, states), given the states.
+
+    With a single repeat the variance given a state is unknown, and the states are taken as drawn at random.
+    """
     if len(values) == 1:
         return float(values.std(ddof=1) / np.sqrt(values.size))
     return float(np.sqrt(values.var(axis=0, ddof=1).mean() / values.size))
 
 
 def shortened(data: LoggedDataset, length: int) -> LoggedDataset:
-    """Every trajectory cut after `length` steps."""
+    """Return the log with every trajectory truncated after `length` steps."""
     keep = data.time < length
     cut = keep & (data.time == length - 1) & ~data.terminated
     return LoggedDataset.from_arrays(

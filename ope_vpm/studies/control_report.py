@@ -1,4 +1,7 @@
-"""The control studies' numbers: errors against both truths, which cells are informative, and a picture."""
+"""Tables and figures of the control studies: errors in units of the on-policy floor, and which cells are informative.
+
+The floor of a cell is the standard error of an on-policy mean of as many trajectories. A cell is one log and discount.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +30,14 @@ METHODS = (
     "naive",
     "on-policy",
 )
+"""In the order of the table and the legend; the last one is drawn as the floor."""
 OURS = ("vpm", "auto", "dr", "fqe (linear)")
-"""Whose summaries are printed."""
+"""The methods whose summaries are printed."""
 OPPONENTS = ("naive", "wist", "wiss", "model", "liu")
+"""The baselines of the paper's figure, and the logged mean."""
 INFORMATIVE = 1.3
-"""A cell whose logged mean is within this many floors of the truth tells no method from another."""
+"""A cell is informative where the logged mean's error is above this many floors; below, the behaviour is as good as the
+target, and no method can be told from another. Prototype runs of Reacher at α ≤ 0.5 were within this."""
 STYLES: dict[str, dict[str, Any]] = {
     "vpm": {"color": "C3", "marker": "o"},
     "auto": {"color": "C3", "marker": "*", "linestyle": ":"},
@@ -45,17 +51,26 @@ STYLES: dict[str, dict[str, Any]] = {
     "onestep": {"color": "C5", "marker": "P"},
     "naive": {"color": "C7", "marker": "x"},
 }
+"""A colour and a marker of its own for each method, so that figures of the three tasks can be compared."""
 
 
 def errors(results: Results, task: str, cell: Cell, method: str, seeds: set[int] | None = None) -> list[float]:
-    """Estimate minus truth, by run."""
+    """Return estimate minus true value for each run of a method in a cell.
+
+    Args:
+        results: of the study.
+        task: the name of the task.
+        cell: the columns that identify a log and a discount.
+        method: the name of the method.
+        seeds: the runs to include; None: all.
+    """
     truth = stored_truth(task).at(cell["gamma"], cell["length"]).value
     rows = select(results.rows, **cell, method=method)
     return [row["value"] - truth for row in rows if seeds is None or row["seed"] in seeds]
 
 
 def conditional_errors(results: Results, cell: Cell, method: str) -> list[float]:
-    """Estimate minus the truth given the logged initial states, by run."""
+    """Return estimate minus the true value given the logged initial states, for each run of a method in a cell."""
     own = {name: cell[name] for name in ("trajectories", "length", "gamma")}
     truths = {row["seed"]: row["value"] for row in select(results.rows, **own, method="conditional truth")}
     rows = select(results.rows, **cell, method=method)
@@ -63,24 +78,24 @@ def conditional_errors(results: Results, cell: Cell, method: str) -> list[float]
 
 
 def rmse(values: Sequence[float]) -> float:
-    """The root of the mean square; NaN for none, infinite where a run has no value."""
+    """Return the root mean square of some errors: NaN if there are none, infinite if a run has no finite value."""
     if len(values) == 0:
         return float("nan")
     return float(np.sqrt(np.mean(np.square(np.where(np.isfinite(values), values, np.inf)))))
 
 
 def floor(task: str, cell: Cell) -> float:
-    """The standard error of an on-policy mean of as many trajectories."""
+    """Return the floor of a cell: the standard error of an on-policy mean of as many trajectories."""
     return float(stored_truth(task).at(cell["gamma"], cell["length"]).deviation / np.sqrt(cell["trajectories"]))
 
 
 def informative(results: Results, task: str, cell: Cell) -> bool:
-    """Whether the logged mean is worse than an on-policy mean would be, by more than 1.3."""
+    """Return whether the logged mean's error is more than 1.3 times that of an on-policy mean."""
     return rmse(errors(results, task, cell, "naive")) > INFORMATIVE * floor(task, cell)
 
 
 def cells_of(results: Results) -> list[Cell]:
-    """Every log and discount that was evaluated."""
+    """Return every log and discount that was evaluated."""
     names = ("behaviour", "trajectories", "length", "gamma")
     logged = [row for row in results.rows if row["methods"] != "truth"]
     keys = dict.fromkeys(tuple(row[name] for name in names) for row in logged)
@@ -88,7 +103,7 @@ def cells_of(results: Results) -> list[Cell]:
 
 
 def beats(results: Results, task: str, cell: Cell, method: str) -> bool:
-    """Whether a method has a lower error than every opponent, each compared on the runs that it has."""
+    """Return whether a method has a lower error than every opponent, each compared on the runs that it has."""
     for other in OPPONENTS:
         rows = select(results.rows, **cell, method=other)
         if rows:
@@ -99,7 +114,7 @@ def beats(results: Results, task: str, cell: Cell, method: str) -> bool:
 
 
 def tied_lowest(results: Results, task: str, cell: Cell, method: str) -> bool:
-    """Whether no other method has squared errors that are lower by two standard errors, run by run."""
+    """Return whether no other method's squared errors are lower by two standard errors of the paired difference."""
     own = {row["seed"]: row["value"] for row in select(results.rows, **cell, method=method)}
     truth = stored_truth(task).at(cell["gamma"], cell["length"]).value
     for other in METHODS[:-1]:
@@ -113,10 +128,11 @@ def tied_lowest(results: Results, task: str, cell: Cell, method: str) -> bool:
 
 
 def summary(results: Results, task: str, method: str) -> dict[str, float]:
-    """Of one method over logs of full length; but for `worst_of_naive`, over the informative ones.
+    """Summarise one method over the cells with trajectories of full length.
 
-    RMSE in floors (geometric mean), the shares of cells in which it is below all opponents, below the logged mean, and
-    not beaten by any method; and the largest multiple of the logged mean's RMSE in any cell.
+    The numbers are over the informative cells: the geometric mean of RMSE/floor, and the shares of cells in which the
+    method's RMSE is below all opponents', below the logged mean's, and not significantly above any method's. Only
+    `worst_of_naive`, the largest multiple of the logged mean's RMSE, is over all cells.
     """
     full = [cell for cell in cells_of(results) if cell["length"] == LOGGED[task]]
     cells = [cell for cell in full if informative(results, task, cell)]
@@ -141,7 +157,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def table(task: str, results: Results) -> Table:
-    """RMSE as a multiple of the on-policy floor, one line a log and discount."""
+    """Make the table of RMSE as a multiple of the on-policy floor, with one line per cell."""
     lines = []
     for cell in cells_of(results):
         base = floor(task, cell)
@@ -166,7 +182,7 @@ def _in_words(method: str, found: dict[str, float]) -> str:
 
 
 def draw(task: str, results: Results) -> Figure:
-    """Log MSE against trajectories, length and α, for both discounts; the dashed line is the on-policy mean."""
+    """Draw log MSE against trajectories, length and α, for both discounts; the dashed line is the on-policy mean."""
     gammas = sorted({cell["gamma"] for cell in cells_of(results)}, reverse=True)
     figure, axes = panels(len(gammas), 3)
     cells = cells_of(results)
@@ -204,7 +220,7 @@ def _panel(axes: Axes, results: Results, task: str, cells: Sequence[Cell], x: st
 
 
 def _label(results: Results, method: str) -> str:
-    """One run shows the size of an error at best, and may be lucky: the legend says so."""
+    """Return a method's legend entry, which says where there is only one run: a single error may be small by luck."""
     once = len({row["seed"] for row in select(results.rows, method=method)}) == 1
     return f"{method}, one run" if once else method
 

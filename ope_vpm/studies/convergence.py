@@ -1,7 +1,7 @@
-"""The paper's theorem, seen: the residual of the damped power iteration against its number of steps.
+"""The convergence theorem as an experiment: the residual of the damped power iteration against its number of steps.
 
-μ_t = (1-α_t)μ_{t-1} + α_t 𝒯̂μ_{t-1} on the default queue, where 𝒯̂μ is the histogram of a fresh sample of x' with
-x ~ μ: unbiased, with noise ‖ε‖² of about 1/samples. The theorem bounds E_R‖μ_R - 𝒯μ_R‖² for α_t = 1/√t and
+The iteration is μ_t = (1-α_t)μ_{t-1} + α_t 𝒯̂μ_{t-1} on the default queue, where 𝒯̂μ is the histogram of a fresh sample
+of x' with x ~ μ: unbiased, with noise ‖ε‖² of about 1/samples. The theorem bounds E_R‖μ_R - 𝒯μ_R‖² for α_t = 1/√t and
 P(R = k) ∝ α_k(1-α_k).
 """
 
@@ -20,14 +20,17 @@ from ope_vpm.studies.plots import panels
 from ope_vpm.studies.study import Cell, Outcome, Results, Study, Table, mean_and_error, select
 
 STEPS, QUICK_STEPS = 10_000, 1_000
+"""Damped by 1/√t, 10 000 steps amount to about 200 undamped ones, which this queue needs to forget its start."""
 NOISE_LEVELS = (100, 1_000, 10_000, 0)
-"""Samples a step; 0: the exact operator."""
+"""The number of samples per step; 0: the exact operator."""
 METHODS: dict[str, Schedule] = {"damped": inverse_square_root, "undamped": lambda step: 1.0}
-POINTS = 25
+"""The damping α_t of the theorem, and no damping for comparison."""
+SHOWN_STEPS = 25
+"""How many steps are kept for the figure, equally spaced on its logarithmic axis. A round number."""
 
 
 def study(quick: bool) -> Study:
-    """Four noise levels, with and without damping."""
+    """Return the study of four noise levels, with and without damping; the quick one has fewer steps."""
     steps = QUICK_STEPS if quick else STEPS
     settings = {"steps": steps, "queue": "arrival 0.8, finish 0.9", "damped": "1/√t", "undamped": "1"}
     cells = [{"method": method, "samples_a_step": samples} for method in METHODS for samples in NOISE_LEVELS]
@@ -36,13 +39,13 @@ def study(quick: bool) -> Study:
 
 
 def run(cell: Cell, seed: int, steps: int) -> Outcome:
-    """The squared residual of the last iterate, and its mean over R, at some of the steps."""
+    """Run one noise level and damping: the squared residual of the iterate, and its mean over R, at some steps."""
     start = time.perf_counter()
     residual, weight = iterate(cell, seed, steps)
     total = np.cumsum(weight)
     mean = np.divide(np.cumsum(weight * residual), total, out=residual.copy(), where=total > 0)
     seconds = round(time.perf_counter() - start, 3)
-    shown = np.unique(np.geomspace(1, steps, POINTS).astype(int))
+    shown = np.unique(np.geomspace(1, steps, SHOWN_STEPS).astype(int))
     rows = [
         {"step": int(t), "residual": residual[t - 1], "mean_residual": mean[t - 1], "seconds": seconds} for t in shown
     ]
@@ -50,7 +53,7 @@ def run(cell: Cell, seed: int, steps: int) -> Outcome:
 
 
 def iterate(cell: Cell, seed: int, steps: int) -> tuple[Floats, Floats]:
-    """‖μ_t - 𝒯μ_t‖² and α_t(1-α_t) for t = 1, …, steps, from the uniform law."""
+    """Return ‖μ_t - 𝒯μ_t‖² and α_t(1-α_t) for t = 1, …, steps, starting from the uniform distribution."""
     kernel, rng = GeoQueue().kernel(), np.random.default_rng(seed)
     alphas = np.array([METHODS[cell["method"]](step) for step in range(1, steps + 1)])
     mu = np.full(len(kernel), 1 / len(kernel))
@@ -65,7 +68,7 @@ def iterate(cell: Cell, seed: int, steps: int) -> tuple[Floats, Floats]:
 
 
 def slope(results: Results, samples: int) -> float:
-    """The power of t with which the mean residual falls, over the last decade of steps."""
+    """Return the exponent of t with which the mean residual falls, over the last tenfold increase of t."""
     rows = select(results.rows, method="damped", samples_a_step=samples)
     last = max(row["step"] for row in rows)
     steps = sorted({row["step"] for row in rows if row["step"] >= last / 10})
@@ -74,7 +77,7 @@ def slope(results: Results, samples: int) -> float:
 
 
 def table(results: Results) -> Table:
-    """After all steps, by noise level."""
+    """Make the table of residuals after all steps, with one line per noise level."""
     lines = []
     last = max(row["step"] for row in results.rows)
     for samples in NOISE_LEVELS:
@@ -83,15 +86,15 @@ def table(results: Results) -> Table:
         scores = [(damped, "mean_residual"), (damped, "residual"), (undamped, "residual")]
         numbers = [f"{mean_and_error(part, column)[0]:.2e}" if part else "" for part, column in scores]
         lines.append([str(samples) if samples else "exact", *numbers, f"{slope(results, samples):.2f}"])
-    columns = ["samples a step", "damped, mean over R", "damped, last", "undamped, last", "power of t (mean over R)"]
+    columns = ["samples per step", "damped, mean over R", "damped, last", "undamped, last", "power of t (mean over R)"]
     return Table(columns, lines)
 
 
 def draw(results: Results) -> Figure:
-    """Mean over R with the t^-1/2 line; and the last iterates, damped and not."""
+    """Draw the mean over R with a line ∝ t^-1/2, and the last iterates with and without damping."""
     figure, axes = panels(1, 2, width=5)
     for number, samples in enumerate(NOISE_LEVELS):
-        name = f"{samples} samples a step" if samples else "exact operator"
+        name = f"{samples} samples per step" if samples else "exact operator"
         for axis, method, column in (
             (axes[0], "damped", "mean_residual"),
             (axes[1], "damped", "residual"),
@@ -103,6 +106,7 @@ def draw(results: Results) -> Figure:
             line = "-" if method == "damped" else ":"
             axis.loglog(steps, means, line, color=f"C{number}", label=name if method == "damped" else None)
     every = np.array(sorted({row["step"] for row in results.rows}), dtype=float)
+    # the factor 3e-4 only places the line beside the curves
     axes[0].loglog(every, 3e-4 * every**-0.5, "k--", linewidth=1, label="t$^{-1/2}$")
     axes[0].set_title("mean over R, α = 1/√t")
     axes[1].set_title("last iterate: α = 1/√t (solid), α = 1 (dotted)")

@@ -1,4 +1,4 @@
-"""Results on disk: rows as CSV, arrays as NPZ, whole or not at all."""
+"""Files of results: rows as CSV, arrays as NPZ; a failed write leaves the old file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ope_vpm.studies.study import Arrays, Row
 
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
-    """Write rows as CSV; their columns are those of the first one."""
+    """Write rows as a CSV file with the columns of the first row; no rows write no file."""
     if not rows:
         return
     lines: list[str] = []
@@ -25,7 +25,7 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Read what `write_rows` wrote; numbers come back as numbers."""
+    """Read the rows that `write_rows` wrote, with numbers as int or float; a missing file has no rows."""
     if not path.exists():
         return []
     with path.open(newline="", encoding="utf-8") as file:
@@ -33,19 +33,19 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def write_arrays(path: Path, arrays: Arrays) -> None:
-    """Write named arrays as NPZ."""
+    """Write named arrays to an NPZ file, creating its folder where it does not exist."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, lambda file: np.savez_compressed(file, allow_pickle=False, **arrays))
 
 
 def read_arrays(path: Path) -> Arrays:
-    """Read what `write_arrays` wrote."""
+    """Read the arrays that `write_arrays` wrote."""
     with np.load(path, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
 
 
 class _Lines:
-    """A file for `csv` that hands each line on."""
+    """The file object that `csv` writes to; it passes each line to a function."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self.write = write

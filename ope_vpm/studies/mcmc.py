@@ -1,4 +1,4 @@
-"""Figures `fig:toy_mcmc` and `fig:mcmc_mmd`: HMC from a uniform start, corrected after a few steps."""
+"""Figures `fig:toy_mcmc` and `fig:mcmc_mmd`: HMC from a uniform start, corrected by VPM after a few steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from ope_vpm.arrays import Floats
 from ope_vpm.chain import VPM, Transitions
-from ope_vpm.envs.potentials import LEAPFROG_STEP, POTENTIALS, uniform_points
+from ope_vpm.envs.potentials import LEAPFROG_STEP, POTENTIALS, uniform_sample
 from ope_vpm.mcmc import cells
 from ope_vpm.studies.gaussian_model import GaussianModel
 from ope_vpm.studies.plots import curve
@@ -29,28 +29,35 @@ from ope_vpm.studies.square import (
 from ope_vpm.studies.study import Arrays, Cell, Outcome, Results, Study, Table, label, select, with_error
 
 MCMC_STEPS = (1, 2, 5, 10)
+"""The numbers of MCMC steps after which the sample is corrected; the paper's text does not list its own."""
 HOLD_OUT = 10_000
-"""Fresh uniform points that the model-based opponent moves."""
+"""The uniform sample, independent of the data, that the model-based opponent moves. A round number."""
 METHODS = ("MCMC", "VPM", "model-based", "VPM (paper)")
+"""The cheap ones come first, so that they are finished when a run is stopped early."""
 AT_EVERY_STEP = ("MCMC", "VPM")
-"""The others, some of which train networks, look at the first step only."""
+"""The methods that are run after each number of MCMC steps; the others train networks, and run after the first only."""
 Sample = tuple[Floats, Floats | None]
+"""A sample, and its weights; None: equal weights."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What `--quick` makes smaller."""
+    """The sizes of the study that its quick version reduces."""
 
     points: int = 50_000
+    """The paper's number of transitions."""
     network_steps: int = 150
+    """The paper's number of power steps."""
     model: GaussianModel = field(default_factory=GaussianModel)
+    """The model-based opponent."""
 
 
 QUICK = Sizes(points=3_000, network_steps=15, model=GaussianModel(steps=150))
+"""Small enough for the quick version to end within a minute on two cores."""
 
 
 def study(quick: bool) -> Study:
-    """Four potentials, four methods; cheap ones first."""
+    """Return the study of four potentials and four methods."""
     sizes = QUICK if quick else Sizes()
     settings = {
         **asdict(sizes),
@@ -67,7 +74,10 @@ def study(quick: bool) -> Study:
 
 
 def run(cell: Cell, seed: int, sizes: Sizes) -> Outcome:
-    """One method after one MCMC step, or several; every method sees the same points and the same true sample."""
+    """Run one method on one potential, after one or several MCMC steps.
+
+    Every method has the same transitions and the same true sample in a run of the same seed.
+    """
     steps = MCMC_STEPS if cell["method"] in AT_EVERY_STEP else MCMC_STEPS[:1]
     path = hmc_path(cell["potential"], sizes.points, max(steps), seed)
     truth = Truth.draw(cell["potential"], seed)
@@ -76,16 +86,16 @@ def run(cell: Cell, seed: int, sizes: Sizes) -> Outcome:
     for step in steps:
         data = Transitions(path[step - 1], path[step])
         start = time.perf_counter()
-        points, weights = estimators(sizes)[cell["method"]](data, seed)
+        sample, weights = estimators(sizes)[cell["method"]](data, seed)
         seconds = round(time.perf_counter() - start, 3)
-        rows.append({"mcmc_step": step, "log_mmd": truth.log_mmd(points, weights), "seconds": seconds})
+        rows.append({"mcmc_step": step, "log_mmd": truth.log_mmd(sample, weights), "seconds": seconds})
         if step == 1:
-            arrays = pictures(cell["method"], data, points, weights)
+            arrays = pictures(cell["method"], data, sample, weights)
     return Outcome(rows, arrays)
 
 
 def estimators(sizes: Sizes) -> dict[str, Callable[[Transitions, int], Sample]]:
-    """Each method as a function of data and seed that returns points and their weights."""
+    """Return each method as a function of transitions and seed that returns a sample with its weights."""
 
     def uncorrected(data: Transitions, seed: int) -> Sample:
         return data.x_next, None
@@ -98,7 +108,7 @@ def estimators(sizes: Sizes) -> dict[str, Callable[[Transitions, int], Sample]]:
         return data.x, VPM(solver="neural", seed=seed, **options).fit(data).weights
 
     def model_based(data: Transitions, seed: int) -> Sample:
-        start = uniform_points(HOLD_OUT, np.random.default_rng([seed, 1]))
+        start = uniform_sample(HOLD_OUT, np.random.default_rng([seed, 1]))
         return sizes.model.sample(data, start, seed), None
 
     return {
@@ -109,18 +119,18 @@ def estimators(sizes: Sizes) -> dict[str, Callable[[Transitions, int], Sample]]:
     }
 
 
-def pictures(method: str, data: Transitions, points: Floats, weights: Floats | None) -> Arrays:
-    """What the figure shows of a run: 2000 points of the sample, and τ where there is one."""
-    chance = None if weights is None else weights / weights.sum()
-    chosen = np.random.default_rng(0).choice(len(points), size=TRUE_SAMPLE, p=chance)
-    arrays: Arrays = {"sample": points[chosen].astype(np.float32)}
+def pictures(method: str, data: Transitions, sample: Floats, weights: Floats | None) -> Arrays:
+    """Return what the figure shows of a run: 2000 states drawn by weight, and a map of τ where the method has one."""
+    probabilities = None if weights is None else weights / weights.sum()
+    chosen = np.random.default_rng(0).choice(len(sample), size=TRUE_SAMPLE, p=probabilities)
+    arrays: Arrays = {"sample": sample[chosen].astype(np.float32)}
     if weights is not None:
         arrays["ratio"] = ratio_map(data, weights)
     return arrays if method in ("VPM", "VPM (paper)", "model-based") else {}
 
 
 def table(results: Results) -> Table:
-    """Every potential and MCMC step."""
+    """Make the table of log MMD, with one line per potential and number of MCMC steps."""
     lines = []
     for potential in POTENTIALS:
         for step in MCMC_STEPS:
@@ -131,7 +141,7 @@ def table(results: Results) -> Table:
 
 
 def draw(results: Results) -> Figure:
-    """The paper's columns (potential, model, VPM, estimated τ), and log MMD before and after correction."""
+    """Draw the paper's columns (potential, model, VPM, estimated τ), and log MMD before and after correction."""
     figure = Figure(figsize=(13.5, 2.5 * len(POTENTIALS)), layout="constrained")
     axes = figure.subplots(len(POTENTIALS), 5, width_ratios=[1, 1, 1, 1, 1.5])
     for line, potential in zip(axes, POTENTIALS, strict=True):

@@ -15,11 +15,13 @@ from ope_vpm.studies.square import PAPER_NETWORK, Truth, heat_map, hmc_path, rat
 from ope_vpm.studies.study import Arrays, Cell, Outcome, Results, Study, Table, label, select, with_error
 
 POWER_STEPS = (10, 20, 30, 150)
+"""The paper's numbers of power steps."""
 METHODS = ("VPM", "VPM (paper)")
+"""Our default on cells, and the paper's network."""
 
 
 def study(quick: bool) -> Study:
-    """Four potentials; quick: fewer points, and the network's last stop left out."""
+    """Return the study of four potentials; the quick one has fewer transitions, and fewer steps of the network."""
     points = 3_000 if quick else 50_000
     network_steps = POWER_STEPS[:2] if quick else POWER_STEPS
     settings = {"points": points, "power_steps": POWER_STEPS, "VPM (paper)": PAPER_NETWORK | {"steps": network_steps}}
@@ -30,7 +32,7 @@ def study(quick: bool) -> Study:
 
 
 def run(cell: Cell, seed: int, points: int, network_steps: tuple[int, ...]) -> Outcome:
-    """One method's ratio after each number of power steps, always from the same start."""
+    """Run one method on one potential: its ratio after each number of power steps, always from the same start."""
     data = Transitions(*hmc_path(cell["potential"], points, 1, seed))
     truth = Truth.draw(cell["potential"], seed)
     rows = []
@@ -45,14 +47,17 @@ def run(cell: Cell, seed: int, points: int, network_steps: tuple[int, ...]) -> O
 
 
 def _ratio(method: str, data: Transitions, steps: int, seed: int) -> Floats:
-    """With one seed, a network trained for fewer steps is the longer training's early self."""
+    """Estimate τ at each row by some power steps.
+
+    With the same seed, a network trained for fewer steps is an earlier state of the one trained for more.
+    """
     if method == "VPM":
         return cell_ratio(data, steps=steps, seed=seed)
     return VPM(solver="neural", seed=seed, **PAPER_NETWORK | {"steps": steps}).fit(data).weights
 
 
 def table(results: Results) -> Table:
-    """Every potential and method against the number of power steps."""
+    """Make the table of log MMD, with one line per potential and method and one column per number of power steps."""
     lines = []
     for potential in POTENTIALS:
         for method in METHODS:
@@ -63,7 +68,7 @@ def table(results: Results) -> Table:
 
 
 def draw(results: Results) -> Figure:
-    """The paper's four columns, for our default on the left and the paper's network on the right."""
+    """Draw the paper's four columns for our default on the left and for the paper's network on the right."""
     shown = [(method, steps) for method in METHODS for steps in POWER_STEPS]
     figure = Figure(figsize=(2.1 * len(shown), 2.2 * len(POTENTIALS)), layout="constrained")
     axes = figure.subplots(len(POTENTIALS), len(shown))

@@ -7,5 +7,5 @@ from ope_vpm.studies.study import Study
 
 
 def study(quick: bool) -> Study:
-    """Beaulieu et al. 2012 and Santana et al. 2012."""
+    """Return the study with the parameters of Beaulieu et al. (2012) and Santana et al. (2012)."""
     return sde_study("phylogeny", "Phylogeny studies (fig:OUP d): log MMD", PHYLOGENY, quick)

@@ -1,4 +1,4 @@
-"""Figure `fig:queue`: the law of a queue's length from single steps, against the closed form."""
+"""Figure `fig:queue`: the stationary distribution of a queue's length from single steps, against the closed form."""
 
 from __future__ import annotations
 
@@ -12,29 +12,37 @@ from ope_vpm.arrays import Floats
 from ope_vpm.chain import VPM, Transitions
 from ope_vpm.envs.geo_queue import GeoQueue
 from ope_vpm.studies.distance import log_kl_both_ways
-from ope_vpm.studies.opponents import propagated_law, simulated_law
+from ope_vpm.studies.opponents import propagated_distribution, simulated_distribution
 from ope_vpm.studies.plots import curve, panels
 from ope_vpm.studies.study import Cell, Outcome, Results, Study, Table, select, with_error
 
 SAMPLES, ARRIVAL, FINISH = 100, 0.8, 0.9
+"""The paper's defaults (n, q_a, q_f)."""
 SAMPLE_SWEEP = (50, 100, 200, 500, 1000, 2000, 5000)
+"""Sample sizes from half the default to 50 times it; the paper's text does not list its own."""
 FINISH_SWEEP = (0.82, 0.84, 0.86, 0.9, 0.94, 0.98)
+"""Finish probabilities between the arrival probability 0.8, where no stationary distribution exists, and 1."""
 PAPER_STEPS = 1000
+"""The paper's number of closed-form power steps."""
 SIMULATED_STEPS = 200
+"""The length of the paper's model-based simulation."""
 
 PAPER_VPM: dict[str, Any] = {"steps": PAPER_STEPS, "damping": "sqrt", "unseen": "restart"}
-"""Closed-form updates with α = 1/√t and λ = 1."""
+"""The paper's recipe: closed-form updates with α = 1/√t and λ = 1."""
 OUR_VPM: dict[str, Any] = {"pool_increments": True}
-"""Lengths are ordered: each state's law of increments shrinks towards the pooled one, as likelihood says."""
+"""Our default for ordered states: each state's distribution of increments x' - x is shrunk towards the pooled one, with
+the strength that maximises the likelihood."""
 MODEL_SEED = 10_000
 """Added to a run's seed, for a simulation independent of the data."""
 
 METHODS = ("VPM", "VPM (paper)", "model-based (exact)", "model-based (paper)")
+"""In the order of the table and the legend."""
 COLUMNS = {"log_kl_true_estimate": "log KL(true ‖ estimate)", "log_kl_estimate_true": "log KL(estimate ‖ true)"}
+"""The columns of the CSV with their labels; the paper does not say which direction it reports, so there are both."""
 
 
 def study(quick: bool) -> Study:
-    """The 12 settings; quick: 4 of them."""
+    """Return the study of 12 queues and sample sizes; the quick one has 4 of them."""
     cells = [{"samples": n, "finish": FINISH} for n in ((50, 100, 1000) if quick else SAMPLE_SWEEP)]
     finishes = (0.86,) if quick else FINISH_SWEEP
     cells += [{"samples": SAMPLES, "finish": finish} for finish in finishes if finish != FINISH]
@@ -48,34 +56,35 @@ def study(quick: bool) -> Study:
 
 
 def run(cell: Cell, seed: int) -> Outcome:
-    """All methods on one data set."""
+    """Run all methods on one data set."""
     queue = GeoQueue(ARRIVAL, cell["finish"])
     data = queue.transitions(cell["samples"], seed)
     size = queue.bound + 1  # from B - 1 a queue can grow to B
     methods: dict[str, Callable[[], Floats]] = {
-        "VPM": lambda: vpm_law(data, size, OUR_VPM),
-        "VPM (paper)": lambda: vpm_law(data, size, PAPER_VPM),
-        "model-based (exact)": lambda: propagated_law(data, size),
-        "model-based (paper)": lambda: simulated_law(data, size, SIMULATED_STEPS, seed + MODEL_SEED),
+        "VPM": lambda: vpm_distribution(data, size, OUR_VPM),
+        "VPM (paper)": lambda: vpm_distribution(data, size, PAPER_VPM),
+        "model-based (exact)": lambda: propagated_distribution(data, size),
+        "model-based (paper)": lambda: simulated_distribution(data, size, SIMULATED_STEPS, seed + MODEL_SEED),
     }
+    truth = queue.stationary_distribution()
     rows = []
     for name, estimate in methods.items():
         start = time.perf_counter()
-        law = estimate()[: queue.bound]
+        found = estimate()[: queue.bound]
         seconds = time.perf_counter() - start
-        scores = log_kl_both_ways(queue.law(), law / law.sum())
+        scores = log_kl_both_ways(truth, found / found.sum())
         rows.append({"method": name} | dict(zip(COLUMNS, scores, strict=True)) | {"seconds": round(seconds, 4)})
     return Outcome(rows)
 
 
-def vpm_law(data: Transitions, size: int, options: dict[str, Any]) -> Floats:
-    """The stationary law by the closed-form solver."""
+def vpm_distribution(data: Transitions, size: int, options: dict[str, Any]) -> Floats:
+    """Return the stationary distribution over states 0, …, size - 1 that the finite-state solver estimates."""
     estimate = VPM(solver="tabular", **options).fit(data)
     return estimate.probabilities(range(size))
 
 
 def table(results: Results) -> Table:
-    """Both directions, every setting, and where VPM is below both model-based opponents."""
+    """Make the table of both directions of the divergence in every setting."""
     lines = []
     for cell in _cells(results):
         rows = select(results.rows, **cell)
@@ -86,7 +95,7 @@ def table(results: Results) -> Table:
 
 
 def draw(results: Results) -> Figure:
-    """The paper's two panels, in both directions of the divergence."""
+    """Draw the paper's two panels, for both directions of the divergence."""
     figure, axes = panels(2, 2)
     for row, (column, direction) in enumerate(COLUMNS.items()):
         sweeps = {"samples": select(results.rows, finish=FINISH), "finish": select(results.rows, samples=SAMPLES)}

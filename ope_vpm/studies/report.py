@@ -1,4 +1,4 @@
-"""A study's table, printed."""
+"""Printing of a study's table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ope_vpm.studies.study import Results, Study
 
 
 def print_table(study: Study, results: Results) -> None:
-    """Print means and standard errors over runs."""
+    """Print a study's table to the terminal."""
     table = study.table(results)
     shown = RichTable(title=f"{study.title}: {table.caption}")
     for number, column in enumerate(table.columns):

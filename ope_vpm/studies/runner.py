@@ -1,4 +1,4 @@
-"""Runs a study on all cores, remembers each finished run, and picks up where it stopped."""
+"""Runs a study on all cores, stores each finished run, and resumes where it was stopped."""
 
 from __future__ import annotations
 
@@ -22,14 +22,22 @@ from ope_vpm.studies.files import read_arrays, read_rows, write_arrays, write_ro
 from ope_vpm.studies.study import Cell, Outcome, Results, Row, Study, label, mean_and_error, select
 
 LIBRARIES = ("ope-vpm", "numpy", "scipy", "torch", "matplotlib")
+"""The libraries whose versions are recorded: those that decide numbers or pictures."""
 Job = tuple[Cell, int]
+"""A cell and a seed."""
 
 
 def reproduce(study: Study, runs: int, folder: Path, processes: int | None = None) -> Results:
-    """Run what is missing, then write NAME.csv, NAME.json, NAME.png and NAME.svg into `folder`.
+    """Run what is missing of a study, and write NAME.csv, NAME.json, NAME.png and NAME.svg.
 
-    Table and picture show every run there is, also those of an earlier call with more runs; after Ctrl-C they
-    show what is finished.
+    Table and figure show every finished run, also those of an earlier call with more runs; after Ctrl-C they show the
+    runs that are finished.
+
+    Args:
+        study: the study to run.
+        runs: the number of runs of each cell, with seeds 0, 1, ….
+        folder: where the files are written; finished runs in it are not run again.
+        processes: how many run at a time; None: one per core.
     """
     if runs < 0:
         raise ValueError(f"runs must not be negative: got {runs}")
@@ -56,7 +64,7 @@ def reproduce(study: Study, runs: int, folder: Path, processes: int | None = Non
 
 
 def _run(study: Study, job: Job) -> tuple[Job, Outcome]:
-    """One job, in a process of its own; the rows learn which cell, seed and tuning seeds they belong to."""
+    """Run one job, in a process of its own, and add its cell, seed and tuning seeds to its rows."""
     cell, seed = job
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StationaryWarning)  # with 50 rows a counted chain is often reducible
@@ -66,7 +74,7 @@ def _run(study: Study, job: Job) -> tuple[Job, Outcome]:
 
 
 def _progress(study: Study, todo: list[Job], total: int, processes: int | None) -> Iterator[tuple[Job, Outcome]]:
-    """Finished jobs as they come, behind a progress bar."""
+    """Yield jobs with their outcomes as they finish, and show a progress bar."""
     bar = progress_bar()
     with bar, joblib.parallel_config(backend="loky", inner_max_num_threads=1):
         task = bar.add_task(study.title, total=total, completed=total - len(todo))
@@ -81,7 +89,7 @@ def _key(cell: Cell, seed: int) -> tuple[Any, ...]:
 
 
 def _finished(study: Study, folder: Path) -> dict[tuple[Any, ...], list[Row]]:
-    """The rows of each run already in the CSV."""
+    """Return the rows of each run that is already in the CSV file."""
     finished: dict[tuple[Any, ...], list[Row]] = {}
     for row in read_rows(folder / f"{study.name}.csv"):
         key = _key({name: row.get(name) for name in study.cells[0]}, row["seed"])
@@ -90,14 +98,14 @@ def _finished(study: Study, folder: Path) -> dict[tuple[Any, ...], list[Row]]:
 
 
 def _in_order(study: Study, finished: dict[tuple[Any, ...], list[Row]]) -> list[Row]:
-    """All rows, by cell and then by seed, whichever came first."""
+    """Return all rows in the order of cells and seeds, whatever order they finished in."""
     place = {tuple(cell.values()): number for number, cell in enumerate(study.cells)}
     order = sorted(finished, key=lambda key: (place.get(key[:-1], len(place)), key[-1]))
     return [row for key in order for row in finished[key]]
 
 
 def _same_settings(study: Study, folder: Path) -> None:
-    """Refuse to mix runs made with other settings."""
+    """Raise an error if the runs in the folder were made with other settings."""
     path = folder / f"{study.name}.json"
     if not path.exists() or not (folder / f"{study.name}.csv").exists():
         return
@@ -110,7 +118,7 @@ def _same_settings(study: Study, folder: Path) -> None:
 
 
 def _report(study: Study, rows: list[Row]) -> str:
-    """Settings, seeds, versions and timings, as JSON."""
+    """Return settings, seeds, versions and timings as JSON text."""
     methods = dict.fromkeys(row["method"] for row in rows)
     seconds = {name: mean_and_error(select(rows, method=name), "seconds")[0] for name in methods}
     report = {

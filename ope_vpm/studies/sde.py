@@ -1,4 +1,4 @@
-"""Figure `fig:OUP`: where a diffusion is heading, from Euler–Maruyama particles on their way."""
+"""Figure `fig:OUP`: a diffusion's stationary distribution, from Euler–Maruyama particles that have not reached it."""
 
 from __future__ import annotations
 
@@ -18,24 +18,33 @@ from ope_vpm.chain import VPM, Transitions
 from ope_vpm.envs.double_well import DoubleWell
 from ope_vpm.envs.ornstein_uhlenbeck import OrnsteinUhlenbeck
 from ope_vpm.mcmc import cell_ratio
-from ope_vpm.studies.distance import histogram, log_mmd, median_of_law
+from ope_vpm.studies.distance import histogram, log_mmd, median_distance_of_draws
 from ope_vpm.studies.plots import panels, shades
 from ope_vpm.studies.study import Cell, Outcome, Results, Study, Table, select, with_error
 
 PARTICLES = 1000
+"""The paper's number of particles for the phylogeny studies; it does not say how many the others have."""
 CHECKPOINTS = (100, 300, 500, 1000, 2000)
+"""The numbers of Euler–Maruyama steps at which methods are compared: from far away to near the stationary distribution
+for the paper's default process."""
 METHODS = ("EM", "VPM", "VPM (paper)")
+"""The uncorrected particles, our default, and the paper's recipe."""
 LAG_SHARE = 0.1
-"""Our pairs are a tenth of the path apart: one step of 0.001 hardly moves, and power steps count steps."""
+"""The lag of our pairs as a share of the path: within one step of 0.001 a particle hardly moves, and 50 power steps of
+such pairs advance the time by 0.05. A quarter and a half of the path were tried and not kept (docs/studies.md)."""
 TIMES = 10
-"""How many times in the second half of the path our pairs start at; the first half's particles weigh little."""
+"""The number of starting times of our pairs, all in the second half of the path; those of the first half were tried and
+brought no gain (docs/studies.md). With 1000 particles this makes 10 000 pairs."""
 OUR_VPM: dict[str, int] = {"rows_per_cell": 100, "partitions": 5, "steps": 300}
+"""The settings of `cell_ratio`, chosen on the tuning seeds: 10 000 pairs on a line make 100 cells."""
 PAPER_VPM: dict[str, Any] = {
     "preset": "paper", "hidden": [64, 64], "steps": 50, "inner_steps": 10, "learning_rate": 5e-4,
 }  # fmt: skip
+"""The settings of the paper's appendix."""
 PAPER_SHARE = 0.01
 """The paper trains on the most recent 1 % of the path."""
 Sample = tuple[Floats, Floats | None]
+"""A sample, and its weights; None: equal weights."""
 
 
 @dataclass(frozen=True)
@@ -43,20 +52,22 @@ class Setting:
     """A process and its time step."""
 
     process: OrnsteinUhlenbeck | DoubleWell
+    """The diffusion."""
     dt: float = 0.001
+    """The Euler–Maruyama time step; the paper's, except for the phylogeny studies."""
 
-    def law(self) -> tuple[Floats, Floats]:
-        """Cell centres along the line, and the stationary law on them."""
+    def stationary_distribution(self) -> tuple[Floats, Floats]:
+        """Return the centres of cells along the line, and the stationary probability of each cell."""
         if isinstance(self.process, DoubleWell):
             centres = np.linspace(-4, 4, 2001)
             return centres, self.process.cell_probabilities(centres)
         deviation = sqrt(self.process.variance)
         edges = np.linspace(min(-3, self.process.mu - 7 * deviation), max(4, self.process.mu + 7 * deviation), 2002)
-        law = np.diff(norm.cdf(edges, self.process.mu, deviation))
-        return (edges[1:] + edges[:-1]) / 2, law / law.sum()
+        probabilities = np.diff(norm.cdf(edges, self.process.mu, deviation))
+        return (edges[1:] + edges[:-1]) / 2, probabilities / probabilities.sum()
 
     def path(self, steps: int, seed: int) -> Floats:
-        """Particles evenly spaced over [0, 1], and every step after: shape (steps + 1, particles)."""
+        """Simulate particles from evenly spaced starts in [0, 1], as in the paper; shape (steps + 1, particles)."""
         rng = np.random.default_rng(seed)
         path = np.empty((steps + 1, PARTICLES))
         path[0] = np.linspace(0, 1, PARTICLES)
@@ -75,20 +86,32 @@ SWEEPS = {
     "strength θ": [_ou(2, 2, 1), _ou(2, 2, 2), _ou(2, 2, 3)],
     "double well": [("double well", Setting(DoubleWell()))],
 }
+"""The paper's default (2, 2, 2) with each parameter one lower and one higher, and a process that the paper does not
+have, with two modes and no closed form."""
 PHYLOGENY = {
     "phylogeny studies": [_ou(0.618, 1.584, 3.85, 0.0005), _ou(0.661, 0.710, 8.837, 0.0005)],
 }
+"""The parameters and the time step of the paper's phylogeny studies."""
 QUICK_SETTINGS = ("μ=2 σ=2 θ=2", "μ=0.618 σ=1.584 θ=3.85")
+"""The first setting of each of the two studies, for their quick versions."""
 SETTINGS = {name: setting for group in (SWEEPS | PHYLOGENY).values() for name, setting in group}
+"""All settings by name."""
 
 
 def study(quick: bool) -> Study:
-    """Ornstein–Uhlenbeck in three sweeps, and the double well."""
+    """Return the study of the Ornstein–Uhlenbeck process in three sweeps, and of the double well."""
     return sde_study("sde", "Solving SDEs (fig:OUP): log MMD", SWEEPS, quick)
 
 
 def sde_study(name: str, title: str, groups: dict[str, list[tuple[str, Setting]]], quick: bool) -> Study:
-    """A study with one panel for each group of settings."""
+    """Return a study with one panel per group of settings.
+
+    Args:
+        name: of the study.
+        title: of its table.
+        groups: the settings of each panel, by the panel's title.
+        quick: whether to keep only `QUICK_SETTINGS`.
+    """
     names = list(dict.fromkeys(setting for group in groups.values() for setting, _ in group))
     shown = [setting for setting in names if setting in QUICK_SETTINGS] if quick else names
     settings = {
@@ -103,35 +126,35 @@ def sde_study(name: str, title: str, groups: dict[str, list[tuple[str, Setting]]
 
 
 def run(cell: Cell, seed: int) -> Outcome:
-    """One method along one path."""
+    """Run one method at every checkpoint along one path."""
     setting = SETTINGS[cell["setting"]]
-    centres, law, width = _truth(cell["setting"])
+    centres, probabilities, width = _truth(cell["setting"])
     path = setting.path(max(CHECKPOINTS), seed)
     estimators: dict[str, Callable[[Floats, int], Sample]] = {"EM": last, "VPM": lagged, "VPM (paper)": recent}
     rows = []
     for steps in CHECKPOINTS:
         start = time.perf_counter()
-        points, weights = estimators[cell["method"]](path[: steps + 1], seed)
+        sample, weights = estimators[cell["method"]](path[: steps + 1], seed)
         seconds = round(time.perf_counter() - start, 4)
-        distance = log_mmd(histogram(points, weights, centres), law, centres, width)
+        distance = log_mmd(histogram(sample, weights, centres), probabilities, centres, width)
         rows.append({"em_steps": steps, "log_mmd": distance, "seconds": seconds})
     return Outcome(rows)
 
 
 @cache
 def _truth(name: str) -> tuple[Floats, Floats, float]:
-    """Cell centres, the law on them and its median distance; sorting all distances takes a while."""
-    centres, law = SETTINGS[name].law()
-    return centres, law, median_of_law(centres, law)
+    """Return cell centres, their probabilities and the kernel width; cached, since sorting all distances is slow."""
+    centres, probabilities = SETTINGS[name].stationary_distribution()
+    return centres, probabilities, median_distance_of_draws(centres, probabilities)
 
 
 def last(path: Floats, seed: int) -> Sample:
-    """Euler–Maruyama as it is: the particles where they are now."""
+    """Return the uncorrected Euler–Maruyama sample: the particles at the end of the path."""
     return path[-1], None
 
 
 def lagged(path: Floats, seed: int) -> Sample:
-    """Our default: pairs some way apart from the second half of the path, and VPM on cells."""
+    """Return our default's weighted sample: lagged pairs from the second half of the path, weighted by VPM on cells."""
     steps = len(path) - 1
     lag = max(1, round(LAG_SHARE * steps))
     times = np.linspace((steps - lag) // 2, steps - lag, TIMES).astype(int)
@@ -140,14 +163,14 @@ def lagged(path: Floats, seed: int) -> Sample:
 
 
 def recent(path: Floats, seed: int) -> Sample:
-    """The paper's recipe: single steps of the most recent 1 % of the path, and the network."""
+    """Return the paper's weighted sample: single steps of the most recent 1 % of the path, weighted by the network."""
     kept = path[-max(1, round(PAPER_SHARE * (len(path) - 1))) - 1 :]
     data = Transitions(kept[:-1].ravel(), kept[1:].ravel())
     return data.x[:, 0], VPM(solver="neural", seed=seed, **PAPER_VPM).fit(data).weights
 
 
 def table(results: Results) -> Table:
-    """Every setting and checkpoint."""
+    """Make the table of log MMD, with one line per setting and checkpoint."""
     lines = []
     for setting in dict.fromkeys(row["setting"] for row in results.rows):
         for steps in CHECKPOINTS:
@@ -158,7 +181,7 @@ def table(results: Results) -> Table:
 
 
 def draw(results: Results, groups: dict[str, list[tuple[str, Setting]]]) -> Figure:
-    """One panel for each parameter: log MMD along the path."""
+    """Draw log MMD along the path, with one panel per parameter."""
     figure, axes = panels(1, len(groups))
     for axis, (title, group) in zip(axes, groups.items(), strict=True):
         names = [name for name, _ in group if select(results.rows, setting=name)]

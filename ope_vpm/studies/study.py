@@ -1,4 +1,4 @@
-"""What a study is: cells to fill, a function that fills one for one seed, and how to show the result."""
+"""What a study is: a grid of cells, a function that runs one cell for one seed, and how to show the results."""
 
 from __future__ import annotations
 
@@ -11,38 +11,43 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 Cell = dict[str, Any]
+"""The settings that vary within a study, by name."""
 Row = dict[str, Any]
+"""One line of results, by column."""
 Arrays = dict[str, npt.NDArray[Any]]
+"""Arrays by name."""
 
 TUNING_SEEDS = "1000-1009"
-"""The seeds on which our defaults were chosen; reported runs have seeds 0, 1, …, which nobody looked at before."""
+"""The seeds on which our defaults were chosen; reported runs have seeds 0, 1, …, which no choice has seen."""
 RUNS = 10
 """The paper's number of runs."""
 QUICK_RUNS = 2
+"""The fewest with a standard error, for `--quick`."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one run of one cell gives."""
+    """The results of one run of one cell."""
 
     rows: list[Row]
+    """Lines of the CSV file, without the cell's own columns."""
     arrays: Arrays = field(default_factory=dict)
-    """What a picture needs beyond the rows; kept for seed 0 only."""
+    """What a figure needs beyond the rows; stored for seed 0 only."""
 
 
 @dataclass(frozen=True)
 class Results:
-    """Every run of a study."""
+    """The results of all runs of a study."""
 
     rows: list[Row]
-    """One for each line of the CSV: the cell, the seed, the method and its numbers."""
+    """The lines of the CSV file: the cell, the seed, the method and its numbers."""
     arrays: dict[str, Arrays]
-    """By cell, as `label` names it: the arrays of seed 0."""
+    """The arrays of seed 0, by the cell's `label`."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A few columns of text, as printed."""
+    """A table of text, as it is printed."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -56,34 +61,38 @@ class Study:
     name: str
     title: str
     settings: dict[str, Any]
-    """Everything besides cell and seed that decides a number; as JSON holds it."""
+    """Everything besides cell and seed that decides the numbers, as values that JSON can hold."""
     cells: Sequence[Cell]
+    """The cells, in the order in which they are run and shown."""
     run: Callable[[Cell, int], Outcome]
-    """A module's own function, so that other processes can import it."""
+    """Runs one cell for one seed. A function of a module, so that other processes can import it."""
     table: Callable[[Results], Table]
+    """Makes the printed table."""
     draw: Callable[[Results], Figure]
+    """Makes the figure."""
     tuning_seeds: str = TUNING_SEEDS
+    """The seeds on which the study's settings were chosen."""
 
 
 def label(cell: Cell) -> str:
-    """A cell's name, fit for a file."""
+    """Return a cell's name, fit for a file name."""
     return "-".join(f"{name}={value}" for name, value in cell.items())
 
 
 def select(rows: Sequence[Row], **wanted: Any) -> list[Row]:
-    """The rows whose columns have the wanted values."""
+    """Return the rows whose columns have the wanted values."""
     return [row for row in rows if all(row[name] == value for name, value in wanted.items())]
 
 
 def mean_and_error(rows: Sequence[Row], column: str) -> tuple[float, float]:
-    """The mean of a column over runs, and its standard error (0 for a single run)."""
+    """Return the mean of a column over runs, and its standard error (0 for a single run)."""
     values = np.array([row[column] for row in rows], dtype=float)
     error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
     return float(values.mean()), float(error)
 
 
 def with_error(rows: Sequence[Row], column: str) -> str:
-    """Mean ± standard error (number of runs), as text; nothing where there is no run."""
+    """Return "mean ± standard error (number of runs)" of a column as text, or empty text where there is no run."""
     if not rows:
         return ""
     mean, error = mean_and_error(rows, column)

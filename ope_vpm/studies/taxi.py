@@ -1,4 +1,4 @@
-"""Figure `fig:OPE`, left column: the average reward of a Taxi policy from another policy's log; the truth is exact."""
+"""Figure `fig:OPE`, left column: a Taxi policy's average reward from another policy's log; the true value is exact."""
 
 from __future__ import annotations
 
@@ -27,13 +27,19 @@ from ope_vpm.studies.plots import panels
 from ope_vpm.studies.study import Cell, Outcome, Results, Row, Study, Table, select
 
 TARGET, BEHAVIOUR = 1000, 950
+"""The paper's numbers of Q-learning iterations after which the target and the behaviour policy are taken."""
 TRAJECTORIES, LENGTH, ALPHA = 200, 400, 0.0
+"""The cell that all sweeps cross, with the behaviour policy itself; sizes in the middle of the sweeps."""
 TRAJECTORY_SWEEP = (50, 100, 200, 400)
+"""Numbers of trajectories; the paper's text does not list its own."""
 LENGTH_SWEEP = (100, 200, 400, 800)
+"""Lengths of trajectories, likewise."""
 ALPHA_SWEEP = (0.0, 0.2, 0.4, 0.6, 0.8)
+"""Weights of the target in the behaviour, α·target + (1-α)·behaviour; at 1 the log would be on-policy."""
 TUNING_SEEDS = "100-129"
+"""The seeds on which the defaults for finite states were chosen."""
 ON_POLICY_SEED = 10_000
-"""Added to a run's seed, for target trajectories independent of the log."""
+"""Added to a run's seed, for trajectories of the target that are independent of the log."""
 
 METHODS: dict[str, ProblemEstimator] = {
     "VPM": VPMEstimator(),
@@ -46,13 +52,17 @@ METHODS: dict[str, ProblemEstimator] = {
     "model-based (paper)": ModelBased(method="simulate"),
     "logged mean": Naive(),
 }
+"""The estimators that are compared: ours, the paper's, and its baselines with and without a known behaviour."""
 ON_POLICY, BOUND = "on-policy mean", "Cramér–Rao bound"
+"""The two references: the error of running the target itself, and the least variance of an unbiased estimate."""
 NAMES = (*METHODS, ON_POLICY, BOUND)
+"""In the order of the table and the legend."""
 AXES = {"trajectories": "number of trajectories", "length": "trajectory length", "alpha": "α: share of the target"}
+"""The columns that vary, with their labels."""
 
 
 def study(quick: bool) -> Study:
-    """Three sweeps through 200 trajectories of 400 steps of the behaviour itself; quick: four small cells."""
+    """Return the study of three sweeps through one cell; the quick one has four small cells."""
     middle = {"trajectories": TRAJECTORIES, "length": LENGTH, "alpha": ALPHA}
     sweeps = {"trajectories": TRAJECTORY_SWEEP, "length": LENGTH_SWEEP, "alpha": ALPHA_SWEEP}
     if quick:
@@ -66,7 +76,7 @@ def study(quick: bool) -> Study:
 
 
 def run(cell: Cell, seed: int) -> Outcome:
-    """All methods on one log."""
+    """Run all methods on one log."""
     target, truth = taxi.shipped(TARGET), exact_truth()
     data = taxi.simulate(behaviour(cell["alpha"]), cell["trajectories"], cell["length"], seed)
     rows = [_row(name, *answer(estimator, data), truth) for name, estimator in METHODS.items()]
@@ -78,20 +88,20 @@ def run(cell: Cell, seed: int) -> Outcome:
 
 
 def answer(estimator: ProblemEstimator, data: LoggedDataset) -> tuple[float, float]:
-    """The value, and the seconds it took."""
+    """Return an estimator's value, and the seconds that it took."""
     start = time.perf_counter()
     found = estimator.answer(Problem.pose(data, taxi.shipped(TARGET)))
     return found.value, time.perf_counter() - start
 
 
 def behaviour(alpha: float) -> TablePolicy:
-    """α·target + (1-α)·behaviour."""
+    """Return the policy that logs, α·target + (1-α)·behaviour."""
     return taxi.mixed(taxi.shipped(TARGET), taxi.shipped(BEHAVIOUR), alpha)
 
 
 @cache
 def exact_truth() -> float:
-    """The target's average reward."""
+    """Return the target's exact average reward."""
     return taxi.exact_value(taxi.shipped(TARGET))
 
 
@@ -101,7 +111,7 @@ def _row(method: str, value: float, seconds: float, truth: float) -> Row:
 
 
 def log_mse(rows: Sequence[Row]) -> tuple[float, float]:
-    """The logarithm (base 10) of the mean squared error over runs, and its standard error to first order."""
+    """Return log₁₀ of the mean squared error over runs, and its standard error by the delta method."""
     squares = np.array([row["squared_error"] for row in rows], dtype=float)
     mean = squares.mean()
     spread = squares.std(ddof=1) / np.sqrt(len(squares)) if len(squares) > 1 else 0.0
@@ -109,7 +119,7 @@ def log_mse(rows: Sequence[Row]) -> tuple[float, float]:
 
 
 def table(results: Results) -> Table:
-    """The logarithm of the mean squared error, every cell."""
+    """Make the table of log₁₀ of the mean squared error, with one line per cell."""
     lines = []
     for cell in _cells(results):
         line = [f"{cell['trajectories']}x{cell['length']}", str(cell["alpha"])]
@@ -122,7 +132,7 @@ def table(results: Results) -> Table:
 
 
 def draw(results: Results) -> Figure:
-    """The paper's three panels."""
+    """Draw the paper's three panels: error against trajectories, length and behaviour."""
     figure, axes = panels(1, 3, height=4.2)
     middle = {name: Counter(row[name] for row in results.rows).most_common(1)[0][0] for name in AXES}
     for axis, (name, text) in zip(axes, AXES.items(), strict=True):
@@ -138,11 +148,12 @@ def _panel(axis: Axes, rows: Sequence[Row], name: str) -> None:
     for number, method in enumerate(NAMES):
         chosen = select(rows, method=method)
         at = sorted({row[name] for row in chosen})
-        points = [log_mse(select(chosen, **{name: value})) for value in at]
+        found = [log_mse(select(chosen, **{name: value})) for value in at]
         style: dict[str, Any] = (
             {"color": "black", "linestyle": ":"} if method == BOUND else {"color": f"C{number}", "marker": "."}
         )
-        axis.errorbar(at, [p[0] for p in points], yerr=[p[1] for p in points], capsize=2, label=method, **style)
+        means, errors = [score for score, _ in found], [error for _, error in found]
+        axis.errorbar(at, means, yerr=errors, capsize=2, label=method, **style)
     if name != "alpha":
         axis.set_xscale("log", base=2)
         at = sorted({row[name] for row in rows})

@@ -20,8 +20,8 @@ def random_kernel(states: int, rng: np.random.Generator) -> np.ndarray:
 
 def sample(kernel: np.ndarray, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """One successor for each x."""
-    chance = rng.uniform(size=len(x))
-    return np.minimum((chance[:, None] > np.cumsum(kernel, axis=1)[x]).sum(axis=1), len(kernel) - 1)
+    uniform = rng.uniform(size=len(x))
+    return np.minimum((uniform[:, None] > np.cumsum(kernel, axis=1)[x]).sum(axis=1), len(kernel) - 1)
 
 
 def counted(pairs: ov.Transitions, states: int) -> np.ndarray:
@@ -31,8 +31,8 @@ def counted(pairs: ov.Transitions, states: int) -> np.ndarray:
     return counts / counts.sum(axis=1, keepdims=True)
 
 
-def eigenvector_law(kernel: np.ndarray) -> np.ndarray:
-    """The stationary law by dense linear algebra: μ(I - 𝒯) = 0, Σμ = 1."""
+def eigenvector_distribution(kernel: np.ndarray) -> np.ndarray:
+    """Return the stationary distribution by dense linear algebra: μ(I - 𝒯) = 0, Σμ = 1."""
     states = len(kernel)
     system = np.vstack([(np.eye(states) - kernel).T, np.ones(states)])
     return np.linalg.lstsq(system, np.append(np.zeros(states), 1), rcond=None)[0]

@@ -14,11 +14,11 @@ TAU, TAU_NEXT, TAU_REF = np.array([1.0, 2.0]), np.array([3.0, 0.5]), np.array([0
 
 
 def random_chain(states: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """A kernel with all entries positive, and its stationary law by the eigenvector."""
+    """A kernel with all entries positive, and its stationary distribution by the eigenvector."""
     kernel = rng.dirichlet(np.ones(states), size=states)
     value, vector = np.linalg.eig(kernel.T)
-    law = np.real(vector[:, np.argmax(np.real(value))])
-    return kernel, law / law.sum()
+    stationary = np.real(vector[:, np.argmax(np.real(value))])
+    return kernel, stationary / stationary.sum()
 
 
 def test_equations_by_hand():
@@ -156,14 +156,14 @@ def test_theorem_2_the_damped_residual_decays_at_least_like_one_over_root_t(nois
     """E‖μ_R - 𝒯μ_R‖² ≤ (C₁‖μ₀-μ‖² + C₂ ln t ‖ε‖²)/√t with the proof's own constants, on 20 random chains."""
     rng = np.random.default_rng(2)
     for _ in range(20):
-        kernel, law = random_chain(10, rng)
+        kernel, stationary = random_chain(10, rng)
         kernel = (kernel + kernel.T) / 2  # symmetric and doubly stochastic after scaling: non-expansive in L₂
         for _ in range(200):
             kernel /= kernel.sum(axis=1, keepdims=True)
             kernel /= kernel.sum(axis=0, keepdims=True)
-        law = np.full(10, 0.1)
+        stationary = np.full(10, 0.1)
         mu = rng.dirichlet(np.full(10, 0.1))
-        distance, squares, shares = float((mu - law) @ (mu - law)), [], []
+        distance, squares, shares = float((mu - stationary) @ (mu - stationary)), [], []
         for step in range(1, 2001):
             alpha = inverse_square_root(step)
             residual = mu - objective.power_iteration(mu, kernel)

@@ -1,4 +1,4 @@
-"""Finite states: exact answers, lost mass, and chains that have no single law."""
+"""Finite states: exact answers, lost mass, and chains that have no single stationary distribution."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ope_vpm.chain.finite.pooling import pooled
 from ope_vpm.chain.solvers.tabular import choose_unseen
 from ope_vpm.envs.geo_queue import GeoQueue
 
-from .chains import counted, eigenvector_law, everywhere, random_kernel, sample
+from .chains import counted, eigenvector_distribution, everywhere, random_kernel, sample
 
 
 @pytest.mark.parametrize("block", range(10))
-def test_fixed_point_is_the_counted_chains_law_on_100_random_chains(block):
+def test_fixed_point_is_the_counted_chains_stationary_distribution_on_100_random_chains(block):
     for number in range(10):
         rng = np.random.default_rng([block, number])
         states = int(rng.integers(2, 501))
@@ -27,12 +27,12 @@ def test_fixed_point_is_the_counted_chains_law_on_100_random_chains(block):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ov.StationaryWarning)  # a few counted chains have transient states
             estimate = ov.VPM().fit(pairs)
-        expected = eigenvector_law(counted(pairs, states))
+        expected = eigenvector_distribution(counted(pairs, states))
         assert 0.5 * np.abs(estimate.probabilities() - expected).sum() < 1e-10
 
 
 @pytest.mark.parametrize("gamma", [0.0, 0.5, 0.99, 0.9999])
-def test_discounted_law_is_the_linear_solve(gamma):
+def test_discounted_distribution_is_the_linear_solve(gamma):
     for number in range(10):
         rng = np.random.default_rng([7, number])
         states = int(rng.integers(3, 301))
@@ -120,9 +120,9 @@ def test_restart_sends_lost_mass_to_the_data():
     estimate = ov.VPM(unseen="restart").fit(LEAKY)
     p = np.array([0.6, 0.2, 0.2])
     kernel = np.array([[1 / 3, 1 / 3, 0], [1, 0, 0], [1, 0, 0]]) + np.outer([1 / 3, 0, 0], p)
-    np.testing.assert_allclose(estimate.probabilities([0, 1, 2]), eigenvector_law(kernel), atol=1e-12)
+    np.testing.assert_allclose(estimate.probabilities([0, 1, 2]), eigenvector_distribution(kernel), atol=1e-12)
     assert estimate.probabilities([9])[0] == 0
-    assert estimate.diagnostics.unseen_mass == pytest.approx(eigenvector_law(kernel)[0] / 3)
+    assert estimate.diagnostics.unseen_mass == pytest.approx(eigenvector_distribution(kernel)[0] / 3)
 
 
 @pytest.mark.parametrize("lam", [0.01, 1.0, 50.0])
@@ -143,13 +143,15 @@ def test_kl_steps_drop_lost_mass_and_scale_the_rest():
 def test_good_turing_sends_lost_mass_to_states_seen_once():
     estimate = ov.VPM(unseen="good-turing").fit(LEAKY)
     kernel = np.array([[1 / 3, 1 / 3, 0], [1, 0, 0], [1, 0, 0]]) + np.outer([1 / 3, 0, 0], [0, 0.5, 0.5])
-    np.testing.assert_allclose(estimate.probabilities([0, 1, 2]), eigenvector_law(kernel), atol=1e-12)
+    np.testing.assert_allclose(estimate.probabilities([0, 1, 2]), eigenvector_distribution(kernel), atol=1e-12)
 
 
 def test_restrict_scales_each_rows_known_successors():
     pairs = ov.Transitions([0, 1], [[1, 9], [0, 1]], next_weight=[[0.5, 0.5], [0.25, 0.75]])
     estimate = ov.VPM(unseen="restrict").fit(pairs)
-    np.testing.assert_allclose(estimate.probabilities([0, 1]), eigenvector_law(np.array([[0, 1], [0.25, 0.75]])))
+    np.testing.assert_allclose(
+        estimate.probabilities([0, 1]), eigenvector_distribution(np.array([[0, 1], [0.25, 0.75]]))
+    )
     assert estimate.diagnostics.unseen_mass == pytest.approx(0.1)  # half of what leaves 0, which has 1/5
 
 
@@ -158,11 +160,13 @@ def test_discounting_does_not_charge_for_the_way_back(unseen):
     """Brute force: follow mass for 2000 steps, lost mass coming back within its step."""
     pairs = ov.Transitions([0, 0, 0, 1, 2], [1, 0, 9, 0, 0], x_initial=[0, 2])
     counted = count(pairs, unseen)
-    law, mass = np.zeros(3), counted.initial
+    distribution, mass = np.zeros(3), counted.initial
     for step in range(2000):
-        law += 0.1 * 0.9**step * mass
+        distribution += 0.1 * 0.9**step * mass
         mass = mass @ counted.chain
-    np.testing.assert_allclose(ov.VPM(gamma=0.9, unseen=unseen).fit(pairs).probabilities([0, 1, 2]), law, atol=1e-12)
+    np.testing.assert_allclose(
+        ov.VPM(gamma=0.9, unseen=unseen).fit(pairs).probabilities([0, 1, 2]), distribution, atol=1e-12
+    )
 
 
 def rule(pairs: ov.Transitions) -> str:
@@ -182,7 +186,7 @@ def test_the_auto_rule():
 
 @pytest.mark.filterwarnings("ignore:the counted chain is reducible")
 def test_good_turing_is_nearly_unbiased_where_x_next_is_drawn_as_x_is():
-    """Independent draws from a law with a long tail: μ = p. What lies on unseen states must not inflate the rest."""
+    """Independent draws from a long-tailed distribution, so μ = p: unseen states must not inflate the others."""
     errors = {"restart": [], "good-turing": []}
     tail = 1 / np.arange(1, 3001)
     truth = (tail / tail.sum()) @ (np.arange(3000) > 300)
@@ -195,7 +199,7 @@ def test_good_turing_is_nearly_unbiased_where_x_next_is_drawn_as_x_is():
     assert abs(bias["good-turing"]) < 0.25 * abs(bias["restart"])
 
 
-# -- chains without a single law
+# -- chains without a single stationary distribution
 
 
 def test_two_closed_classes_are_mixed_as_the_data_falls_into_them_and_named():
@@ -289,24 +293,24 @@ def test_large_chains_are_solved_without_dense_matrices():
 # -- ordered states
 
 
-def test_pooled_increments_give_the_queues_law_from_few_data():
+def test_pooled_increments_give_the_queues_distribution_from_few_data():
     queue, far, near = GeoQueue(), [], []
-    law = queue.law()
+    distribution = queue.stationary_distribution()
     for seed in range(10):
         pairs = queue.transitions(200, seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ov.StationaryWarning)
-            far.append(0.5 * np.abs(padded(ov.VPM().fit(pairs), queue) - law).sum())
-        near.append(0.5 * np.abs(padded(ov.VPM(pool_increments=True).fit(pairs), queue) - law).sum())
+            far.append(0.5 * np.abs(padded(ov.VPM().fit(pairs), queue) - distribution).sum())
+        near.append(0.5 * np.abs(padded(ov.VPM(pool_increments=True).fit(pairs), queue) - distribution).sum())
     assert np.mean(near) < 0.4 * np.mean(far)
 
 
 def padded(estimate: ov.StationaryEstimate, queue: GeoQueue) -> np.ndarray:
-    law = estimate.probabilities(np.arange(queue.bound))
-    return law / law.sum()
+    distribution = estimate.probabilities(np.arange(queue.bound))
+    return distribution / distribution.sum()
 
 
-def test_pooling_limits_are_the_counts_and_the_pooled_law():
+def test_pooling_limits_are_the_counts_and_the_pooled_distribution():
     pairs = ov.Transitions([0, 1, 1, 2, 2, 2], [1, 2, 0, 1, 1, 2])
     none = pooled(pairs, 1e-12).kernel.toarray()
     np.testing.assert_allclose(none, counted(pairs, 3), atol=1e-9)
@@ -333,11 +337,11 @@ def test_bad_settings(options, message):
         ov.VPM(solver="tabular", **options)
 
 
-def test_sampled_law_is_within_four_standard_errors():
+def test_expectations_of_a_sampled_chain_are_within_four_standard_errors():
     """The standard error that the estimate states, over 60 data sets of one chain."""
     rng = np.random.default_rng(9)
     kernel = random_kernel(12, rng)
-    truth = eigenvector_law(kernel) @ np.arange(12)
+    truth = eigenvector_distribution(kernel) @ np.arange(12)
     scores = []
     for _ in range(60):
         x = rng.integers(12, size=3000)

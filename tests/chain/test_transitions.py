@@ -27,14 +27,14 @@ X, X_NEXT = np.array([0, 1, 2]), np.array([1, 2, 0])
         ),
         (dict(x=X, x_next=X_NEXT, weight=[1, np.nan, 1]), ValueError, "weight must be finite"),
         (dict(x=X, x_next=X_NEXT, weight=[0, 0, 0]), ValueError, "zero in every row"),
-        (dict(x=X, x_next=X_NEXT, weight=[1.0]), ValueError, r"one number a row: shape \(1,\) != \(3,\)"),
+        (dict(x=X, x_next=X_NEXT, weight=[1.0]), ValueError, r"one number per row: shape \(1,\) != \(3,\)"),
         (dict(x=X, x_next=X_NEXT, x_initial=[0.5]), TypeError, "x_initial must be of the kind"),
         (dict(x=np.zeros((3, 2)), x_next=np.zeros((3, 2)), x_initial=np.zeros((1, 3))), ValueError, "3 != 2"),
         (dict(x=np.array([0, None]), x_next=X[:2]), TypeError, "integers or floats: got dtype object"),
         (dict(x=["a", "b"], x_next=["b", "a"]), TypeError, "integers or floats"),
         (dict(x=[True, False], x_next=[True, False]), TypeError, "got dtype bool"),
         (dict(x=np.zeros((3, 2), int), x_next=np.zeros((3, 2), int)), ValueError, r"must have shape \(n,\)"),
-        (dict(x=X, x_next=np.zeros((3, 2), int)), ValueError, "2 successors a row, so next_weight is needed"),
+        (dict(x=X, x_next=np.zeros((3, 2), int)), ValueError, "2 successors per row, so next_weight is needed"),
         (dict(x=X, x_next=np.zeros((3, 2), int), next_weight=np.ones((3, 2))), ValueError, "sum to 1: row 0"),
         (dict(x=X, x_next=np.zeros((3, 2), int), next_weight=np.ones((3, 1))), ValueError, "first two axes"),
         (dict(x=[2**63], x_next=[0]), ValueError, "64-bit"),
@@ -56,7 +56,7 @@ def test_arrays_are_views_that_cannot_be_written():
         pairs.x[0] = 0
 
 
-def test_floats_without_a_second_axis_are_points_on_a_line():
+def test_floats_without_a_second_axis_are_continuous_states_of_one_dimension():
     pairs = ov.Transitions([0.0, 1.0], [[1.0, 2.0], [0.0, 0.5]], next_weight=[[0.5, 0.5], [0.25, 0.75]])
     assert pairs.x.shape == (2, 1)
     assert pairs.x_next.shape == (2, 2, 1)

@@ -13,7 +13,7 @@ from ope_vpm.chain import monitor
 
 RNG = np.random.default_rng(0)
 FINITE = ov.Transitions(RNG.integers(5, size=300), RNG.integers(5, size=300), x_initial=[0, 1])
-POINTS = ov.Transitions(
+CONTINUOUS = ov.Transitions(
     RNG.uniform(-3, 3, (400, 2)),
     0.5 * RNG.uniform(-3, 3, (400, 2)) + RNG.normal(size=(400, 2)),
     x_initial=np.zeros((3, 2)),
@@ -21,10 +21,10 @@ POINTS = ov.Transitions(
 SOLVERS = {
     "tabular": (FINITE, dict(solver="tabular")),
     "tabular steps": (FINITE, dict(solver="tabular", steps=30)),
-    "kernel": (POINTS, dict(solver="kernel", n_features=40)),
-    "kernel nystrom": (POINTS, dict(solver="kernel", n_features=40, features="nystrom", steps=20)),
-    "neural": (POINTS, dict(solver="neural", steps=5, batch_size=100)),
-    "neural paper": (POINTS, dict(solver="neural", preset="paper", steps=5, batch_size=100)),
+    "kernel": (CONTINUOUS, dict(solver="kernel", n_features=40)),
+    "kernel nystrom": (CONTINUOUS, dict(solver="kernel", n_features=40, features="nystrom", steps=20)),
+    "neural": (CONTINUOUS, dict(solver="neural", steps=5, batch_size=100)),
+    "neural paper": (CONTINUOUS, dict(solver="neural", preset="paper", steps=5, batch_size=100)),
 }
 
 
@@ -78,7 +78,7 @@ def test_few_rows_are_enough_to_choose_settings(rows):
 
 def test_auto_chooses_by_kind_and_dimension():
     assert ov.VPM().fit(FINITE).diagnostics.solver == "tabular"
-    assert ov.VPM(n_features=20).fit(POINTS).diagnostics.solver == "kernel"
+    assert ov.VPM(n_features=20).fit(CONTINUOUS).diagnostics.solver == "kernel"
     wide = ov.Transitions(RNG.normal(size=(60, 65)), RNG.normal(size=(60, 65)))
     assert ov.VPM(steps=2).fit(wide).diagnostics.solver == "neural"
 
@@ -91,7 +91,7 @@ def test_auto_chooses_by_kind_and_dimension():
         (lambda: ov.VPM(solver="magic"), ValueError, "known are auto, tabular, kernel, neural"),
         (lambda: ov.VPM(solver="kernel", ridges=1.0), TypeError, r"no option 'ridges': did you mean 'ridge'\?"),
         (lambda: ov.VPM(solver="kernel").fit(FINITE), ValueError, "does not fit x of integers: use tabular"),
-        (lambda: ov.VPM(solver="tabular").fit(POINTS), ValueError, "use kernel or neural"),
+        (lambda: ov.VPM(solver="tabular").fit(CONTINUOUS), ValueError, "use kernel or neural"),
         (lambda: ov.VPM(gamma=0.9).fit(ov.Transitions([0, 1], [1, 0])), ValueError, "gamma=0.9 needs initial states"),
         (lambda: ov.VPM().fit(FINITE).ratio([0.5]), TypeError, "floats != integers"),
         (lambda: ov.VPM().fit(FINITE).ratio(1), ValueError, "must be an array"),
@@ -101,9 +101,9 @@ def test_auto_chooses_by_kind_and_dimension():
         (lambda: ov.VPM().fit(ov.Transitions(np.zeros((2, 1)), np.ones((2, 1)))), ValueError, "at least 20 rows"),
         (lambda: ov.VPM().fit(ov.Transitions(np.zeros((50, 1)), np.ones((50, 1)))), ValueError, "not all one point"),
         (lambda: ov.VPM().fit(FINITE).expectation(np.full(300, np.nan)), ValueError, "f must be finite: row 0"),
-        (lambda: ov.VPM().fit(FINITE).expectation([1.0]), ValueError, "one number a row"),
-        (lambda: ov.VPM(n_features=20).fit(POINTS).ratio(np.zeros((1, 3))), ValueError, "3 != 2"),
-        (lambda: ov.VPM(n_features=20).fit(POINTS).probabilities(), TypeError, "needs finite states"),
+        (lambda: ov.VPM().fit(FINITE).expectation([1.0]), ValueError, "one number per row"),
+        (lambda: ov.VPM(n_features=20).fit(CONTINUOUS).ratio(np.zeros((1, 3))), ValueError, "3 != 2"),
+        (lambda: ov.VPM(n_features=20).fit(CONTINUOUS).probabilities(), TypeError, "needs finite states"),
     ],
 )
 def test_misuse_is_told_at_once(make, error, message):
@@ -140,13 +140,13 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_resampled_states_follow_the_law():
+def test_resampled_states_follow_the_stationary_distribution():
     estimate = ov.VPM().fit(FINITE)
     drawn = estimate.resample(20_000, seed=3)
     np.testing.assert_array_equal(drawn, estimate.resample(20_000, seed=3))
     share = np.bincount(drawn, minlength=5) / 20_000
-    law = estimate.probabilities()
-    assert np.all(np.abs(share - law) < 4 * np.sqrt(law * (1 - law) / 20_000))
+    probability = estimate.probabilities()
+    assert np.all(np.abs(share - probability) < 4 * np.sqrt(probability * (1 - probability) / 20_000))
 
 
 @pytest.mark.parametrize("name", ["tabular steps", "kernel nystrom", "neural"])
@@ -177,7 +177,7 @@ def test_the_bar_appears_on_a_terminal_only(monkeypatch):
 
 
 def test_diagnostics_by_hand():
-    # weights 2/3 on state 0 (τ = 4/3) ... p = (1/2, 1/2), law (1/3, 2/3): τ = (2/3, 4/3)
+    # p = (1/2, 1/2) and μ = (1/3, 2/3), so τ = (2/3, 4/3)
     estimate = ov.VPM().fit(ov.Transitions([0, 0, 1, 1], [1, 1, 0, 1]))
     np.testing.assert_allclose(estimate.weights, [2 / 3, 2 / 3, 4 / 3, 4 / 3])
     assert estimate.diagnostics.effective_sample_size == pytest.approx(16 / (2 * 4 / 9 + 2 * 16 / 9))
@@ -187,7 +187,7 @@ def test_diagnostics_by_hand():
     assert "effective sample size  4 of 4 (90.0%)" in table
 
 
-def test_the_stationarity_residual_tells_a_wrong_law_from_a_right_one():
+def test_the_stationarity_residual_tells_a_wrong_distribution_from_a_right_one():
     rng = np.random.default_rng(1)
     x = rng.uniform(-4, 4, 5000)
     pairs = ov.Transitions(x, x / 2 + np.sqrt(0.75) * rng.standard_normal(5000))

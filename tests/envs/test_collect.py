@@ -70,7 +70,7 @@ def test_another_action_seed_starts_in_the_same_states():
     assert (first.initial_observations != other.initial_observations).all()
 
 
-def test_actions_have_the_policy_s_law():
+def test_actions_have_the_policy_s_distribution():
     data = collect(Counter, NOISY, 400, 5, seed=0)
     score = (data.actions - 0.1 * data.observations)[:, 0] / 0.5
     assert abs(score.mean()) < 4 / np.sqrt(len(score))

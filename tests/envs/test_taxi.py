@@ -1,4 +1,4 @@
-"""Taxi: its laws against numbers worked out by hand, its exact values against a million simulated steps."""
+"""Taxi: its distributions against numbers worked out by hand, its exact values against a million simulated steps."""
 
 import json
 
@@ -18,10 +18,11 @@ SHIPPED = (50, 300, 550, 700, 850, 950, 1000)
 
 
 def successors(x, y, passengers, loaded, action):
-    """{(x, y, passengers, taxi): chance} after one action."""
+    """{(x, y, passengers, taxi): probability} after one action."""
     row = taxi.transition_probabilities()[[6 * int(taxi.encode(x, y, passengers, loaded)) + action]].tocoo()
     return {
-        tuple(int(part) for part in taxi.decode(state)): chance for state, chance in zip(row.col, row.data, strict=True)
+        tuple(int(part) for part in taxi.decode(state)): probability
+        for state, probability in zip(row.col, row.data, strict=True)
     }
 
 
@@ -63,15 +64,15 @@ def test_dropping_off_empties_the_taxi_and_pays_at_the_right_corner():
     assert (taxi.expected_rewards() == 20).sum() == 4 * 16
 
 
-def test_rows_are_laws():
+def test_rows_are_distributions():
     kernel = taxi.transition_probabilities()
     assert kernel.shape == (12000, 2000)
     np.testing.assert_allclose(kernel.sum(axis=1), 1, atol=1e-12)
     assert (kernel.data > 0).all()
-    assert taxi.reset_law().sum() == pytest.approx(1)
+    assert taxi.initial_distribution().sum() == pytest.approx(1)
 
 
-def test_simulated_steps_follow_the_laws():
+def test_simulated_steps_follow_the_exact_probabilities():
     rng = np.random.default_rng(3000)
     for state, action in ((taxi.encode(0, 4, 0b0110, 4), 4), (taxi.encode(4, 4, 0b0001, 3), 5)):
         n = 40_000
@@ -124,7 +125,7 @@ def dense_value(kernel, table, gamma):
     moved = (table[:, :, None] * kernel.toarray().reshape(2000, 6, 2000)).sum(axis=1)
     pay = (table * taxi.expected_rewards()).sum(axis=1)
     if gamma < 1:
-        return (1 - gamma) * np.linalg.solve(np.eye(2000) - gamma * moved, pay) @ taxi.reset_law()
+        return (1 - gamma) * np.linalg.solve(np.eye(2000) - gamma * moved, pay) @ taxi.initial_distribution()
     return np.linalg.solve(np.eye(2000) - moved.T + 1 / 2000, np.full(2000, 1 / 2000)) @ pay
 
 
@@ -208,14 +209,14 @@ def test_visits_are_those_of_simulated_trajectories():
 def test_the_bound_s_value_function_is_the_derivative_of_the_value(gamma):
     """Tilting one row of 𝒯 by ε·u moves the value by ε·γ·d(s)π(a|s)·Cov(u, V)."""
     table, kernel = taxi.shipped(1000).table, taxi.transition_probabilities()
-    law, values = taxi.exact_law(table, gamma), value_function(table, gamma)
-    row = 6 * int(np.argmax(law)) + 4
-    chance = kernel[[row]].toarray()[0]
-    tilt = np.where(chance > 0, values - chance @ values, 0.0)
+    distribution, values = taxi.exact_distribution(table, gamma), value_function(table, gamma)
+    row = 6 * int(np.argmax(distribution)) + 4
+    probability = kernel[[row]].toarray()[0]
+    tilt = np.where(probability > 0, values - probability @ values, 0.0)
     size, moved = 1e-4, kernel.tolil()
-    moved[row] = chance * (1 + size * tilt)
+    moved[row] = probability * (1 + size * tilt)
     slope = (dense_value(moved, table, gamma) - taxi.exact_value(table, gamma)) / size
-    expected = gamma * law[row // 6] * table[row // 6, 4] * (chance @ tilt**2)
+    expected = gamma * distribution[row // 6] * table[row // 6, 4] * (probability @ tilt**2)
     assert slope == pytest.approx(expected, rel=1e-3)
 
 

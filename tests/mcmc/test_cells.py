@@ -1,4 +1,4 @@
-"""VPM on random cells, against laws that are known."""
+"""VPM on random cells, against stationary distributions that are known."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PROCESS = OrnsteinUhlenbeck(0.5, 1.0, 1.0)
 
 
 def ou_pairs(seed, rejected=0.0):
-    """Uniform points and where they are half a unit of time later; some stay where they are."""
+    """Uniform states and their successors half a unit of time later; a share of them is rejected and stays."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(-3, 4, size=5000)
     stays = rng.uniform(size=x.size) < rejected
@@ -21,7 +21,7 @@ def ou_pairs(seed, rejected=0.0):
 
 
 @pytest.mark.parametrize("rejected", [0.0, 0.6])
-def test_moments_of_a_gaussian_law_with_and_without_rejections(rejected):
+def test_moments_of_a_gaussian_stationary_distribution_with_and_without_rejections(rejected):
     estimates = []
     for seed in range(10):
         data = ou_pairs(seed, rejected)
@@ -39,7 +39,7 @@ def test_the_ratio_is_repeatable_not_negative_and_has_mean_one():
     assert first.mean() == pytest.approx(1)
 
 
-def test_points_that_never_move_get_no_mass():
+def test_states_that_never_move_get_no_weight():
     rng = np.random.default_rng(0)
     x = rng.uniform(-3, 8, size=6000)
     moved = np.clip(PROCESS.after(x, 0.5, rng), -3, 4.5)
@@ -54,5 +54,5 @@ def test_a_chain_that_never_moves_is_refused():
 
 
 def test_finite_states_are_refused():
-    with pytest.raises(ValueError, match="needs points"):
+    with pytest.raises(ValueError, match="needs continuous states"):
         cell_ratio(Transitions(np.array([0, 1]), np.array([1, 0])))

@@ -1,4 +1,4 @@
-"""Post-processing on chains whose law is known: it corrects short ones, and leaves long ones alone."""
+"""Post-processing of chains with a known stationary distribution: short ones are corrected, long ones left alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROCESS = OrnsteinUhlenbeck(2.0, 1.0, 1.0)
 
 
 def ou_chains(chains, draws, start, seed):
-    """Chains with an autocorrelation of e^-0.2 a draw."""
+    """Chains with an autocorrelation of e^-0.2 per draw."""
     rng = np.random.default_rng(seed)
     steps = [np.asarray(start(rng, chains))]
     for _ in range(draws - 1):
@@ -28,7 +28,7 @@ def wide(rng, chains):
     return rng.uniform(-2, 4, size=chains)
 
 
-def test_many_short_chains_are_corrected_towards_the_law():
+def test_many_short_chains_are_corrected_towards_the_stationary_distribution():
     results = [ov.post_process_mcmc(ou_chains(400, 6, wide, seed), bootstrap=20, seed=seed) for seed in range(10)]
     plain = np.array([result.coordinates[0].plain for result in results])
     corrected = np.array([result.coordinates[0].value for result in results])

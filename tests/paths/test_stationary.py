@@ -1,4 +1,4 @@
-"""The law of logged paths against closed forms, and the command as a user meets it."""
+"""The stationary distribution of logged paths against closed forms, and the command as a user meets it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def queue_paths(starts, steps, seed):
 
 
 def test_queue_lengths_from_paths_that_start_far_too_long():
-    truth = QUEUE.law(60)
+    truth = QUEUE.stationary_distribution(60)
     means, empty = [], []
     for seed in range(10):
-        law = ov.stationary(queue_paths(np.arange(20), 150, seed))
-        means.append(float(law.mean))
-        empty.append(law.probabilities[0])
-        assert law.logged_mean > 2
+        estimate = ov.stationary(queue_paths(np.arange(20), 150, seed))
+        means.append(float(estimate.mean))
+        empty.append(estimate.probabilities[0])
+        assert estimate.logged_mean > 2
     for found, wanted in ((means, truth @ np.arange(60)), (empty, truth[0])):
         assert abs(np.mean(found) - wanted) < 4 * np.std(found, ddof=1) / np.sqrt(10)
 
@@ -48,13 +48,13 @@ def test_a_diffusion_s_mean_from_paths_on_their_way():
     assert abs(np.mean(means) - 2) < 4 * np.std(means, ddof=1) / np.sqrt(10) + 0.02
 
 
-def test_quantiles_of_a_law_worked_out_by_hand():
-    law = ov.stationary([0, 1, 0, 1, 0, 1, 1, 0, 0], pool_increments=False)
-    assert law.quantile(0) == 0
-    assert law.quantile(1) == 1
-    assert law.probabilities.sum() == pytest.approx(1)
+def test_quantiles_of_a_distribution_worked_out_by_hand():
+    estimate = ov.stationary([0, 1, 0, 1, 0, 1, 1, 0, 0], pool_increments=False)
+    assert estimate.quantile(0) == 0
+    assert estimate.quantile(1) == 1
+    assert estimate.probabilities.sum() == pytest.approx(1)
     with pytest.raises(ValueError, match=r"\[0, 1\]"):
-        law.quantile(2)
+        estimate.quantile(2)
 
 
 def test_paths_with_several_coordinates_are_refused():
@@ -80,9 +80,9 @@ def test_double_well_particles_keep_the_density():
     assert np.mean(x**2) == pytest.approx(before, abs=4 * np.std(x**2) / np.sqrt(10_000) + 0.01)
 
 
-def test_the_queue_s_kernel_keeps_its_law():
-    law = QUEUE.law(40)
-    assert np.abs(law @ QUEUE.kernel(40) - law).max() < 1e-12
+def test_the_queue_s_kernel_keeps_its_stationary_distribution():
+    distribution = QUEUE.stationary_distribution(40)
+    assert np.abs(distribution @ QUEUE.kernel(40) - distribution).max() < 1e-12
 
 
 def command(monkeypatch, *arguments):
@@ -101,7 +101,7 @@ def log(tmp_path, monkeypatch):
     return path
 
 
-def test_the_command_prints_the_law_and_draws_it(log, monkeypatch, capsys):
+def test_the_command_prints_the_distribution_and_draws_it(log, monkeypatch, capsys):
     assert command(monkeypatch, "stationary", log, "--column", "length") == 0
     shown = capsys.readouterr().out
     assert "long-run mean" in shown

@@ -1,4 +1,4 @@
-"""Distances against numbers worked out by hand, and the opponents against exact laws."""
+"""Distances against numbers worked out by hand, and the opponents against exact distributions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from ope_vpm.chain import Transitions
 from ope_vpm.envs.geo_queue import GeoQueue
-from ope_vpm.studies.distance import histogram, log_kl_both_ways, log_mmd, median_of_law
-from ope_vpm.studies.opponents import counted_matrix, propagated_law, simulated_law
+from ope_vpm.studies.distance import histogram, log_kl_both_ways, log_mmd, median_distance_of_draws
+from ope_vpm.studies.opponents import counted_matrix, propagated_distribution, simulated_distribution
 
 
 def test_log_kl_both_ways_by_hand():
@@ -21,14 +21,14 @@ def test_log_kl_both_ways_by_hand():
     assert backward == pytest.approx(math.log(math.log(2)))
 
 
-def test_mmd_of_two_points_by_hand():
+def test_mmd_of_two_single_values_by_hand():
     centres = np.linspace(0, 10, 101)
     first, second = (histogram(np.array([at]), None, centres) for at in (2.0, 5.0))
     expected = math.sqrt(2 - 2 * math.exp(-9 / (2 * 1.5**2)))
     assert log_mmd(first, second, centres, 1.5) == pytest.approx(math.log(expected))
 
 
-def test_mmd_on_the_square_equals_the_double_sum_over_points():
+def test_mmd_on_the_square_equals_the_double_sum_over_pairs():
     rng = np.random.default_rng(0)
     centres = np.linspace(-3, 3, 61)
     a, b = (centres[rng.integers(61, size=(20, 2))] for _ in range(2))
@@ -45,16 +45,18 @@ def test_mmd_on_the_square_equals_the_double_sum_over_points():
 
 def test_median_distance_of_a_gaussian():
     centres = np.linspace(-6, 6, 1201)
-    law = np.exp(-(centres**2) / 2)
-    assert median_of_law(centres, law / law.sum()) == pytest.approx(0.6745 * math.sqrt(2), abs=0.01)
+    distribution = np.exp(-(centres**2) / 2)
+    assert median_distance_of_draws(centres, distribution / distribution.sum()) == pytest.approx(
+        0.6745 * math.sqrt(2), abs=0.01
+    )
 
 
-def test_exact_propagation_finds_the_law_of_the_counted_chain():
+def test_exact_propagation_finds_the_stationary_distribution_of_the_counted_chain():
     data = GeoQueue().transitions(2000, seed=3)
     matrix = counted_matrix(data, 19)
-    law = propagated_law(data, 19)
-    assert np.abs(law @ matrix - law).max() < 1e-10
-    assert law.sum() == pytest.approx(1)
+    distribution = propagated_distribution(data, 19)
+    assert np.abs(distribution @ matrix - distribution).max() < 1e-10
+    assert distribution.sum() == pytest.approx(1)
 
 
 def test_a_state_never_left_restarts_from_the_data():
@@ -65,6 +67,6 @@ def test_a_state_never_left_restarts_from_the_data():
 def test_a_long_simulation_agrees_with_exact_propagation():
     data = GeoQueue(0.8, 0.96).transitions(500, seed=1)
     size = GeoQueue(0.8, 0.96).bound + 1
-    runs = np.array([simulated_law(data, size, 2000, seed) for seed in range(10)])
+    runs = np.array([simulated_distribution(data, size, 2000, seed) for seed in range(10)])
     error = runs.std(axis=0, ddof=1) / math.sqrt(10)
-    assert (np.abs(runs.mean(axis=0) - propagated_law(data, size)) <= 4 * error + 0.02).all()
+    assert (np.abs(runs.mean(axis=0) - propagated_distribution(data, size)) <= 4 * error + 0.02).all()

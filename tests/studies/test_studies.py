@@ -36,18 +36,18 @@ def test_sde_vpm_improves_on_particles_at_every_checkpoint(monkeypatch):
 def test_lagged_pairs_are_a_tenth_of_the_path_apart_and_from_its_second_half():
     steps = 100
     path = np.tile(np.arange(steps + 1.0)[:, None], (1, 50)) + np.linspace(0, 0.5, 50)
-    points, weights = sde.lagged(path, seed=0)
-    assert points.min() >= (steps - steps // 10) // 2
-    assert points.max() <= steps - steps // 10 + 0.5
+    sample, weights = sde.lagged(path, seed=0)
+    assert sample.min() >= (steps - steps // 10) // 2
+    assert sample.max() <= steps - steps // 10 + 0.5
     assert weights is not None
-    assert weights.shape == points.shape
+    assert weights.shape == sample.shape
 
 
 def test_convergence_keeps_within_the_theorem_s_bound():
     steps, samples = 2000, 1000
     residual, weight = convergence.iterate({"method": "damped", "samples_a_step": samples}, 3000, steps)
-    law = convergence.GeoQueue().law()
-    start = np.sum((1 / len(law) - law) ** 2)
+    distribution = convergence.GeoQueue().stationary_distribution()
+    start = np.sum((1 / len(distribution) - distribution) ** 2)
     noise = np.sum(1 / np.arange(1, steps + 1)) / samples
     assert weight @ residual / weight.sum() <= (start + noise) / weight.sum()
 
@@ -73,7 +73,7 @@ def test_the_gaussian_model_learns_a_linear_chain():
     assert sample.mean(axis=0) == pytest.approx([2.0, -2.0], abs=0.1)
 
 
-def test_a_true_sample_is_at_the_floor_and_uniform_points_are_not():
+def test_a_true_sample_is_at_the_floor_and_a_uniform_one_is_not():
     truth = Truth.draw("2gauss", 3000)
     start, moved = hmc_path("2gauss", 5000, 1, 3000)
     again = np.random.default_rng(1).standard_normal((2000, 2)) * 0.8 + np.where(np.arange(2000) % 2, 2, -2)[:, None]

@@ -1,4 +1,4 @@
-"""Points in ℝ^d: kernel and neural solvers against laws known in closed form."""
+"""Continuous states: kernel and neural solvers against distributions known in closed form."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAST = {
 
 
 def gaussian_walk(n: int, seed: int, **options: object) -> ov.Transitions:
-    """x' = x/2 + N(0, 3/4), whose law is N(0, 1), seen from Unif[-4, 4]."""
+    """x' = x/2 + N(0, 3/4), whose stationary distribution is N(0, 1), seen from Unif[-4, 4]."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(-4, 4, size=n)
     return ov.Transitions(x, x / 2 + np.sqrt(0.75) * rng.standard_normal(n), **options)
@@ -52,8 +52,8 @@ def test_kernel_standard_errors_are_honest():
 
 
 @pytest.mark.parametrize("solver", sorted(FAST))
-def test_discounted_law_of_a_deterministic_shift(solver):
-    """x' = x + 1 from 0: the discounted law puts (1-γ)γ^t on t, smeared here by noise of 0.2; mean γ/(1-γ)."""
+def test_discounted_distribution_of_a_deterministic_shift(solver):
+    """x' = x + 1 from 0: the discounted distribution puts (1-γ)γ^t on t, smeared here by noise of 0.2; mean γ/(1-γ)."""
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 12, size=6000)
     pairs = ov.Transitions(x, x + 1 + 0.2 * rng.standard_normal(6000), x_initial=0.2 * rng.standard_normal(500))
@@ -170,8 +170,8 @@ def test_chunks_do_not_change_the_statistics():
 
 
 def test_median_bandwidth_of_a_known_sample():
-    points = np.repeat([[0.0], [1.0], [2.0]], 600, axis=0)[np.random.default_rng(0).permutation(1800)]
-    assert median_bandwidth(points) == pytest.approx(1 / np.std([0, 1, 2]))
+    values = np.repeat([[0.0], [1.0], [2.0]], 600, axis=0)[np.random.default_rng(0).permutation(1800)]
+    assert median_bandwidth(values) == pytest.approx(1 / np.std([0, 1, 2]))
     assert median_bandwidth(np.zeros((5, 1))) == 1.0
 
 
