@@ -10,8 +10,7 @@ from ope_vpm.ope import Problem
 from ope_vpm.ope.adapter.action_features import centred_features
 from ope_vpm.ope.adapter.steps import ending_rows, limit_of
 from ope_vpm.ope.adapter.time_limit import ages
-from ope_vpm.ope.behaviour.action_ratio import ActionRatio, action_ratio
-from ope_vpm.ope.behaviour.around_target import categorical_clone
+from ope_vpm.ope.behaviour.action_ratio import ActionRatio, action_ratio, categorical_clone
 from ope_vpm.ope.behaviour.gaussian import Draws, fit_clone
 from ope_vpm.ope.vpm.factored import Equations, choose_ridge, factored_rows, suspected_bias
 from ope_vpm.policy import CategoricalPolicy, GaussianPolicy

@@ -1,13 +1,22 @@
-"""ρ̂ = π/b̂ at the logged actions, scaled to mean 1 and capped."""
+"""ρ̂ = π/b̂ at the logged actions, with the behaviour cloned around the target, so that equal policies give 1.
+
+Gaussian targets: z = (a - mean_π(s))/std_π(s), taken before squashing, is standard normal where π acted; the behaviour
+is a Gaussian in z whose mean is regressed on the state, see `gaussian.py`. Other densities: the same in standardised
+actions. Discrete actions: b̂(a|s) ∝ exp(θ_a(s) + β·log π(a|s)), which is π for θ = 0 and β = 1.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
-from ope_vpm.arrays import Floats
-from ope_vpm.ope.behaviour.around_target import clone_around_target
+from ope_vpm.arrays import Bools, Floats, Integers
+from ope_vpm.ope.adapter.encoding import Standardisation
+from ope_vpm.ope.adapter.state_features import StateFeatures
+from ope_vpm.ope.behaviour.clone import Clone
+from ope_vpm.ope.behaviour.gaussian import Draws, fit_clone
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy
@@ -16,6 +25,15 @@ CAP = 50.0
 """Of the ratio once it is scaled to mean 1: beyond it a few rows of 10,000 would decide (docs/evaluation.md)."""
 LARGEST_LOG = 50.0
 """Of a ratio before it is scaled: e^50 does not overflow in a sum, and is far beyond any cap."""
+WAVES = 100
+"""Random Fourier features that the clone may use beside the state itself: a quarter of vpm's own, for b̂ is smoother
+than a ratio of state distributions, and these features are the largest thing in memory."""
+LEAST_PROBABILITY = 1e-6
+"""Of the target, before its logarithm is a regressor: actions that it never takes must not have an infinite one."""
+PENALTY = 1e-3
+"""Of θ² in the mean log-likelihood, the constant excepted: with as many features as states nothing else bounds θ."""
+ITERATIONS = 100
+"""Of L-BFGS at most: the problem is convex, and about as many bring 300 parameters to its tolerance."""
 
 
 @dataclass(frozen=True)
@@ -51,3 +69,58 @@ def known_overlap(problem: Problem) -> float | None:
 def _action_ratio(log: Log, policy: TargetPolicy, seed: int) -> ActionRatio:
     log_target, behaviour = clone_around_target(log, policy, seed)
     return ActionRatio.of_logs(log_target - behaviour.log_prob, behaviour.held_out_log_likelihood)
+
+
+def clone_around_target(log: Log, policy: TargetPolicy, seed: int) -> tuple[Floats, Clone]:
+    """Log π of each logged action, and the clone of the behaviour in the same units."""
+    data = log.data
+    linear, features = log.shared(_state_features, seed)
+    if data.discrete_actions:
+        fitted = categorical_clone(policy.probabilities(data.observations), data.actions, features, log.held_out)
+        return policy.log_likelihood(data.observations, data.actions), fitted
+    z = policy.score(data.observations, data.actions)
+    if z is not None:
+        draws = Draws(z, *policy.clipping.at_bounds(data.actions))
+        log_target = draws.log_density(np.zeros_like(z), np.ones(z.shape[1]))
+    else:
+        scale = Standardisation.fit(data.actions)
+        draws = Draws.unclipped(scale(data.actions))
+        log_target = policy.log_likelihood(data.observations, data.actions) + np.log(scale.std).sum()
+    return log_target, fit_clone(draws, features, linear, log.held_out, data.episode)
+
+
+def categorical_clone(probabilities: Floats, actions: Integers, features: Floats, held_out: Bools) -> Clone:
+    """The clone b̂(a|s) ∝ exp(θ_a(s) + β·log π(a|s)), with θ linear in the features, and β free.
+
+    Args:
+        probabilities: the target's, (n, actions).
+        actions: the logged ones.
+        features: (n, D), a constant first.
+        held_out: rows that only report the fit.
+    """
+    log_target = torch.from_numpy(np.log(np.maximum(probabilities, LEAST_PROBABILITY)))
+    chosen, x = torch.from_numpy(np.array(actions)), torch.from_numpy(features)
+    theta = torch.zeros((features.shape[1], probabilities.shape[1]), dtype=torch.float64, requires_grad=True)
+    beta = torch.ones((), dtype=torch.float64, requires_grad=True)
+    train = torch.from_numpy(~held_out if (~held_out).any() else held_out)
+    optimiser = torch.optim.LBFGS([theta, beta], max_iter=ITERATIONS, line_search_fn="strong_wolfe")
+
+    def log_behaviour() -> torch.Tensor:
+        return torch.log_softmax(x @ theta + beta * log_target, dim=1).gather(1, chosen[:, None])[:, 0]
+
+    def loss() -> torch.Tensor:
+        optimiser.zero_grad()
+        total = -log_behaviour()[train].mean() + PENALTY * theta[1:].square().sum()
+        total.backward()  # type: ignore[no-untyped-call]
+        return total
+
+    optimiser.step(loss)  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        fitted = log_behaviour().numpy()
+    return Clone(fitted, float(fitted[held_out].mean()) if held_out.any() else float("nan"))
+
+
+def _state_features(log: Log, seed: int) -> tuple[int, Floats]:
+    """How many features are linear in the state, and all features of every row, which all targets share."""
+    features = StateFeatures.draw(log.data, WAVES, seed)
+    return features.linear, features(log.data.observations)
