@@ -131,7 +131,7 @@ def initial_distribution() -> Floats:
 
 
 def as_table(policy: npt.ArrayLike | TablePolicy) -> Floats:
-    """A policy's probabilities, checked: (2000, 6), rows summing to 1 within float32 rounding."""
+    """Return a policy's checked probabilities, shape (2000, 6), rows summing to 1 within float32 rounding."""
     table = table_of(policy)
     if table.shape != (STATES, ACTIONS):
         raise ValueError(f"a policy for Taxi is a table of shape {(STATES, ACTIONS)}: got {table.shape}")

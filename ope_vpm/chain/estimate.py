@@ -80,10 +80,10 @@ class StationaryEstimate:
         return Expectation(mean, self._standard_error(values, mean))
 
     def value_function(self, values: Floats) -> ValueFunction:
-        """The h with h = values - E_μ[values] + 𝒯h (γ = 1) or h = values + γ𝒯h, as a function of states.
+        """Return h with h = values - E_μ[values] + 𝒯h (γ = 1) or h = values + γ𝒯h, as a function of states.
 
-        It says how the estimate of E_μ[values] moves with each transition: by τ(x)·(values + γh(x') - h(x)), less the
-        estimate itself at γ = 1.
+        It gives the influence of each transition on the estimate of E_μ[values]: τ(x)·(values + γh(x') - h(x)), minus
+        the estimate itself at γ = 1.
 
         Args:
             values: one number per row of the transitions.

@@ -179,7 +179,7 @@ def discounted_power(tau: Floats, p: Floats, kernel: Any, initial: Floats, gamma
 
 
 def damped_power_ratio(tau: Floats, update: Floats, alpha: float) -> Floats:
-    """τ_{t+1} = (1-α) τ_t + α·update, where the undamped update is 𝒯_p τ_t / p.
+    """Return a damped power step, τ_{t+1} = (1-α) τ_t + α·update, where the undamped update is 𝒯_p τ_t / p.
 
     eq:damped_power_ratio. The update may also be that of eq:discounted_power, or either of them corrected by
     `regularized_minimiser`.

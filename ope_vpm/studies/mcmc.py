@@ -45,7 +45,7 @@ class Sizes:
     """The sizes of the study that its quick version reduces."""
 
     points: int = 50_000
-    """The paper's number of transitions."""
+    """The number of transitions; the paper's. The name is a key of stored results."""
     network_steps: int = 150
     """The paper's number of power steps."""
     model: GaussianModel = field(default_factory=GaussianModel)

@@ -22,18 +22,19 @@ METHODS = ("VPM", "VPM (paper)")
 
 def study(quick: bool) -> Study:
     """Return the study of four potentials; the quick one has fewer transitions, and fewer steps of the network."""
-    points = 3_000 if quick else 50_000
+    transitions = 3_000 if quick else 50_000
     network_steps = POWER_STEPS[:2] if quick else POWER_STEPS
-    settings = {"points": points, "power_steps": POWER_STEPS, "VPM (paper)": PAPER_NETWORK | {"steps": network_steps}}
+    paper = PAPER_NETWORK | {"steps": network_steps}
+    settings = {"points": transitions, "power_steps": POWER_STEPS, "VPM (paper)": paper}  # the keys of stored results
     cells = [{"method": method, "potential": name} for method in METHODS for name in POTENTIALS]
     title = "Evolution of the ratio (fig:mcmc_evolve): log MMD"
-    runner = partial(run, points=points, network_steps=network_steps)
+    runner = partial(run, transitions=transitions, network_steps=network_steps)
     return Study("mcmc-evolution", title, settings, cells, runner, table, draw)
 
 
-def run(cell: Cell, seed: int, points: int, network_steps: tuple[int, ...]) -> Outcome:
+def run(cell: Cell, seed: int, transitions: int, network_steps: tuple[int, ...]) -> Outcome:
     """Run one method on one potential: its ratio after each number of power steps, always from the same start."""
-    data = Transitions(*hmc_path(cell["potential"], points, 1, seed))
+    data = Transitions(*hmc_path(cell["potential"], transitions, 1, seed))
     truth = Truth.draw(cell["potential"], seed)
     rows = []
     arrays: Arrays = {}

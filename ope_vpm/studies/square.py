@@ -61,17 +61,17 @@ class Truth:
         return log_mmd(histogram(sample, weights, centres()), self.distribution, centres(), self.width)
 
 
-def hmc_path(potential: str, points: int, steps: int, seed: int) -> list[Floats]:
+def hmc_path(potential: str, n: int, steps: int, seed: int) -> list[Floats]:
     """Draw states uniformly on the square and move them by HMC; return the steps + 1 arrays of states.
 
     Args:
         potential: the name of the potential.
-        points: the number of states.
+        n: the number of states.
         steps: the number of HMC steps.
         seed: of everything random.
     """
     rng = np.random.default_rng(seed)
-    path = [uniform_sample(points, rng)]
+    path = [uniform_sample(n, rng)]
     for _ in range(steps):
         path.append(hmc_step(POTENTIALS[potential], path[-1], rng))
     return path
