@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ope_vpm.arrays import Floats
-from ope_vpm.chain.features import median_bandwidth
+from ope_vpm.linear.features import median_bandwidth
 from ope_vpm.ope.adapter.state_features import StateFeatures
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.training import mlp
