@@ -1,18 +1,15 @@
-"""Moments of features over rows, and the two passes over rows that estimates linear in features need.
+"""Moments of features over rows: all that a linear system needs to know of the data.
 
-A row is a transition with features φ of where it starts and φ' of where it leads, a weight w and a reward r. The first
-pass adds up E[w φφᵀ], E[w φφ'ᵀ] and E[w φr]; from them `system` solves for θ and β. The second pass gives the ratio
-τ = w·βᵀφ and the Bellman residual r - (φ - γφ')ᵀθ of each row.
-
-The moments are sums, so that those of several parts of the data, files or machines can be merged; φφᵀ and φφ'ᵀ are kept
-apart, so that one pass serves every γ.
+A row is a transition with features φ of where it starts and φ' of where it leads, a weight w and a reward r. Its
+moments are w·φφᵀ, w·φ(φ - φ')ᵀ and w·φr. They are kept as sums, so that those of several parts of the data, files or
+machines can be merged. φφᵀ and φ(φ - φ')ᵀ are kept apart, so that one pass serves every γ; φ - φ' rather than φ', so
+that subtraction loses nothing at γ near 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import reduce
 from typing import Protocol
 
 import numpy as np
@@ -77,8 +74,8 @@ class Means:
 
     gram: Floats
     """E[w φφᵀ], shape (D, D)."""
-    cross: Floats
-    """E[w φφ'ᵀ], shape (D, k), with φ' = 0 after an end."""
+    change: Floats
+    """E[w φ(φ - φ')ᵀ] in the first k columns of φ and φ', shape (D, k), with φ' = 0 after an end."""
     reward: Floats
     """E[w φr], shape (D,)."""
     squares: Floats
@@ -87,10 +84,15 @@ class Means:
     """E₀[φ] over initial states, shape (D,); 0 where there are none."""
 
     @property
+    def cross(self) -> Floats:
+        """E[w φφ'ᵀ], shape (D, k)."""
+        cross: Floats = self.gram[:, : self.change.shape[1]] - self.change
+        return cross
+
+    @property
     def ended(self) -> Floats:
-        """E[w φ 1(the episode ended)], shape (D,): φ'₁ is 0 after an end and 1 otherwise."""
-        ended: Floats = self.gram[:, 0] - self.cross[:, 0]
-        return ended
+        """E[w φ 1(the episode ended)], shape (D,): the constant changes from 1 to 0 at an end, and nowhere else."""
+        return self.change[:, 0]
 
     def flow(self, gamma: float, restart: bool) -> Floats:
         """E[w φ(φ - γφ')ᵀ], shape (D, D).
@@ -99,10 +101,10 @@ class Means:
             gamma: the discount.
             restart: whether an initial state follows an end, so that φ' is E₀[φ] there; otherwise φ' is 0 there.
         """
-        k = self.cross.shape[1]
-        following = self.cross + np.outer(self.ended, self.initial[:k]) if restart else self.cross
+        k = self.change.shape[1]
+        change = self.change - np.outer(self.ended, self.initial[:k]) if restart else self.change
         matrix = self.gram.copy()
-        matrix[:, :k] -= gamma * following
+        matrix[:, :k] = (1 - gamma) * self.gram[:, :k] + gamma * change
         return matrix
 
 
@@ -116,8 +118,8 @@ class Moments:
     """Σ w."""
     gram: Floats
     """Σ w φφᵀ, shape (D, D)."""
-    cross: Floats
-    """Σ w φφ'ᵀ, shape (D, k)."""
+    change: Floats
+    """Σ w φ(φ - φ')ᵀ in the first k columns of φ and φ', shape (D, k)."""
     reward: Floats
     """Σ w φr, shape (D,)."""
     squares: Floats
@@ -140,13 +142,13 @@ class Moments:
         self.weight += len(batch) if batch.weight is None else float(batch.weight.sum())
         if batch.weight is not None and not batch.weight.all():
             batch = batch.select(np.flatnonzero(batch.weight))
-        phi, phi_next = batch.phi, batch.phi_next
+        phi, change = batch.phi, batch.phi[:, : len(self.initial)] - batch.phi_next
         if batch.weight is not None:
             # √w on both sides: numpy then takes φᵀφ as a symmetric product, in half of the time.
-            root = np.sqrt(batch.weight)
-            phi, phi_next = phi * root[:, None], phi_next * root[:, None]
+            root = np.sqrt(batch.weight)[:, None]
+            phi, change = phi * root, change * root
         self.gram += phi.T @ phi
-        self.cross += phi.T @ phi_next
+        self.change += phi.T @ change
         if batch.reward is not None:
             self.reward += batch.phi.T @ (batch.reward if batch.weight is None else batch.weight * batch.reward)
 
@@ -168,7 +170,7 @@ class Moments:
             self.count + sign * other.count,
             self.weight + sign * other.weight,
             self.gram + sign * other.gram,
-            self.cross + sign * other.cross,
+            self.change + sign * other.change,
             self.reward + sign * other.reward,
             self.squares + sign * other.squares,
             self.initial_weight + sign * other.initial_weight,
@@ -185,109 +187,4 @@ class Moments:
     def means(self) -> Means:
         """Divide the sums over rows by their number, and those over initial states by theirs."""
         n = self.count
-        return Means(self.gram / n, self.cross / n, self.reward / n, self.squares / n, self.initial_mean())
-
-
-def accumulate(batches: Batches) -> Moments:
-    """The first pass: the moments of all rows and initial states."""
-    moments = accumulate_initial(batches)
-    for batch in batches:
-        moments.add(batch)
-    return moments
-
-
-def accumulate_initial(batches: Batches) -> Moments:
-    """The moments of the initial states alone."""
-    moments = Moments.empty(batches.size, batches.next_size)
-    for phi, weight in batches.initial():
-        moments.add_initial(phi, weight)
-    return moments
-
-
-def accumulate_where_positive(batches: Batches, beta: Floats) -> Moments:
-    """The moments of rows with βᵀφ > 0; the others are counted as rows of weight 0. Initial states are left out."""
-    moments = Moments.empty(batches.size, batches.next_size)
-    for batch in batches:
-        positive = (batch.phi @ beta > 0).astype(np.float64)
-        weight = positive if batch.weight is None else batch.weight * positive
-        moments.add(Batch(batch.rows, batch.phi, batch.phi_next, weight, batch.reward))
-    return moments
-
-
-def accumulate_folds(batches: Batches, fold: Integers, count: int) -> list[Moments]:
-    """The moments of each fold's rows, in one pass; initial states are left out.
-
-    Args:
-        batches: the rows.
-        fold: the fold of each row, 0 … count - 1.
-        count: the number of folds.
-    """
-    folds = [Moments.empty(batches.size, batches.next_size) for _ in range(count)]
-    for batch in batches:
-        for k, moments in enumerate(folds):
-            moments.add(batch.select(np.flatnonzero(fold[batch.rows] == k)))
-    return folds
-
-
-def all_but_each(folds: list[Moments]) -> list[Moments]:
-    """For each fold the moments of the rows in the others; of all rows where there is one fold only."""
-    whole = reduce(Moments.merge, folds)
-    return [whole] if len(folds) == 1 else [whole.without(part) for part in folds]
-
-
-def apply(
-    batches: Batches, beta: Floats, theta: Floats, gamma: float, after_end: Floats | None = None
-) -> tuple[Floats, Floats]:
-    """The second pass: the ratio τ = w·βᵀφ and the residual r - Δᵀθ of each row, for one or several β and θ.
-
-    Δ is φ - γφ'; at γ = 1, where a constant never changes, its first entry is 1 instead of 0 (see `system`).
-
-    Args:
-        batches: the rows.
-        beta: shape (D,), or (D, m) for m of them.
-        theta: like beta.
-        gamma: the discount.
-        after_end: φ' after an end, shape (D,): E₀[φ] where ends restart. None: 0.
-
-    Returns:
-        Two arrays of shape (rows,) or (rows, m).
-    """
-    shape = (len(batches), *theta.shape[1:])
-    tau, residual = np.empty(shape), np.empty(shape)
-    for batch in batches:
-        ratio = batch.phi @ beta
-        tau[batch.rows] = ratio if batch.weight is None else (batch.weight * ratio.T).T
-        residual[batch.rows] = _residual(batch, theta, gamma, after_end)
-    return tau, residual
-
-
-def apply_folds(
-    batches: Batches, fold: Integers, theta: Floats, gamma: float, after_end: Floats | None = None
-) -> Floats:
-    """The residual r - Δᵀθ of each row with the θ of its fold, shape (rows, m).
-
-    Args:
-        batches: the rows.
-        fold: the fold of each row.
-        theta: shape (folds, D, m).
-        gamma: the discount.
-        after_end: as in `apply`.
-    """
-    residual = np.empty((len(batches), theta.shape[2]))
-    for batch in batches:
-        for k, of_fold in enumerate(theta):
-            part = batch.select(np.flatnonzero(fold[batch.rows] == k))
-            residual[part.rows] = _residual(part, of_fold, gamma, after_end)
-    return residual
-
-
-def _residual(batch: Batch, theta: Floats, gamma: float, after_end: Floats | None) -> Floats:
-    k = batch.phi_next.shape[1]
-    start = 1 if gamma == 1 else 0  # at γ = 1 the constant's entry of φ' is left out, which makes Δ's first entry 1
-    following = batch.phi_next[:, start:] @ theta[start:k]
-    if after_end is not None:
-        ended, value = 1 - batch.phi_next[:, 0], after_end[start:] @ theta[start:]
-        following = following + np.multiply.outer(ended, value)
-    reward = 0.0 if batch.reward is None else batch.reward
-    residual: Floats = (reward - (batch.phi @ theta - gamma * following).T).T
-    return residual
+        return Means(self.gram / n, self.change / n, self.reward / n, self.squares / n, self.initial_mean())

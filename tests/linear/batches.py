@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ope_vpm.arrays import Floats
-from ope_vpm.linear.moments import Batch
+from ope_vpm.linear.moments import Batch, Moments
 
 
 @dataclass(frozen=True)
@@ -62,3 +62,9 @@ def random_rows(n: int, size: int, next_size: int, seed: int = 0) -> Given:
     phi[:, 0] = phi_next[:, 0] = 1
     weight = rng.uniform(size=n) * (rng.uniform(size=n) > 0.2)
     return Given(phi, phi_next, weight, rng.standard_normal(n), rng.standard_normal((5, next_size)))
+
+
+def same(one: Moments, other: Moments) -> None:
+    """Assert that two sums over rows are equal."""
+    for name, value in vars(one).items():
+        np.testing.assert_allclose(value, getattr(other, name), rtol=1e-12, atol=1e-12, err_msg=name)

@@ -6,34 +6,25 @@ from functools import reduce
 import numpy as np
 import pytest
 
-from ope_vpm.linear.moments import (
-    Moments,
+from ope_vpm.linear.moments import Moments
+from ope_vpm.linear.passes import (
     accumulate,
-    accumulate_folds,
-    accumulate_where_positive,
-    all_but_each,
-    apply,
-    apply_folds,
 )
-from tests.linear.batches import by_hand, random_rows
-
-
-def same(one: Moments, other: Moments) -> None:
-    for name, value in vars(one).items():
-        np.testing.assert_allclose(value, getattr(other, name), rtol=1e-12, atol=1e-12, err_msg=name)
+from tests.linear.batches import by_hand, random_rows, same
 
 
 def test_two_features_by_hand():
-    """Σφφᵀ = [[3, 6], [6, 14]]; Σφφ'ᵀ = [[2, 3 + 1], [1 + 2, 3 + 2]]; Σφr = (6, 1 + 4 + 9)."""
+    """Σφφᵀ = [[3, 6], [6, 14]]; φ - φ' = (0, -2), (0, 1), (1, 3); Σφr = (6, 1 + 4 + 9)."""
     moments = accumulate(by_hand())
     assert moments.count == 3
     assert moments.weight == 3
     assert moments.gram.tolist() == [[3, 6], [6, 14]]
-    assert moments.cross.tolist() == [[2, 4], [3, 5]]
+    assert moments.change.tolist() == [[1, -2 + 1 + 3], [3, -2 + 2 + 9]]
     assert moments.reward.tolist() == [6, 14]
     assert moments.squares.tolist() == [3, 14]
     means = moments.means()
     np.testing.assert_allclose(means.gram, np.array([[3, 6], [6, 14]]) / 3)
+    np.testing.assert_allclose(means.cross, np.array([[2, 3 + 1], [1 + 2, 3 + 2]]) / 3)
     assert means.initial.tolist() == [1, 1]
 
 
@@ -42,7 +33,7 @@ def test_weights_by_hand():
     moments = accumulate(by_hand(weight=np.array([4.0, 0.0, 9.0])))
     assert (moments.count, moments.weight) == (3, 13)
     np.testing.assert_allclose(moments.gram, [[13, 31], [31, 85]])
-    np.testing.assert_allclose(moments.cross, [[4, 12], [4, 12]])
+    np.testing.assert_allclose(moments.change, [[9, -8 + 27], [27, -8 + 81]])
     np.testing.assert_allclose(moments.reward, [31, 85])
     assert moments.squares.tolist() == [3, 14]
 
@@ -95,55 +86,3 @@ def test_merging_changes_neither_of_both():
     one.merge(other).add(next(iter(random_rows(10, 3, 3))))
     assert (one.gram == before[0]).all()
     assert (other.gram == before[1]).all()
-
-
-def test_all_but_one_fold_are_the_rows_of_the_others():
-    rows = dataclasses.replace(random_rows(60, 4, 4), cuts=(13, 40))
-    fold = np.random.default_rng(1).integers(3, size=60)
-    for k, others in enumerate(all_but_each(accumulate_folds(rows, fold, 3))):
-        kept = fold != k
-        part = dataclasses.replace(
-            rows, phi=rows.phi[kept], phi_next=rows.phi_next[kept], weight=rows.weight[kept], reward=rows.reward[kept],
-            first=None, cuts=(),
-        )  # fmt: skip
-        same(others, accumulate(part))
-    (only,) = all_but_each(accumulate_folds(rows, np.zeros(60, dtype=np.int64), 1))
-    same(only, accumulate(dataclasses.replace(rows, first=None)))
-
-
-def test_rows_where_a_function_is_positive():
-    """β = (-2.5, 1) is positive at s = 3 only; the others still count as rows."""
-    moments = accumulate_where_positive(by_hand(), np.array([-2.5, 1.0]))
-    assert (moments.count, moments.weight) == (3, 1)
-    assert moments.gram.tolist() == [[1, 3], [3, 9]]
-    assert moments.reward.tolist() == [3, 9]
-
-
-def test_ratio_and_residual_by_hand():
-    """θ = (10, 1): at γ = ½ φᵀθ = 11, 12, 13, φ'ᵀθ = 13, 11, 0; at γ = 1 the constant's difference counts as 1."""
-    rows = by_hand(weight=np.array([1.0, 2.0, 0.0]), cuts=(2,))
-    beta, theta = np.array([1.0, -1.0]), np.array([10.0, 1.0])
-    tau, residual = apply(rows, beta, theta, 0.5)
-    assert tau.tolist() == [0, -2, 0]
-    assert residual.tolist() == [1 - 11 + 6.5, 2 - 12 + 5.5, 3 - 13]
-    restart = np.array([1.0, 1.0])
-    _, residual = apply(rows, beta, theta, 0.5, restart)
-    assert residual.tolist() == [1 - 11 + 6.5, 2 - 12 + 5.5, 3 - 13 + 5.5]
-    _, residual = apply(rows, beta, theta, 1.0, restart)
-    assert residual.tolist() == [1 - 10 - (1 - 3), 2 - 10 - (2 - 1), 3 - 10 - (3 - 1)]
-
-
-def test_several_solutions_at_once_and_one_for_each_fold():
-    rows = dataclasses.replace(random_rows(40, 4, 2), cuts=(7, 30))
-    rng = np.random.default_rng(2)
-    theta, beta, after_end = rng.standard_normal((4, 3)), rng.standard_normal((4, 3)), rng.standard_normal(4)
-    after_end[2:] = 0
-    tau, residual = apply(rows, beta, theta, 0.8, after_end)
-    for m in range(3):
-        one_tau, one_residual = apply(rows, beta[:, m], theta[:, m], 0.8, after_end)
-        np.testing.assert_allclose(tau[:, m], one_tau, atol=1e-14)
-        np.testing.assert_allclose(residual[:, m], one_residual, atol=1e-14)
-    fold = np.arange(40) % 2
-    held = apply_folds(rows, fold, np.stack([theta, -theta]), 0.8, after_end)
-    _, other = apply(rows, beta, -theta, 0.8, after_end)
-    np.testing.assert_allclose(held, np.where(fold[:, None] == 0, residual, other), atol=1e-14)

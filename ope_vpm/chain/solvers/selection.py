@@ -13,8 +13,8 @@ from ope_vpm.chain.monitor import Monitor
 from ope_vpm.chain.transitions import Transitions
 from ope_vpm.linear.features import Features
 from ope_vpm.linear.held_out import PowerStep
-from ope_vpm.linear.moments import accumulate, accumulate_initial
 from ope_vpm.linear.nonnegative import FeatureRows, nonnegative_steps
+from ope_vpm.linear.passes import accumulate, accumulate_initial
 from ope_vpm.linear.ridge import COARSE_RIDGES, smallest_as_good
 from ope_vpm.linear.system import FixedPoint, gram_penalty
 
