@@ -20,11 +20,12 @@ from ope_vpm.ope.estimator import ProblemEstimator, check_positive, check_ridge
 from ope_vpm.ope.finite.cross_fit import cross_fitted_counts
 from ope_vpm.ope.inference.estimate import RawEstimate, evidence_of_weights
 from ope_vpm.ope.inference.uncertainty import Bootstrap
+from ope_vpm.ope.linear_estimate import LinearEstimate
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.q.linear import find_lstd, held_out, linear_base
+from ope_vpm.ope.q.linear import cross_fitted_q, find_lstd, linear_base, lstd_equations
 from ope_vpm.ope.q.networks import fit_networks
 from ope_vpm.ope.q.values import QValues, influence
-from ope_vpm.ope.vpm.factored import POWER, Rows, find_factored
+from ope_vpm.ope.vpm.factored import POWER, find_factored
 
 Q_SOLVERS = ("neural", "linear")
 
@@ -63,17 +64,16 @@ class DoublyRobust(ProblemEstimator):
             fit = cross_fitted_counts(problem, folds)
             return corrected(problem, fit.q, fit.tau, {"solver": "counts"}, unseen=fit.unseen_mass, bias=fit.error)
         ratio = self._ratio(problem)
-        if ratio.weights is None or not ratio.weights.any():
+        if not ratio.weights.any():
             return ratio
         if len(np.unique(folds[problem.data.episode[problem.steps.rows]])) == 1:
             folds = np.zeros_like(folds)  # no other fold has a step to learn from
         tau = ratio.weights[problem.steps.rows]
         q, ridge = self._q(problem, folds, tau)
-        notes = {"solver": self.q, "ridge": ratio.diagnostics["ridge"], "q_ridge": ridge}
-        notes["clock"] = ratio.diagnostics["clock"]
+        notes = {"solver": self.q, "ridge": ratio.ridge, "q_ridge": ridge, "clock": ratio.clock}
         return corrected(problem, q, tau, notes, bias=ratio.suspected_bias, overlap=ratio.evidence.overlap)
 
-    def _ratio(self, problem: Problem) -> RawEstimate:
+    def _ratio(self, problem: Problem) -> LinearEstimate:
         """What vpm finds; without densities, the ratio that LSTD-Q implies."""
         if problem.policy.has_log_prob:
             return find_factored(problem, self.n_features, self.ridge, POWER, self.draws)
@@ -81,14 +81,14 @@ class DoublyRobust(ProblemEstimator):
 
     def _q(self, problem: Problem, folds: Integers, tau: Floats) -> tuple[QValues, float]:
         """Q of each step by the other folds, and the ridge of its linear part."""
-        rows = Rows.draw(problem, self.n_features, self.draws)
-        held = held_out(rows, folds, self.ridge)
-        place = held.least(problem, tau)
+        equations = lstd_equations(problem, self.n_features, self.draws)
+        fitted = cross_fitted_q(equations, folds, self.ridge)
+        index = fitted.least(problem, tau)
+        ridge = fitted.ridges[index]
         if self.q == "linear":
-            return held.q(problem, place), held.ridges[place]
-        base = linear_base(rows, folds, held.ridges[place])
-        fitted = fit_networks(problem, folds, self.members, self.training_steps, self.draws, base=base)
-        return fitted, held.ridges[place]
+            return fitted.q(problem, index), ridge
+        base = linear_base(equations, folds, ridge)
+        return fit_networks(problem, folds, self.members, self.training_steps, self.draws, base=base), ridge
 
 
 def corrected(

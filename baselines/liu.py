@@ -21,7 +21,7 @@ from scipy.sparse.linalg import splu
 from torch import Tensor
 
 from ope_vpm.arrays import Floats, Integers, group_sums
-from ope_vpm.chain.features import median_bandwidth
+from ope_vpm.linear.features import median_bandwidth
 from ope_vpm.ope.adapter.state_features import StateFeatures
 from ope_vpm.ope.adapter.time_limit import clock_remarks
 from ope_vpm.ope.behaviour.action_ratio import ActionRatio

@@ -28,9 +28,8 @@ from ope_vpm.ope.inference.estimate import RawEstimate, evidence_of_weights
 from ope_vpm.ope.inference.influence import EpisodeSums, entry_rate, initial_sums
 from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.q.linear import find_lstd, held_out
+from ope_vpm.ope.q.linear import cross_fitted_q, find_lstd, lstd_equations
 from ope_vpm.ope.q.values import QValues, influence
-from ope_vpm.ope.vpm.factored import Rows
 
 HORIZONS = 20
 """How many horizons j MAGIC blends, besides 0, evenly spaced: with more of them than episodes their covariance
@@ -85,10 +84,9 @@ class WeightedDoublyRobust(ProblemEstimator):
             fit = cross_fitted_counts(problem, whole)
             return fit.q, fit.tau
         linear = find_lstd(problem, self.n_features, None, self.draws)
-        tau = np.ones(len(problem.data)) if linear.weights is None else linear.weights
-        rows = Rows.draw(problem, self.n_features, self.draws)
-        q = held_out(rows, whole, linear.diagnostics["ridge"]).q(problem, 0)
-        return q, tau[problem.steps.rows]
+        equations = lstd_equations(problem, self.n_features, self.draws)
+        q = cross_fitted_q(equations, whole, linear.ridge).q(problem, 0)
+        return q, linear.weights[problem.steps.rows]
 
     def _blend(self, terms: Terms) -> Floats:
         """How much each horizon counts: the longest alone."""

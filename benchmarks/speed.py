@@ -9,10 +9,11 @@ from scipy.sparse import linalg
 
 import ope_vpm as ov
 from benchmarks._timing import fastest
-from ope_vpm.chain.features import FourierFeatures, Standardiser
+from ope_vpm.chain.batches import TransitionBatches
 from ope_vpm.chain.solvers.network import RatioNetwork
 from ope_vpm.chain.solvers.neural import Batches, Neural, Trainer
-from ope_vpm.chain.statistics import CHUNK_ROWS, collect
+from ope_vpm.linear.features import BATCH_ROWS, FourierFeatures, Standardiser
+from ope_vpm.linear.passes import accumulate
 
 
 def tabular() -> None:
@@ -38,16 +39,16 @@ def tabular() -> None:
 
 
 def kernel() -> None:
-    """The statistics pass at D = 512, against the same matrix products on data that is already there."""
+    """The moments pass at D = 512, against the same matrix products on data that is already there."""
     rng = np.random.default_rng(0)
     pairs = ov.Transitions(rng.normal(size=(50_000, 10)), rng.normal(size=(50_000, 10)))
     features = FourierFeatures.draw(pairs.x[:2000], 511, 1.0, rng)
-    here = rng.normal(size=(CHUNK_ROWS, 512))
-    both = rng.normal(size=(CHUNK_ROWS, 1024))
-    product = fastest(lambda: here.T @ both, 10) * len(pairs) / CHUNK_ROWS
-    ours = fastest(lambda: collect(pairs, features), 3)
+    here = rng.normal(size=(BATCH_ROWS, 512))
+    both = rng.normal(size=(BATCH_ROWS, 1024))
+    product = fastest(lambda: here.T @ both, 10) * len(pairs) / BATCH_ROWS
+    ours = fastest(lambda: accumulate(TransitionBatches(pairs, features)), 3)
     print(
-        f"kernel: products {product:.2f} s, statistics pass {ours:.2f} s: {product / ours:.0%} of the GEMM rate",
+        f"kernel: products {product:.2f} s, moments pass {ours:.2f} s: {product / ours:.0%} of the GEMM rate",
         end=" ",
     )
     print("(at least 50 %)")
@@ -58,7 +59,7 @@ def neural() -> None:
     rng = np.random.default_rng(0)
     pairs = ov.Transitions(rng.normal(size=(20_000, 10)), rng.normal(size=(20_000, 10)))
     settings = Neural(batch_size=1000)
-    batches = Batches(pairs, Standardiser.of(pairs.x), settings, rng)
+    batches = Batches(pairs, Standardiser.fit(pairs.x).within_range(pairs.x), settings, rng)
     trainer = Trainer(settings, RatioNetwork(10, (64, 64), start_at_one=True), batches, 1.0)
     sizes = [(2000, 10, 64), (2000, 64, 64), (2000, 64, 1)]
     operands = [(torch.randn(n, a), torch.randn(a, b), torch.randn(n, b)) for n, a, b in sizes]

@@ -10,8 +10,9 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from ope_vpm.arrays import Array, Floats
-from ope_vpm.chain.features import Standardiser, median_bandwidth, sample_rows
+from ope_vpm.chain.batches import sample_rows
 from ope_vpm.chain.transitions import Transitions
+from ope_vpm.linear.features import Standardiser, median_bandwidth
 
 FUNCTIONS = 64
 """Test functions of the stationarity residual. If their residuals are independent, the root mean square over 64 of them
@@ -136,16 +137,16 @@ def far_from_data(transitions: Transitions, weights: Floats, rng: np.random.Gene
     """
     n = len(transitions)
     sample = sample_rows(transitions, rng)
-    known = Standardiser.of(sample)
-    tree = cKDTree((sample - known.centre) / known.scale)
+    standardise = Standardiser.fit(sample)
+    tree = cKDTree(standardise(sample))
     chosen = rng.choice(n, size=min(n, 2000), replace=n > 2000)
-    own, _ = tree.query((transitions.x[chosen] - known.centre) / known.scale, k=2)
+    own, _ = tree.query(standardise(transitions.x[chosen]), k=2)
     usual = np.quantile(own[:, 1], 0.99)
     share = np.ones((len(chosen), 1)) if transitions.next_weight is None else transitions.next_weight[chosen]
     weight = np.abs(weights[chosen])
     outside = np.zeros(len(chosen))
     for k in range(share.shape[1]):
-        away, _ = tree.query((transitions.successors[chosen, k] - known.centre) / known.scale)
+        away, _ = tree.query(standardise(transitions.successors[chosen, k]))
         outside += share[:, k] * (away > usual)
     return float(weight @ outside / max(weight.sum(), 1e-300))
 
@@ -153,7 +154,7 @@ def far_from_data(transitions: Transitions, weights: Floats, rng: np.random.Gene
 def _waves(transitions: Transitions, rng: np.random.Generator) -> Callable[[Array], Floats]:
     """Draw cosine waves whose lengths are ¼, ½, 1 and 2 times the median distance, to see coarse and fine errors."""
     sample = sample_rows(transitions, rng)
-    standardise = Standardiser.of(sample)
+    standardise = Standardiser.fit(sample).within_range(sample)
     widths = median_bandwidth(sample) * rng.choice([0.25, 0.5, 1.0, 2.0], size=FUNCTIONS)
     frequency = rng.standard_normal((sample.shape[1], FUNCTIONS)) / widths
     phase = rng.uniform(0, 2 * np.pi, FUNCTIONS)

@@ -13,12 +13,12 @@ import numpy.typing as npt
 
 from ope_vpm.arrays import Array, Floats, chunks
 from ope_vpm.chain.diagnostics import Diagnostics
-from ope_vpm.chain.features import Features, FourierFeatures, NystromFeatures, Standardiser
 from ope_vpm.chain.solvers.kernel import KernelRatio
 from ope_vpm.chain.solvers.network import HiddenFeatures, NeuralRatio
 from ope_vpm.chain.solvers.solution import Ratio, ValueFunction
 from ope_vpm.chain.solvers.tabular import TabularRatio
 from ope_vpm.chain.transitions import Transitions, as_states
+from ope_vpm.linear.features import Features, FourierFeatures, NystromFeatures, Standardiser
 from ope_vpm.outside import reading, write_whole
 
 MOST_STATES = 100_000_000
@@ -200,7 +200,8 @@ def _kernel(arrays: dict[str, Any], settings: dict[str, Any]) -> Ratio:
 
 
 def _fourier(arrays: dict[str, Any]) -> Features:
-    return FourierFeatures(Standardiser.from_arrays(arrays), arrays["frequencies"])
+    linear = bool(arrays.get("linear", False))  # files of earlier versions do not have it
+    return FourierFeatures(Standardiser.from_arrays(arrays), arrays["frequencies"], linear)
 
 
 def _nystrom(arrays: dict[str, Any]) -> Features:

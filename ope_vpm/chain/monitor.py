@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ope_vpm.arrays import Floats
 
 Info = dict[str, float]
 Callback = Callable[[int, Info], object]
@@ -48,6 +51,23 @@ class Monitor:
             self._bar.stop()
         self.interrupted = kind is KeyboardInterrupt
         return self.interrupted
+
+    def follow(self, iterates: Iterator[tuple[Floats, float]], start: Floats, tolerance: float) -> Floats:
+        """The last of some iterates: after `total` of them, when they settle, or when the user presses Ctrl-C.
+
+        Args:
+            iterates: each with the size of its change.
+            start: what is returned when the user stops before the first.
+            tolerance: iterates that change by less have settled.
+        """
+        last = start
+        with self:
+            for step, (iterate, change) in enumerate(islice(iterates, self._total), 1):
+                last = iterate
+                self.report(step, {"change": change})
+                if change < tolerance:
+                    break
+        return last
 
     def report(self, step: int, info: Info) -> None:
         """Record one finished step, move the bar, and call the user's callback.

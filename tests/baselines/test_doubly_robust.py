@@ -33,12 +33,12 @@ def test_either_nuisance_may_be_wrong(gamma, broken):
         if broken == "q":
             wrong, data = np.random.default_rng(seed).standard_normal(6), problem.data
             here, there = data.observations[problem.steps.rows], problem.following
-            q = QValues(wrong[here], wrong[there], wrong[data.initial_observations], q.level)
+            q = QValues(wrong[here], wrong[there], wrong[problem.log.initial_observations], q.level)
         else:
             tau = np.ones_like(tau)
         found = corrected(problem, q, tau, {})
         errors.append(found.value - truth)
-        spread.append(np.sqrt(np.mean((found.sums.replicates(0) - found.sums.ratios.sum()) ** 2)))
+        spread.append(found.sums.standard_error)
     assert np.sqrt(np.mean(np.square(errors))) < 2 * np.sqrt(np.mean(np.square(spread)))
     assert np.abs(errors).max() < 0.1
 

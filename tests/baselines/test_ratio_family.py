@@ -4,15 +4,20 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
-from ope_vpm.baselines.minimax import minimax_q, minimax_weights
-from ope_vpm.baselines.saddle import SETTINGS, Moments, saddle_point
+from ope_vpm.baselines.bestdice import BestDice
+from ope_vpm.baselines.dualdice import DualDice
+from ope_vpm.baselines.gendice import GenDice
+from ope_vpm.baselines.gradientdice import GradientDice
+from ope_vpm.baselines.mql import minimax_q
+from ope_vpm.baselines.mwl import minimax_weights
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.envs.random_mdp import RandomMDP
-from ope_vpm.ope.vpm.factored import Equations
+from ope_vpm.linear.system import LinearSystem
+from ope_vpm.ope.ratio.lagrangian import LagrangianMeans, saddle_point
 
 FAMILY = ("dualdice", "gendice", "gradientdice", "bestdice", "mwl", "mql")
 
-AT_ONE = ("gendice", "gradientdice", "bestdice")
+DICE = (DualDice, GenDice, GradientDice, BestDice)
 
 
 def exact(seed, gamma):
@@ -30,15 +35,15 @@ def exact(seed, gamma):
     gram = np.diag(p)
     flow = gram @ (np.eye(size) - gamma * kernel)
     source = np.zeros(size) if gamma == 1 else (1 - gamma) * initial
-    moments = Moments(flow, gram, gram, p, p * reward, source, np.full(size, 1e-13))
+    moments = LagrangianMeans(flow, gram, gram, p, p * reward, source, np.full(size, 1e-13))
     return moments, law / p, reward, mdp.value(policy, gamma)
 
 
-@pytest.mark.parametrize(("name", "gamma"), [(name, 0.9) for name in SETTINGS] + [(name, 1.0) for name in AT_ONE])
-def test_every_saddle_point_has_the_exact_ratio(name, gamma):
+@pytest.mark.parametrize(("method", "gamma"), [(each, 0.9) for each in DICE] + [(each, 1.0) for each in DICE[1:]])
+def test_every_saddle_point_has_the_exact_ratio(method, gamma):
     for seed in range(5):
         moments, ratio, reward, value = exact(seed, gamma)
-        zeta, _, _ = saddle_point(moments, SETTINGS[name])
+        zeta, _, _ = saddle_point(moments, method.terms)
         np.testing.assert_allclose(zeta, ratio, rtol=1e-6)
         assert zeta @ (moments.mean * reward) == pytest.approx(value, abs=1e-7)
 
@@ -46,15 +51,15 @@ def test_every_saddle_point_has_the_exact_ratio(name, gamma):
 def test_without_a_source_or_normalisation_the_ratio_is_zero():
     """Why DualDICE needs E[ζ] = 1 added at γ = 1."""
     moments, _, _, _ = exact(0, 1.0)
-    zeta, _, _ = saddle_point(moments, SETTINGS["dualdice"])
+    zeta, _, _ = saddle_point(moments, DualDice.terms)
     np.testing.assert_allclose(zeta, 0, atol=1e-9)
 
 
 def test_minimax_solutions_are_the_exact_ratio_and_q():
     moments, ratio, reward, value = exact(3, 0.9)
-    equations = Equations(moments.flow, moments.reward, moments.initial, np.diag(moments.gram))
-    np.testing.assert_allclose(minimax_weights(equations, 1e-9), ratio, rtol=1e-5)
-    assert moments.initial @ minimax_q(equations, 1e-9) == pytest.approx(value, abs=1e-6)
+    system = LinearSystem(moments.flow, moments.reward, moments.initial, np.diag(moments.gram))
+    np.testing.assert_allclose(minimax_weights(system, 1e-9), ratio, rtol=1e-5)
+    assert moments.initial @ minimax_q(system, 1e-9) == pytest.approx(value, abs=1e-6)
     assert ratio @ (moments.mean * reward) == pytest.approx(value)
 
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
-from ope_vpm.chain.features import FEATURES, Standardiser, median_bandwidth
-from ope_vpm.chain.nonnegative import Equation, FeatureRows, linear_system
+from ope_vpm.chain.batches import TransitionBatches
 from ope_vpm.chain.solvers.kernel import KernelRatio
 from ope_vpm.chain.solvers.network import NeuralRatio
 from ope_vpm.chain.solvers.neural import with_preset
-from ope_vpm.chain.statistics import collect, initial_features, solve_gram
 from ope_vpm.envs.linear_gaussian import TARGET, LinearGaussian
 from ope_vpm.envs.ornstein_uhlenbeck import OrnsteinUhlenbeck
+from ope_vpm.linear.features import FEATURES
+from ope_vpm.linear.passes import accumulate, accumulate_where_positive
 
 FAST = {
     "kernel": dict(solver="kernel", n_features=100),
@@ -128,18 +128,7 @@ def test_the_linear_fixed_point_satisfies_its_equation(features):
     assert phi.shape[0] == 3000
 
 
-def test_random_features_approximate_the_gaussian_kernel():
-    rng = np.random.default_rng(0)
-    sample = rng.normal(size=(300, 2))
-    z = Standardiser.of(sample)(sample)
-    exact = np.exp(-((z[:, None] - z[None]) ** 2).sum(-1) / (2 * 1.5**2))
-    fourier = FEATURES["fourier"].draw(sample, 20_000, 1.5, rng)(sample)[:, 1:]
-    np.testing.assert_allclose(fourier @ fourier.T / 10_000, exact, atol=0.05)  # 300² draws of deviation 0.007
-    nystrom = FEATURES["nystrom"].draw(sample, 300, 1.5, rng)(sample)[:, 1:]
-    np.testing.assert_allclose(nystrom @ nystrom.T, exact, atol=1e-6)
-
-
-def test_statistics_of_one_pass_by_hand():
+def test_moments_of_transitions_by_hand():
     class Line:
         def __call__(self, x):
             return np.hstack([np.ones((len(x), 1)), np.asarray(x, dtype=float)])
@@ -148,31 +137,22 @@ def test_statistics_of_one_pass_by_hand():
         [[1.0], [3.0]], [[[2.0], [4.0]], [[0.0], [1.0]]], weight=[1, 3], next_weight=[[0.5, 0.5], [0.2, 0.8]],
         x_initial=[[5.0], [9.0]], initial_weight=[3.0, 1.0],
     )  # fmt: skip
-    means = collect(pairs, Line())
+    batches = TransitionBatches(pairs, Line())
+    means = accumulate(batches).means()
     np.testing.assert_allclose(means.gram, [[1, 10 / 4], [10 / 4, 28 / 4]])  # E[1], E[x], E[x²] with weights 1, 3
     np.testing.assert_allclose(means.cross, [[1, (3 + 2.4) / 4], [10 / 4, (3 + 3 * 3 * 0.8) / 4]])
-    np.testing.assert_allclose(initial_features(pairs, Line()), [1, 6])
-    only_above_two = collect(pairs, Line(), where_positive=np.array([-2.0, 1.0]))
+    np.testing.assert_allclose(means.initial, [1, 6])
+    only_above_two = accumulate_where_positive(batches, np.array([-2.0, 1.0])).means()
     np.testing.assert_allclose(only_above_two.gram, np.array([[3, 9], [9, 27]]) / 4)
-    matrix, right = linear_system(means, Equation(0.5, np.array([1.0, 6.0]), np.array([0.0, 0.1])))
-    np.testing.assert_allclose(matrix, means.gram - 0.5 * means.cross.T + np.diag([0, 0.1]))
-    np.testing.assert_allclose(right, [0.5, 3.0])
-    rows = FeatureRows.of(pairs, Line())
-    np.testing.assert_allclose(rows.gram() / 2, means.gram, rtol=1e-6)
 
 
-def test_chunks_do_not_change_the_statistics():
+def test_batches_do_not_change_the_moments():
     rng = np.random.default_rng(0)
     pairs = ov.Transitions(rng.normal(size=(9000, 2)), rng.normal(size=(9000, 2)), weight=rng.uniform(size=9000))
     features = FEATURES["fourier"].draw(pairs.x, 20, 1.0, rng)
     whole = features(pairs.x) * pairs.row_weights[:, None]
-    np.testing.assert_allclose(collect(pairs, features).cross, whole.T @ features(pairs.x_next) / 9000, atol=1e-12)
-
-
-def test_median_bandwidth_of_a_known_sample():
-    values = np.repeat([[0.0], [1.0], [2.0]], 600, axis=0)[np.random.default_rng(0).permutation(1800)]
-    assert median_bandwidth(values) == pytest.approx(1 / np.std([0, 1, 2]))
-    assert median_bandwidth(np.zeros((5, 1))) == 1.0
+    found = accumulate(TransitionBatches(pairs, features)).means().cross
+    np.testing.assert_allclose(found, whole.T @ features(pairs.x_next) / 9000, atol=1e-12)
 
 
 # -- neural
@@ -236,13 +216,3 @@ def test_the_network_starts_at_one_and_is_never_negative():
 def test_bad_settings(options, message):
     with pytest.raises(ValueError, match=message):
         ov.VPM(**options)
-
-
-def test_solving_does_not_mind_features_of_very_different_size():
-    rng = np.random.default_rng(0)
-    size = np.array([1.0, 1e-6, 1e4])
-    root = rng.standard_normal((50, 3))
-    gram, source = root.T @ root, rng.standard_normal((3, 2))
-    expected = np.linalg.solve(gram + 0.5 * np.eye(3), source) / size[:, None]
-    found = solve_gram(gram * np.outer(size, size), 0.5 * size**2, source * size[:, None])
-    np.testing.assert_allclose(found, expected, rtol=1e-7)

@@ -8,51 +8,28 @@ import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
 from ope_vpm.ope.adapter.action_features import centred_features
+from ope_vpm.ope.adapter.pair_features import pair_features
 from ope_vpm.ope.adapter.steps import ending_rows, limit_of
-from ope_vpm.ope.adapter.time_limit import ages
+from ope_vpm.ope.adapter.time_limit import times
 from ope_vpm.ope.behaviour.action_ratio import ActionRatio, action_ratio, categorical_clone
 from ope_vpm.ope.behaviour.gaussian import Draws, fit_clone
-from ope_vpm.ope.vpm.factored import Equations, choose_ridge, factored_rows, suspected_bias
+from ope_vpm.ope.linear_estimate import PairEquations
 from ope_vpm.policy import CategoricalPolicy, GaussianPolicy
 from ope_vpm.policy.normal import clipped_moments
 
 ENV = LinearGaussian()
 
 
-def test_two_by_two_equations():
-    """M = [[2, 1], [0, 1 + 1]] with ridge 1: θ = M⁻¹(4, 2) = (1.5, 1), β = M⁻ᵀ(1, 0) = (0.5, -0.25)."""
-    equations = Equations(
-        np.array([[2.0, 1.0], [0.0, 1.0]]), np.array([4.0, 2.0]), np.array([1.0, 0.0]), np.array([0.0, 1.0])
-    )
-    theta, beta = equations.solve(1.0)
-    assert theta.tolist() == [1.5, 1.0]
-    assert beta.tolist() == [0.5, -0.25]
-    assert equations.source @ theta == beta @ equations.reward
-
-
-def test_the_smallest_ridge_within_the_tolerance_is_taken():
-    assert choose_ridge(np.array([9.0, 3.1, 2.9, 2.0, 2.5])) == 2
-    assert choose_ridge(np.array([np.nan, np.inf, 1.0])) == 2
-    assert choose_ridge(np.array([1.0, 1.0])) == 0
-    with pytest.raises(ArithmeticError, match="no ridge"):
-        choose_ridge(np.array([np.nan, np.nan]))
-
-
-def test_suspected_bias_looks_one_decade_up():
-    assert suspected_bias(np.array([1.0, 1.5, 3.0, 9.0]), 0) == 2.0
-    assert suspected_bias(np.array([1.0, 1.5, 3.0, 9.0]), 3) == 0.0
-
-
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("gamma", [1.0, 0.9])
 def test_ratio_keeps_mass_one_and_value_is_the_weighted_reward(gamma, power):
     problem = Problem.pose(ENV.dataset(20, 30, BEHAVIOUR, seed=0), TARGET.policy(), gamma=gamma)
-    rows = factored_rows(problem, 20, power, draws=1)
-    equations = rows.equations()
-    theta, beta = equations.solve(1e-3)
-    tau, _ = rows.ratios_and_residuals(theta[:, None], beta[:, None])
+    pairs = pair_features(problem, 20, draws=1).weighted(action_ratio(problem).ratio ** power)
+    equations = PairEquations.of(problem, pairs)
+    theta, beta = equations.system.solve(1e-3)
+    tau, _ = equations.apply(beta, theta)
     assert tau.mean() == pytest.approx(1)
-    assert np.mean(tau[:, 0] * problem.data.rewards) == pytest.approx(equations.source @ theta)
+    assert np.mean(tau * problem.data.rewards) == pytest.approx(equations.system.source @ theta)
 
 
 def test_on_policy_the_action_ratio_is_one():
@@ -184,7 +161,7 @@ def test_an_unfinished_or_a_headless_episode_does_not_stop_the_clock(lengths, fr
 def test_rows_of_a_headless_episode_are_counted_back_from_the_limit():
     data = walks([20] * 3 + [8], from_reset=[True] * 3 + [False])
     problem = Problem.pose(data, FASTER, time_limit="restart")
-    late = ages(problem)[problem.data.episode == np.flatnonzero(~problem.data.from_reset)[0]]
+    late = times(problem.data, problem.time_limit)[problem.data.episode == np.flatnonzero(~problem.data.from_reset)[0]]
     assert late.tolist() == list(range(12, 20))
 
 

@@ -1,38 +1,46 @@
-"""Points in ℝ^d: the power step in closed form over ratios τ(x) = βᵀφ(x) with random features φ."""
+"""Continuous states: the power step in closed form over ratios τ(x) = βᵀφ(x) with random features φ."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
 import numpy as np
-from scipy.linalg import solve
 
-from ope_vpm.arrays import Array, Floats, chunks
-from ope_vpm.chain.features import FEATURES, Features, median_bandwidth, sample_rows
+from ope_vpm.arrays import Array, Floats
+from ope_vpm.chain.batches import TransitionBatches, sample_rows
 from ope_vpm.chain.monitor import Callback, Monitor
-from ope_vpm.chain.nonnegative import Equation, FeatureRows, linear_system, newton, power_steps, slowest_decay
 from ope_vpm.chain.schedule import Damping, schedule
 from ope_vpm.chain.solvers.selection import select
 from ope_vpm.chain.solvers.solution import Solution, ValueFunction
-from ope_vpm.chain.statistics import CHUNK_ROWS, Statistics, collect, initial_features, solve_gram
 from ope_vpm.chain.transitions import Transitions
+from ope_vpm.linear.features import FEATURES, Features, combination, median_bandwidth
+from ope_vpm.linear.moments import Means
+from ope_vpm.linear.nonnegative import FeatureRows, newton, nonnegative_steps, positive_system
+from ope_vpm.linear.passes import accumulate, accumulate_where_positive
+from ope_vpm.linear.system import FixedPoint, LinearSystem, gram_penalty, power_steps, slowest_decay
 
 MEMORY_ENTRIES = 60_000 * 512
-"""Features that may be kept in memory: rows times features."""
+"""Features that may be kept in memory, rows times features: 250 MB for φ and φ' in single precision."""
 MEMORY_ROWS = 200_000
-"""Rows whose features may be kept in memory, however few those are."""
+"""Rows whose features may be kept in memory, however few those are: Newton's method on all rows begins where these
+rows lead, and needs no better beginning."""
 AUTO_STEPS = 100
+"""Power steps before `steps="auto"` asks whether to go on: where errors decay as fast as the question asks for, what is
+left after them is below 5 per cent."""
+SETTLED = 1e-5
+"""A change of τ, in L₁(p), after which power steps stop: far below the standard error of any data."""
 FEWEST_ROWS = 20
+"""Fewer rows say nothing about features on held-out rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
     """Random features, closed-form power steps, ridge and bandwidth by a held-out criterion.
 
-    Statistics of all rows come from one streaming pass; power steps and the fixed point of the linear class
-    are then algebra on D x D matrices. Keeping τ ≥ 0 looks at rows again (see `nonnegative`).
+    The moments of all rows come from one streaming pass; power steps and the fixed point of the linear class
+    are then algebra on D x D matrices. Keeping τ ≥ 0 looks at rows again (see `ope_vpm.linear.nonnegative`).
     """
 
     name = "kernel"
@@ -87,24 +95,22 @@ class Kernel:
         settings: dict[str, Any],
     ) -> Solution:
         """Find the ratio in the span of given features; `settings` are for the record."""
-        means = collect(transitions, features)
-        penalty = ridge * np.diag(means.gram)
-        penalty[0] = 0
-        equation = Equation(gamma, initial_features(transitions, features), penalty)
+        batches = TransitionBatches(transitions, features)
+        means = accumulate(batches).means()
+        equation = FixedPoint(gamma, means.initial, gram_penalty(means.gram, ridge))
         monitor = Monitor("power steps", self._steps(), callback)
         if self.nonnegative:
-            beta, notes = self._nonnegative(transitions, features, means, equation, rng, monitor)
+            beta, notes = self._nonnegative(batches, means, equation, rng, monitor)
         else:
             beta, notes = self._linear(means, equation, monitor), []
-        ratio = KernelRatio(features, beta, penalty, self.nonnegative)
-        mean_ratio = mean_of(ratio, transitions)
+        unscaled = KernelRatio(features, beta, equation.penalty, self.nonnegative)
+        mean_ratio = float(np.mean(transitions.row_weights * unscaled(transitions.x)))
         if not np.isfinite(mean_ratio) or mean_ratio <= 0:
             raise ArithmeticError("the kernel solver found no ratio: give a larger ridge")
         if monitor.interrupted:
             notes.append("stopped by the user")
         change = np.array([info["change"] for info in monitor.history])
-        scaled = KernelRatio(features, beta / mean_ratio, penalty, self.nonnegative)
-        return Solution(scaled, mean_ratio, change, notes=notes, settings=settings)
+        return Solution(replace(unscaled, beta=beta / mean_ratio), mean_ratio, change, notes=notes, settings=settings)
 
     def _steps(self) -> int:
         return self.steps if isinstance(self.steps, int) else AUTO_STEPS
@@ -124,49 +130,42 @@ class Kernel:
             return draw(sample, number, self.bandwidth, rng), self.ridge, {}
         bandwidths = [self.bandwidth] if self.bandwidth else [median / 2, median, median / 4, median / 8]
         maps = [draw(sample, number, bandwidth, rng) for bandwidth in bandwidths]
-        choice, ridge, score = select(transitions, maps, self.ridge, gamma, rng)
-        settings = {"bandwidth": bandwidths[choice], "ridge": ridge, "held-out objective": score}
-        return maps[choice], ridge, settings
+        chosen = select(transitions, maps, self.ridge, gamma, rng)
+        bandwidth = bandwidths[chosen.place]
+        settings = {"bandwidth": bandwidth, "ridge": chosen.ridge, "held-out objective": chosen.objective}
+        return maps[chosen.place], chosen.ridge, settings
 
-    def _linear(self, means: Statistics, equation: Equation, monitor: Monitor) -> Floats:
-        """D x D algebra only."""
+    def _linear(self, means: Means, equation: FixedPoint, monitor: Monitor) -> Floats:
+        """The plain linear solution: algebra on D x D matrices only."""
         if not isinstance(self.steps, int):
-            return np.asarray(solve(*linear_system(means, equation)))
-        operator = solve_gram(means.gram, equation.penalty, equation.gamma * means.cross.T)
-        source = solve_gram(means.gram, equation.penalty, (1 - equation.gamma) * equation.initial)
-        beta: Floats = np.eye(len(operator))[0]
-        alpha = schedule(self.damping)
-        with monitor:
-            for step in range(1, self.steps + 1):
-                change = alpha(step) * (operator @ beta + source - beta)
-                beta = beta + change
-                monitor.report(step, {"change": float(np.sqrt(change @ means.gram @ change))})
-        return beta
+            return LinearSystem.of(means, equation.gamma, scale=equation.penalty).solve(1.0)[1]
+        alphas = map(schedule(self.damping), range(1, self.steps + 1))
+        start: Floats = np.eye(len(means.gram))[0]
+        return monitor.follow(power_steps(means, equation, alphas), start, tolerance=0.0)
 
     def _nonnegative(
         self,
-        transitions: Transitions,
-        features: Features,
-        means: Statistics,
-        equation: Equation,
+        batches: TransitionBatches,
+        means: Means,
+        equation: FixedPoint,
         rng: np.random.Generator,
         monitor: Monitor,
     ) -> tuple[Floats, list[str]]:
         """Power steps with τ ≥ 0, and on to the fixed point where that is asked for and determined."""
-        part = transitions.sample(min(MEMORY_ROWS, MEMORY_ENTRIES // len(means.gram)), rng)
-        rows = FeatureRows.of(part, features)
-        gram = means.gram if part is transitions else rows.gram() / len(part)
-        beta = power_steps(rows, equation, gram, self._steps(), 1e-5, monitor)
+        part = batches.sample(min(MEMORY_ROWS, MEMORY_ENTRIES // len(means.gram)), rng)
+        rows = FeatureRows.of(part)
+        gram = means.gram if part is batches else accumulate(rows).means().gram
+        start: Floats = np.eye(len(gram))[0]
+        beta = monitor.follow(nonnegative_steps(rows, equation, gram), start, SETTLED)
         if isinstance(self.steps, int) or monitor.interrupted:
             return beta, []
         if self.steps == "auto":
-            active = collect(part, features, where_positive=beta)
-            decay = slowest_decay(active, equation)
-            if decay > 1 - 3 / AUTO_STEPS:
+            decay = slowest_decay(accumulate_where_positive(part, beta).means(), equation)
+            if decay > 1 - 3 / AUTO_STEPS:  # e⁻³ is 5 per cent
                 return beta, [f"the chain forgets slowly (|λ₂| = {decay:.3f}): stopped after {AUTO_STEPS} power steps"]
-        exact = newton(part, features, equation, beta)
-        if exact is not None and part is not transitions:
-            exact = newton(transitions, features, equation, exact)  # all rows, from where some of them lead
+        exact = newton(part, equation, beta)
+        if exact is not None and part is not batches:
+            exact = newton(batches, equation, exact)  # all rows, from where some of them lead
         if exact is None:
             return beta, ["Newton's method did not reach the fixed point: these are power steps"]
         return exact, []
@@ -184,43 +183,24 @@ class KernelRatio:
     nonnegative: bool
 
     def __call__(self, x: Array) -> Floats:
-        """τ(x), in chunks."""
-        out = np.empty(len(x))
-        for rows in chunks(len(x), CHUNK_ROWS, of=[x]):
-            value = self.features(x[rows]) @ self.beta
-            out[rows] = np.maximum(value, 0) if self.nonnegative else value
-        return out
+        """τ at some states; the features of a few thousand of them are held at once."""
+        value = combination(self.features, x, self.beta)
+        return np.maximum(value, 0) if self.nonnegative else value
 
     def value_function(self, transitions: Transitions, values: Floats, gamma: float) -> ValueFunction:
-        """H in the span of the features: the transpose of the equation that β solves, with `values` as its source."""
-        where = self.beta if self.nonnegative else None
-        means = collect(transitions, self.features, where_positive=where)
-        equation = Equation(gamma, np.zeros_like(self.penalty), self.penalty)
-        matrix, _ = linear_system(means, equation)
-        weight = transitions.row_weights
-        source = np.zeros_like(self.beta)
-        for rows in chunks(len(transitions), CHUNK_ROWS):
-            here = self.features(transitions.x[rows])
-            on = here @ self.beta > 0 if self.nonnegative else np.ones(len(here), dtype=bool)
-            source += (weight[rows] * values[rows] * on) @ here
-        theta = solve(matrix.T, source / len(transitions))
+        """The h of `Ratio.value_function` in the span of the features, by the transpose of the system that gave β."""
+        batches = TransitionBatches(transitions, self.features, reward=values)
+        moments = accumulate_where_positive(batches, self.beta) if self.nonnegative else accumulate(batches)
+        equation = FixedPoint(gamma, np.zeros_like(self.penalty), self.penalty)
+        theta, _ = positive_system(moments.means(), equation).solve(1.0)
         if gamma == 1:
-            theta[0] = 0  # the multiplier of E_p[τ] = 1 is the answer E_μ[values]: h is known up to a constant
-        return lambda x: np.concatenate([self.features(x[rows]) @ theta for rows in chunks(len(x), CHUNK_ROWS)])
+            theta[0] = 0  # it is the answer E_μ[values]; h is known up to a constant
+        return lambda x: combination(self.features, x, theta)
 
     def arrays(self) -> dict[str, Any]:
-        """Everything, for saving."""
+        """All numbers, for saving."""
         return {"beta": self.beta, "penalty": self.penalty, **self.features.arrays()}
 
     def settings(self) -> dict[str, Any]:
-        """Everything that is not an array, for saving."""
+        """What is not an array, for saving."""
         return {"features": self.features.kind, "nonnegative": self.nonnegative}
-
-
-def mean_of(ratio: KernelRatio, transitions: Transitions) -> float:
-    """E_p[τ] over the rows, in chunks."""
-    total = 0.0
-    for rows in chunks(len(transitions)):
-        weight = 1.0 if transitions.weight is None else transitions.weight[rows]
-        total += float(np.sum(weight * ratio(transitions.x[rows])))
-    return total / (len(transitions) if transitions.weight is None else float(transitions.weight.sum()))

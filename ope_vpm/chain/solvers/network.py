@@ -13,11 +13,17 @@ from scipy.linalg import eigh, solve
 from torch import Tensor, nn
 
 from ope_vpm.arrays import Array, Floats, chunks
-from ope_vpm.chain.features import Standardiser
+from ope_vpm.chain.batches import TransitionBatches
 from ope_vpm.chain.solvers.solution import ValueFunction
 from ope_vpm.chain.transitions import Transitions
+from ope_vpm.linear.features import Standardiser
+from ope_vpm.linear.passes import accumulate
 
 CHUNK_ROWS = 1 << 14
+"""Rows that the network is asked about at once: its layers are narrow, so that many fit in memory."""
+SHARE_RIDGE, LEAST_RIDGE = 1e-4, 1e-6
+"""The ridge of the value function, as shares of each diagonal entry and of their mean. Units of a layer are often
+repeated or dead: the one makes the first solvable, the other the second."""
 SMALLEST = 1e-5
 """The least variance, against the largest, of a hidden direction that is solved for."""
 
@@ -65,18 +71,17 @@ class NeuralRatio:
         return torch.cat(parts).numpy() * self.factor
 
     def value_function(self, transitions: Transitions, values: Floats, gamma: float) -> ValueFunction:
-        """H in the span of the last hidden layer, by least-squares temporal differences under μ."""
-        width = self.network.head.in_features + 1
-        matrix, source = np.zeros((width, width)), np.zeros(width)
+        """The h of `Ratio.value_function` in the span of the last hidden layer.
+
+        It is found by least-squares temporal differences under μ. At γ = 1 the values are centred and the constant is
+        left to the ridge: h is known up to a constant.
+        """
         weight = transitions.row_weights * self(transitions.x)
         centred = values - (weight @ values) / weight.sum() if gamma == 1 else values
-        for rows in chunks(len(transitions), CHUNK_ROWS):
-            here, there = self.hidden(transitions.x[rows]), self._hidden_next(transitions, rows)
-            weighted = here * weight[rows, None]
-            matrix += weighted.T @ (here - gamma * there)
-            source += weighted.T @ centred[rows]
-        matrix += np.diag(1e-4 * np.abs(np.diag(matrix)) + 1e-6 * np.trace(matrix) / width)
-        theta = solve(matrix, source)
+        means = accumulate(TransitionBatches(transitions, self.hidden, weight, centred)).means()
+        matrix = means.flow(gamma, restart=False)
+        ridge = SHARE_RIDGE * np.abs(np.diag(matrix)) + LEAST_RIDGE * np.trace(matrix) / len(matrix)
+        theta = solve(matrix + np.diag(ridge), means.reward)
         return lambda x: np.concatenate([self.hidden(x[rows]) @ theta for rows in chunks(len(x), CHUNK_ROWS)])
 
     @torch.no_grad()
@@ -84,15 +89,6 @@ class NeuralRatio:
         """A constant, and the last hidden layer."""
         last = self.network.body(self.inputs(x)).double().cpu().numpy()
         return np.hstack([np.ones((len(x), 1)), last])
-
-    def _hidden_next(self, transitions: Transitions, rows: slice) -> Floats:
-        successors = transitions.successors[rows]
-        if transitions.next_weight is None:
-            return self.hidden(successors[:, 0])
-        share = transitions.next_weight[rows]
-        parts = [share[:, k : k + 1] * self.hidden(successors[:, k]) for k in range(share.shape[1])]
-        mean: Floats = np.sum(parts, axis=0)
-        return mean
 
     def arrays(self) -> dict[str, Any]:
         """Everything, for saving."""
@@ -109,7 +105,7 @@ class NeuralRatio:
             if name.startswith("network.")
         }
         hidden = tuple(len(value) for name, value in stored.items() if name.startswith("body.") and value.ndim == 1)
-        network = RatioNetwork(len(standardise.centre), hidden, start_at_one=False).to(stored["head.weight"].dtype)
+        network = RatioNetwork(len(standardise.mean), hidden, start_at_one=False).to(stored["head.weight"].dtype)
         network.load_state_dict(stored)
         return cls(network, standardise, float(arrays["factor"]))
 

@@ -1,4 +1,4 @@
-"""Points in ℝ^d: Algorithm 1, the power step by stochastic gradients on a softplus network."""
+"""Continuous states: Algorithm 1, the power step by stochastic gradients on a softplus network."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ope_vpm.chain.batches import sample_rows
 from ope_vpm.chain.diagnostics import StationarityTest
 from ope_vpm.chain.divergence import Divergence, divergence
-from ope_vpm.chain.features import Standardiser, sample_rows
 from ope_vpm.chain.monitor import Callback, Monitor
 from ope_vpm.chain.objective import damped_discounted_loss, saddle_penalty
 from ope_vpm.chain.schedule import Damping, schedule
@@ -22,6 +22,7 @@ from ope_vpm.chain.solvers.network import HiddenFeatures, NeuralRatio, RatioNetw
 from ope_vpm.chain.solvers.selection import select
 from ope_vpm.chain.solvers.solution import Ratio, Solution
 from ope_vpm.chain.transitions import Transitions
+from ope_vpm.linear.features import Standardiser
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {
@@ -33,7 +34,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 WORSE = 1.1
-"""A held-out residual this many times another one is worse, not chance."""
+"""A held-out residual this many times another one is worse; smaller differences are noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +94,8 @@ class Neural:
     def fit(self, transitions: Transitions, gamma: float, seed: int, callback: Callback | None) -> Solution:
         """Find the ratio."""
         rng = np.random.default_rng(seed)
-        standardise = Standardiser.of(sample_rows(transitions, rng))
+        sample = sample_rows(transitions, rng)
+        standardise = Standardiser.fit(sample).within_range(sample)
         training, held_out = _split(transitions, self.patience is not None, rng)
         batches = Batches(training, standardise, self, rng)
         network, best = self._networks(transitions.dimension, int(rng.integers(2**31)))
@@ -116,15 +118,16 @@ class Neural:
                 if self.patience is not None and since > self.patience:
                     break
         mean_ratio = float(np.mean(transitions.row_weights * wrap(best)(transitions.x)))
+        ratio = NeuralRatio(best, standardise, 1 / mean_ratio)
         solution = Solution(
-            ratio=NeuralRatio(best, standardise, 1 / mean_ratio),
+            ratio=ratio,
             mean_ratio=mean_ratio,
             convergence=np.array([info["change"] for info in monitor.history]),
             notes=["stopped by the user"] if monitor.interrupted else [],
             settings={"preset": self.preset, "held-out residual": lowest} if test else {"preset": self.preset},
         )
         if self.refit and not monitor.interrupted and len(transitions) >= FEWEST_ROWS:
-            return _refit(solution, transitions, gamma, test, rng)
+            return _refit(solution, ratio, transitions, gamma, test, rng)
         return solution
 
     def _networks(self, dimension: int, seed: int) -> tuple[RatioNetwork, RatioNetwork]:
@@ -170,13 +173,14 @@ class Batches:
         index = torch.from_numpy(rows)
         if self._cumulative is None:
             return index, self.successors[index, 0]
-        chance = self._rng.uniform(size=(self._size, 1))
-        which = np.minimum((chance > self._cumulative[rows]).sum(axis=1), self._cumulative.shape[1] - 1)
+        uniform = self._rng.uniform(size=(self._size, 1))
+        which = np.minimum((uniform > self._cumulative[rows]).sum(axis=1), self._cumulative.shape[1] - 1)
         return index, self.successors[index, torch.from_numpy(which)]
 
     def draw_initial(self) -> Tensor:
         """Initial states, by weight."""
-        assert self.initial is not None
+        if self.initial is None:
+            raise ValueError("gamma < 1 needs initial states: give x_initial to Transitions")
         rows = self._rng.choice(len(self.initial), size=self._size, p=self._initial_probability)
         return self.initial[torch.from_numpy(rows)]
 
@@ -235,14 +239,18 @@ class Trainer:
 
 
 def _refit(
-    trained: Solution, transitions: Transitions, gamma: float, test: StationarityTest | None, rng: np.random.Generator
+    trained: Solution,
+    network: NeuralRatio,
+    transitions: Transitions,
+    gamma: float,
+    test: StationarityTest | None,
+    rng: np.random.Generator,
 ) -> Solution:
     """The fixed point in the span of the last hidden layer; the network as it was where held-out rows prefer it."""
-    assert isinstance(trained.ratio, NeuralRatio)
-    features = HiddenFeatures.of(trained.ratio, sample_rows(transitions, rng))
-    _, ridge, _ = select(transitions, [features], None, gamma, rng)
+    features = HiddenFeatures.of(network, sample_rows(transitions, rng))
+    ridge = select(transitions, [features], None, gamma, rng).ridge
     solved = Kernel().fit_in_span(transitions, gamma, features, ridge, rng, None, {})
-    if test is not None and not _as_good(test, solved.ratio, trained.ratio):
+    if test is not None and not _as_good(test, solved.ratio, network):
         note = "the last layer as trained: solved exactly, it left a larger residual on held-out rows"
         return replace(trained, notes=[*trained.notes, note])
     settings = {**trained.settings, "last layer": "solved exactly", "ridge": ridge}
@@ -256,7 +264,7 @@ def _refit(
 
 
 def _as_good(test: StationarityTest, solved: Ratio, trained: Ratio) -> bool:
-    """Within twice the residual the network has, or chance gives: the network was chosen on these very rows."""
+    """Within twice the residual that the network or noise has: the network was chosen on these very rows."""
     return test.residual(solved) <= 2 * max(test.residual(trained), test.noise(trained))
 
 

@@ -8,7 +8,8 @@ from math import prod, sqrt
 import numpy as np
 from gymnasium import spaces
 
-from ope_vpm.arrays import Array, Floats
+from ope_vpm.arrays import Array
+from ope_vpm.linear.features import Standardiser
 from ope_vpm.logged import LoggedDataset
 
 MOST_STATES = 1 << 40
@@ -18,25 +19,7 @@ MOST_ONE_HOT = 4096
 FAR = 4.0
 """How far the absorbing state lies from the others, in units of √d, a kernel's usual bandwidth."""
 
-
-@dataclass(frozen=True)
-class Standardisation:
-    """Columns shifted to mean 0 and scaled to deviation 1; constant ones are only shifted."""
-
-    mean: Floats
-    std: Floats
-
-    @classmethod
-    def fit(cls, column: Array) -> Standardisation:
-        """The mean and deviation of a column's coordinates."""
-        values = np.asarray(column, dtype=np.float64)
-        mean, std = values.mean(axis=0), values.std(axis=0)
-        return cls(mean, np.where(std > 1e-12 * np.maximum(np.abs(mean), 1.0), std, 1.0))
-
-    def __call__(self, column: Array) -> Floats:
-        """Standardise."""
-        scaled: Floats = (np.asarray(column, dtype=np.float64) - self.mean) / self.std
-        return scaled
+Standardisation = Standardiser
 
 
 @dataclass(frozen=True)
@@ -54,9 +37,9 @@ class Encoder:
     """The number of values of each coordinate of a finite state; None for points."""
     n_actions: int | None
     """None for continuous actions."""
-    observation_scale: Standardisation
+    observation_scale: Standardiser
     """Used unless states are finite."""
-    action_scale: Standardisation
+    action_scale: Standardiser
     """Used unless actions are discrete."""
     absorbs: bool = False
 
@@ -69,7 +52,7 @@ class Encoder:
                 f"{prod(shape)} finite states with continuous actions are too many to tell apart "
                 f"(at most {MOST_ONE_HOT}): give the observations as floats"
             )
-        scales = Standardisation.fit(data.observations), Standardisation.fit(data.actions)
+        scales = Standardiser.fit(data.observations), Standardiser.fit(data.actions)
         return cls(shape, n_actions, *scales, absorbs)
 
     @property

@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
-import torch
 
 from ope_vpm.arrays import Array, Floats, Integers
+from ope_vpm.linear.features import FourierFeatures, Standardiser, draw_frequencies
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.encoding import Encoder
 from ope_vpm.ope.adapter.time_limit import Clock
 
 FARTHEST = 5.0
-"""Deviations from the mean up to which features tell states apart."""
+"""Standard deviations from the mean up to which features tell states apart: a flag that is seldom set would be hundreds
+of them away, and its row would decide every regression."""
 
 
 @dataclass(frozen=True)
@@ -25,31 +26,32 @@ class StateFeatures:
     """
 
     encoder: Encoder
-    frequencies: Floats
-    """One column per ω, (d, number/2)."""
+    """From observations to standardised or one-hot coordinates."""
+    fourier: FourierFeatures
+    """Of these coordinates."""
     clock: Clock | None = None
 
     @classmethod
     def draw(cls, data: LoggedDataset, number: int, seed: int, clock: Clock | None = None) -> StateFeatures:
-        """Draw the frequencies; the bandwidth is √d, d the number of coordinates."""
+        """Draw `number` Fourier features; the bandwidth is √d, the usual distance of two standardised states."""
         encoder = Encoder.fit(data, None if not data.discrete_actions else 1, absorbs=False)
         size = encoder.observation_scale.mean.size if encoder.shape is None else prod(encoder.shape)
         size += clock is not None
-        rng = np.random.default_rng(seed)
-        return cls(encoder, rng.standard_normal((size, number // 2)) / np.sqrt(size), clock)
+        frequencies = draw_frequencies(size, number, float(np.sqrt(size)), np.random.default_rng(seed))
+        return cls(encoder, FourierFeatures(Standardiser.unit(size).within(FARTHEST), frequencies, linear=True), clock)
 
     @property
     def size(self) -> int:
-        """How many features there are."""
-        return int(1 + self.frequencies.shape[0] + 2 * self.frequencies.shape[1])
+        """The number of features."""
+        return self.fourier.size
 
     @property
     def linear(self) -> int:
-        """How many of them, after the constant, are the state itself."""
-        return len(self.frequencies)
+        """The number of coordinates z, which are features themselves, after the constant."""
+        return len(self.fourier.frequencies)
 
     def points(self, observations: Array, time: Integers | None = None) -> Floats:
-        """The z of each state: standardised or one-hot; `time` is for the clock, if there is one."""
+        """The coordinates z of each state, shape (n, d), without limits; `time` is for the clock, if there is one."""
         states = self.encoder.states(observations)
         z = states if self.encoder.shape is None else np.eye(prod(self.encoder.shape))[states]
         if self.clock is None:
@@ -59,11 +61,9 @@ class StateFeatures:
         return np.column_stack([z, self.clock(time)])
 
     def near_points(self, observations: Array, time: Integers | None = None) -> Floats:
-        """The same, no coordinate beyond `FARTHEST`: a flag that is seldom set would be hundreds of deviations away."""
-        return np.clip(self.points(observations, time), -FARTHEST, FARTHEST)
+        """The same, no coordinate farther than `FARTHEST` from the mean."""
+        return self.fourier.standardise(self.points(observations, time))
 
     def __call__(self, observations: Array, time: Integers | None = None) -> Floats:
-        """One row a state, (n, size)."""
-        z = self.near_points(observations, time)
-        angle = torch.from_numpy(z @ self.frequencies)  # torch takes cosines several times faster than numpy
-        return np.hstack([np.ones((len(z), 1)), z, torch.cos(angle).numpy(), torch.sin(angle).numpy()])
+        """The features of each state, shape (n, size)."""
+        return self.fourier(self.points(observations, time))

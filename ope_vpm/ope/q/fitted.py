@@ -13,10 +13,9 @@ from ope_vpm.ope.inference.estimate import RawEstimate, disagreement
 from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.inference.verdict import Evidence
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.q.linear import find_lstd, linear_base
+from ope_vpm.ope.q.linear import find_lstd, linear_base, lstd_equations
 from ope_vpm.ope.q.networks import fit_networks
 from ope_vpm.ope.q.values import influence
-from ope_vpm.ope.vpm.factored import Rows
 
 
 @dataclass(frozen=True)
@@ -49,13 +48,13 @@ def fitted_q(problem: Problem, settings: Networks, weight: Floats | None = None)
     whole = np.zeros(problem.data.n_episodes, dtype=np.int64)
     by_step = None if weight is None else weight[plan.rows]
     linear = find_lstd(problem, settings.n_features, settings.ridge, settings.draws)
-    ratio = np.zeros(len(problem.data)) if linear.weights is None else linear.weights
-    rows = Rows.draw(problem, settings.n_features, settings.draws, weight)
-    base = linear_base(rows, whole, linear.diagnostics["ridge"])
+    ratio = linear.weights[plan.rows]
+    equations = lstd_equations(problem, settings.n_features, settings.draws, weight)
+    base = linear_base(equations, whole, linear.ridge)
     q = fit_networks(problem, whole, settings.members, settings.training_steps, settings.draws, by_step, base)
     residual = q.residual(problem)
-    sums = influence(problem, ratio[plan.rows], residual, q.first)
-    correction = float(plan.weight @ (ratio[plan.rows] * residual) / plan.weight.sum())
+    sums = influence(problem, ratio, residual, q.first)
+    correction = float(plan.weight @ (ratio * residual) / plan.weight.sum())
     return RawEstimate(
         value=q.value(problem),
         uncertainty=Bootstrap(episodes=sums, suspected_bias=abs(correction)),

@@ -1,7 +1,7 @@
-"""FQE in closed form (LSTD-Q): Q linear in features of the state and in centred functions of the action.
+"""Fitted Q evaluation in closed form (LSTD-Q): Q linear in features of the state and of the centred action.
 
-Its equations are those of `ope_vpm.ope.vpm.factored` without the action ratio, κ = 0. Other estimators use it, too:
-cross-fitted, and as what networks begin from.
+Its equations are those of the factored form of VPM without the action ratio. Other estimators build upon it: with Q
+cross-fitted by episodes, and with networks that learn what it leaves.
 """
 
 from __future__ import annotations
@@ -11,87 +11,112 @@ from dataclasses import dataclass
 import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
-from ope_vpm.ope.inference.estimate import RawEstimate
+from ope_vpm.linear.passes import apply_folds
+from ope_vpm.linear.ridge import RIDGES
+from ope_vpm.ope.adapter.pair_features import pair_features
+from ope_vpm.ope.linear_estimate import LinearEstimate, PairEquations, linear_estimate
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.values import QValues, influence
-from ope_vpm.ope.vpm.factored import RIDGES, Rows, find_linear
+
+
+def lstd_equations(problem: Problem, n_features: int, draws: int, weight: Floats | None = None) -> PairEquations:
+    """The equations of LSTD-Q; without weights they are shared by all estimators that use them.
+
+    Args:
+        problem: the question, on continuous states.
+        n_features: random Fourier features of the state.
+        draws: target actions drawn for each state where the policy's mean action is not known otherwise.
+        weight: of each logged row in the equations, where it is not 1.
+    """
+    if weight is None:
+        return problem.shared(_equations, n_features, draws)
+    return PairEquations.of(problem, pair_features(problem, n_features, draws).weighted(weight))
+
+
+def _equations(problem: Problem, n_features: int, draws: int) -> PairEquations:
+    return PairEquations.of(problem, pair_features(problem, n_features, draws))
 
 
 def find_lstd(
     problem: Problem, n_features: int, ridge: float | None, draws: int, weight: Floats | None = None
-) -> RawEstimate:
-    """LSTD-Q, the ridge chosen from the data alone unless it is given; `weight` of each row, where it is not 1."""
+) -> LinearEstimate:
+    """The value by LSTD-Q, the ridge chosen from the data unless it is given; other arguments as `lstd_equations`."""
     if weight is None:
-        return problem.shared(_unweighted_lstd, n_features, ridge, draws)
-    return find_linear("linear", Rows.draw(problem, n_features, draws, weight), ridge, {})
+        return problem.shared(_find_lstd, n_features, ridge, draws)
+    return linear_estimate(lstd_equations(problem, n_features, draws, weight), ridge, "linear")
 
 
-def _unweighted_lstd(problem: Problem, n_features: int, ridge: float | None, draws: int) -> RawEstimate:
-    return find_linear("linear", Rows.draw(problem, n_features, draws), ridge, {})
+def _find_lstd(problem: Problem, n_features: int, ridge: float | None, draws: int) -> LinearEstimate:
+    return linear_estimate(lstd_equations(problem, n_features, draws), ridge, "linear")
 
 
 @dataclass(frozen=True)
 class Base:
-    """A Q for each fold, fitted on the others, by its Bellman residuals at every step of the plan."""
+    """A linear Q for each fold, fitted on the other folds, by its Bellman residuals at every step of the plan."""
 
     residual: Floats
     """(folds, steps): r - ℓ + γV(s') - Q(s, a)."""
     first: Floats
     """(folds, initial states): V."""
     level: Floats
-    """(folds,): ℓ."""
+    """(folds,): ℓ, at γ = 1 the average reward, otherwise 0."""
 
 
-def linear_base(rows: Rows, folds: Integers, ridge: float) -> Base:
-    """LSTD-Q of each fold's others, at every step."""
-    problem, count = rows.problem, int(folds.max()) + 1
-    theta = np.stack([each.solve(ridge)[0] for each in rows.without(folds)], axis=1)
-    _, residual = rows.ratios_and_residuals(theta, theta)
-    level = theta[0] if problem.gamma == 1 else np.zeros(count)
-    return Base(at_steps(rows, residual).T, (rows.initial @ theta).T, level)
+def linear_base(equations: PairEquations, folds: Integers, ridge: float) -> Base:
+    """The Q of every fold at every step, the fold's own steps or not.
+
+    Args:
+        equations: of LSTD-Q.
+        folds: (episodes,): the fold of each episode, from 0.
+        ridge: in units of the features' mean squares.
+    """
+    pairs = equations.pairs
+    theta = np.stack([system.solve(ridge)[0] for system in equations.without_each(folds)], axis=1)
+    _, residual = equations.apply(theta, theta)
+    level = theta[0] if equations.problem.gamma == 1 else np.zeros(theta.shape[1])
+    return Base(pairs.by_step(residual).T, pairs.initial_values(theta).T, level)
 
 
 @dataclass(frozen=True)
-class Held:
-    """Q by its Bellman residuals, each step by what the other folds say of it; one column a ridge."""
+class CrossFittedQ:
+    """Cross-fitted Q, by its Bellman residuals: each step by the Q of the other folds, one column per ridge."""
 
     ridges: tuple[float, ...]
     residual: Floats
-    """At each step of the plan."""
+    """(steps, ridges): r - ℓ + γV(s') - Q(s, a)."""
     first: Floats
-    """V of the initial states."""
+    """(initial states, ridges): V."""
     level: Floats
-    """At γ = 1 the average reward, which the residual is without; else 0."""
+    """(steps, ridges): ℓ, at γ = 1 the average reward, otherwise 0."""
 
     def least(self, problem: Problem, tau: Floats) -> int:
-        """The place of the ridge whose residuals, weighted by the ratio, have the least standard error."""
-        pairs = zip(self.residual.T, self.first.T, strict=True)
-        errors = np.array([influence(problem, tau, *each).standard_error for each in pairs])
+        """The index of the ridge whose residuals, weighted by the ratio τ, have the least standard error."""
+        columns = zip(self.residual.T, self.first.T, strict=True)
+        errors = np.array([influence(problem, tau, *column).standard_error for column in columns])
         return int(np.argmin(np.where(np.isfinite(errors), errors, np.inf)))
 
-    def q(self, problem: Problem, place: int) -> QValues:
-        """Q less γV(s') stands for Q."""
-        level = self.level[:, place]
-        q = problem.data.rewards[problem.steps.rows] - level - self.residual[:, place]
-        return QValues(q, np.zeros_like(q), self.first[:, place], level)
+    def q(self, problem: Problem, index: int) -> QValues:
+        """The Q of one ridge. Only its residuals are known: Q(s, a) - γV(s') takes the place of Q, and 0 that of V."""
+        level = self.level[:, index]
+        q = problem.data.rewards[problem.steps.rows] - level - self.residual[:, index]
+        return QValues(q, np.zeros_like(q), self.first[:, index], level)
 
 
-def held_out(rows: Rows, folds: Integers, ridge: float | None) -> Held:
-    """LSTD-Q of each fold's others, for one ridge or for all of the grid."""
+def cross_fitted_q(equations: PairEquations, folds: Integers, ridge: float | None) -> CrossFittedQ:
+    """LSTD-Q of the other folds at each step, for one ridge or for all of the grid.
+
+    Args:
+        equations: of LSTD-Q.
+        folds: (episodes,): the fold of each episode, from 0.
+        ridge: None for every ridge of the grid.
+    """
+    problem, pairs = equations.problem, equations.pairs
     ridges = RIDGES if ridge is None else (ridge,)
-    data = rows.problem.data
-    fold, first_fold = folds[data.episode[rows.kept]], folds[rows.problem.log.initial_episodes]
-    solved = [np.stack([each.solve(one)[0] for one in ridges], axis=1) for each in rows.without(folds)]
-    theta = np.array(solved)
-    level = theta[fold, 0] if rows.problem.gamma == 1 else np.zeros((len(fold), len(ridges)))
-    first = np.zeros((len(first_fold), len(ridges)))
-    for k in np.unique(first_fold):
-        first[first_fold == k] = rows.initial[first_fold == k] @ theta[k]
-    return Held(ridges, at_steps(rows, rows.held_residuals(folds, theta)), first, at_steps(rows, level))
-
-
-def at_steps(rows: Rows, kept: Floats) -> Floats:
-    """Numbers of the kept rows at each step of the plan."""
-    by_row = np.zeros((len(rows.problem.data), kept.shape[1]))
-    by_row[rows.kept] = kept
-    return by_row[rows.problem.steps.rows]
+    fold, first_fold = folds[problem.data.episode[pairs.rows]], folds[problem.log.initial_episodes]
+    systems = equations.without_each(folds)
+    theta = np.array([np.stack([system.solve(each)[0] for each in ridges], axis=1) for system in systems])
+    residual = apply_folds(pairs, fold, theta, problem.gamma, equations.after_end)
+    level = theta[fold, 0] if problem.gamma == 1 else np.zeros((len(fold), len(ridges)))
+    values = np.stack([pairs.initial_values(of_fold) for of_fold in theta])
+    first = values[first_fold, np.arange(len(first_fold))]
+    return CrossFittedQ(ridges, pairs.by_step(residual), first, pairs.by_step(level))

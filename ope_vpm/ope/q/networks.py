@@ -20,7 +20,7 @@ from torch import Tensor
 from ope_vpm.arrays import Array, Floats, Integers
 from ope_vpm.ope.adapter.action_features import centred_features
 from ope_vpm.ope.adapter.state_features import StateFeatures
-from ope_vpm.ope.adapter.time_limit import ages, clock_of
+from ope_vpm.ope.adapter.time_limit import clock_of, times
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.linear import Base
 from ope_vpm.ope.q.training import Ensemble
@@ -49,7 +49,8 @@ class Inputs:
 def inputs(problem: Problem, draws: int) -> Inputs:
     """Standardised states, with the time as one more coordinate where the task has a clock."""
     data, plan = problem.data, problem.steps
-    features, time = StateFeatures.draw(problem.data, 0, problem.seed, clock_of(problem)), ages(problem)[plan.rows]
+    clock, time = clock_of(data, problem.time_limit), times(data, problem.time_limit)[plan.rows]
+    features = StateFeatures.draw(data, 0, problem.seed, clock)
     here = features.near_points(data.observations[plan.rows], time)
     there = features.near_points(problem.following, np.where(problem.ending[plan.rows], 0, time + 1))
     start = problem.log.initial_observations

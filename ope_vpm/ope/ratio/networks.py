@@ -11,18 +11,31 @@ import torch
 from torch import Tensor
 
 from ope_vpm.arrays import Floats
-from ope_vpm.baselines.saddle import Regularisation
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.networks import Inputs, inputs
 from ope_vpm.ope.q.training import mlp
+from ope_vpm.ope.ratio.lagrangian import Regularisation
 
-BATCH, LEARNING_RATE = 512, 1e-3
+BATCH = 512
+"""Steps in each gradient, as for Q by networks."""
+LEARNING_RATE = 1e-3
+"""Of Adam at the beginning; it falls to 0 along a cosine, for at a constant rate two players keep circling."""
 BETAS = (0.0, 0.99)
-"""Of Adam: without momentum two players circle each other less."""
+"""Of Adam. Without momentum the players meet: on the linear-Gaussian MDP all four methods are then within 0.022 after
+1000 steps, with the usual 0.9 two of them are off by 0.3 to 2.8."""
+ONE = 0.5413
+"""Where softplus is 1."""
 
 
 def neural_ratio(problem: Problem, terms: Regularisation, steps: int, draws: int) -> Floats:
-    """ζ at each of the plan's steps."""
+    """The ratio ζ at each step of the plan.
+
+    Args:
+        problem: the question, on continuous states.
+        terms: of the Lagrangian.
+        steps: gradient steps.
+        draws: target actions drawn for each state where the policy's mean action is not known otherwise.
+    """
     seen, plan, gamma = inputs(problem, draws), problem.steps, problem.gamma
     value = mlp(seen.here.shape[1], 1 + seen.centred.shape[1], problem.seed)
     ratio = mlp(seen.here.shape[1] + seen.centred.shape[1], 1, problem.seed + 1)
@@ -57,6 +70,6 @@ def neural_ratio(problem: Problem, terms: Regularisation, steps: int, draws: int
 
 
 def ratio_of(network: torch.nn.Module, seen: Inputs, rows: Tensor, positive: bool) -> Tensor:
-    """ζ of some steps."""
+    """The ratio ζ of some steps; before training it is near 1."""
     out: Tensor = network(torch.cat([seen.here[rows], seen.centred[rows]], dim=1))[:, 0]
-    return torch.nn.functional.softplus(out + 0.5413) if positive else 1 + out  # both begin near 1
+    return torch.nn.functional.softplus(out + ONE) if positive else 1 + out

@@ -1,0 +1,88 @@
+"""Transitions as batches of features, for the passes over rows in `ope_vpm.linear`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ope_vpm.arrays import Array, Floats, chunks
+from ope_vpm.chain.transitions import Transitions
+from ope_vpm.linear.features import BATCH_ROWS
+from ope_vpm.linear.moments import Batch
+
+SAMPLE = 2000
+"""Rows from which the scales of the data are estimated: a standard deviation is then known to two per cent."""
+
+
+@dataclass(frozen=True)
+class TransitionBatches:
+    """The rows of transitions, with the features of x and, averaged over a row's successors, those of x'."""
+
+    transitions: Transitions
+    features: Callable[[Array], Floats]
+    weight: Floats | None = None
+    """How often each row counts; None: the weights of the transitions, scaled to mean 1."""
+    reward: Floats | None = None
+    """A function of each row whose expectation is asked for; None: 0."""
+
+    def __len__(self) -> int:
+        return len(self.transitions)
+
+    @cached_property
+    def size(self) -> int:
+        """D, the number of features."""
+        return int(self.features(self.transitions.x[:1]).shape[1])
+
+    @property
+    def next_size(self) -> int:
+        """D again: every feature of x' counts."""
+        return self.size
+
+    def __iter__(self) -> Iterator[Batch]:
+        """All rows, in batches."""
+        data = self.transitions
+        weight = self.weight
+        if weight is None and data.weight is not None:
+            weight = data.row_weights
+        for rows in chunks(len(data), BATCH_ROWS, of=(data.x, data.x_next)):
+            yield Batch(
+                np.arange(rows.start, rows.stop),
+                self.features(data.x[rows]),
+                self._next(rows),
+                None if weight is None else weight[rows],
+                None if self.reward is None else self.reward[rows],
+            )
+
+    def sample(self, most: int, rng: np.random.Generator) -> TransitionBatches:
+        """Batches of all rows, or of `most` of them drawn without replacement; for those of no other weights."""
+        part = self.transitions.sample(most, rng)
+        return self if part is self.transitions else TransitionBatches(part, self.features)
+
+    def initial(self) -> Iterator[tuple[Floats, Floats]]:
+        """The initial states in batches, as features and weights; none where the data have none."""
+        start, weight = self.transitions.x_initial, self.transitions.initial_weights
+        if start is not None:
+            for rows in chunks(len(start), BATCH_ROWS):
+                yield self.features(start[rows]), weight[rows]
+
+    def _next(self, rows: slice) -> Floats:
+        """φ(x') of some rows, averaged over their successors."""
+        successors = self.transitions.x_next[rows]
+        if self.transitions.next_weight is None:
+            return self.features(successors)
+        share = self.transitions.next_weight[rows]
+        total = share[:, :1] * self.features(successors[:, 0])
+        for k in range(1, share.shape[1]):
+            total += share[:, k : k + 1] * self.features(successors[:, k])
+        return total
+
+
+def sample_rows(transitions: Transitions, rng: np.random.Generator) -> Floats:
+    """The x of some rows, drawn by weight, as float64."""
+    weight = None if transitions.weight is None else transitions.weight / transitions.weight.sum()
+    n = len(transitions)
+    rows = rng.choice(n, size=SAMPLE, p=weight) if n > SAMPLE or weight is not None else np.arange(n)
+    return np.asarray(transitions.x[np.sort(rows)], dtype=np.float64)

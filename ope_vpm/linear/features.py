@@ -1,0 +1,205 @@
+"""Feature maps φ: a constant, then functions whose span is close to the functions of a Gaussian kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.linalg import eigh
+from scipy.spatial.distance import cdist, pdist
+
+from ope_vpm.arrays import Array, Floats, chunks
+
+BATCH_ROWS = 4096
+"""Rows whose features are held at once: enough for fast matrix products, few enough for the processor's cache."""
+CONSTANT = 1e-12
+"""A coordinate whose standard deviation is below this share of its size is constant: what varies is rounding."""
+TAIL = 0.001
+"""The share of the data on each side that a standardiser limited to the data's range cuts off. A plain minimum and
+maximum would be set by one outlier."""
+BANDWIDTH_ROWS = 1000
+"""Rows of which all pairwise distances are taken: half a million distances settle a median to a few per mille."""
+SMALLEST_EIGENVALUE = 1e-10
+"""Of the landmarks' kernel matrix, relative to its largest: what is smaller is rounding and would be amplified."""
+
+
+@dataclass(frozen=True)
+class Standardiser:
+    """x → z = (x - mean)/std, each coordinate of z kept within [low, high].
+
+    The limits matter for states outside the data. They say nothing about the function that is fitted; left where they
+    are, they let a smooth function grow without bound in a region where no data hold it down.
+    """
+
+    mean: Floats
+    std: Floats
+    """1 where a coordinate is constant."""
+    low: Floats
+    """The least z; -inf where there is no limit."""
+    high: Floats
+
+    @classmethod
+    def fit(cls, sample: npt.ArrayLike) -> Standardiser:
+        """The mean and standard deviation of each coordinate of a sample, without limits."""
+        values = np.asarray(sample, dtype=np.float64)
+        mean, deviation = values.mean(axis=0), values.std(axis=0)
+        largest = np.maximum(values.max(axis=0), -values.min(axis=0))
+        std = np.where(deviation > CONSTANT * (1 + largest), deviation, 1.0)
+        unlimited = np.full_like(std, np.inf)
+        return cls(mean, std, -unlimited, unlimited)
+
+    @classmethod
+    def unit(cls, dimension: int) -> Standardiser:
+        """The identity, for coordinates that are standardised already."""
+        unlimited = np.full(dimension, np.inf)
+        return cls(np.zeros(dimension), np.ones(dimension), -unlimited, unlimited)
+
+    def within(self, limit: float) -> Standardiser:
+        """The same, with z kept within `limit` standard deviations of the mean."""
+        return replace(self, low=np.full_like(self.std, -limit), high=np.full_like(self.std, limit))
+
+    def within_range(self, sample: Floats) -> Standardiser:
+        """The same, with z kept where all of a sample's coordinates but 1 in 500 lie."""
+        low, high = (np.quantile(sample, [TAIL, 1 - TAIL], axis=0) - self.mean) / self.std
+        return replace(self, low=low, high=high)
+
+    def __call__(self, x: Array) -> Floats:
+        """The standardised coordinates as float64, in the shape of x."""
+        z: Floats = (x - self.mean) / self.std
+        return np.clip(z, self.low, self.high, out=z)
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, Any]) -> Standardiser:
+        """Read what `arrays` wrote, possibly among other arrays."""
+        return cls(arrays["centre"], arrays["scale"], arrays["low"], arrays["high"])
+
+    def arrays(self) -> dict[str, Any]:
+        """All numbers, for saving; mean and std have the names that they have in saved files."""
+        return {"centre": self.mean, "scale": self.std, "low": self.low, "high": self.high}
+
+
+class Features(Protocol):
+    """A map from states to a constant and some functions of them."""
+
+    kind: str
+
+    def __call__(self, x: Array) -> Floats:
+        """Shape (n, D), the first column 1."""
+
+    def arrays(self) -> dict[str, Any]:
+        """All numbers, for saving."""
+
+
+@dataclass(frozen=True)
+class FourierFeatures:
+    """[1, cos ωᵀz, sin ωᵀz] of the standardised z, with ω ~ N(0, I/bandwidth²).
+
+    Their inner products approximate the Gaussian kernel, up to a factor (Rahimi and Recht 2007). With `linear` the
+    coordinates of z are features, too, after the constant.
+    """
+
+    kind = "fourier"
+
+    standardise: Standardiser
+    frequencies: Floats
+    """One ω per column, shape (d, number of frequencies)."""
+    linear: bool = False
+
+    @classmethod
+    def draw(cls, sample: Floats, number: int, bandwidth: float, rng: np.random.Generator) -> FourierFeatures:
+        """Draw `number` features for data like `sample`, z being limited to the sample's range."""
+        standardise = Standardiser.fit(sample).within_range(sample)
+        return cls(standardise, draw_frequencies(sample.shape[1], number, bandwidth, rng))
+
+    @property
+    def size(self) -> int:
+        """The number of features D."""
+        dimension, number = self.frequencies.shape
+        return int(1 + self.linear * dimension + 2 * number)
+
+    def __call__(self, x: Array) -> Floats:
+        """Shape (n, D); torch takes cosines several times faster than numpy."""
+        z = self.standardise(x)
+        angle = torch.from_numpy(z @ self.frequencies)
+        out = torch.empty((len(x), self.size), dtype=torch.float64)
+        out[:, 0] = 1
+        if self.linear:
+            out[:, 1 : 1 + z.shape[1]] = torch.from_numpy(z)
+        first, half = self.size - 2 * angle.shape[1], angle.shape[1]
+        torch.cos(angle, out=out[:, first : first + half])
+        torch.sin(angle, out=out[:, first + half :])
+        return out.numpy()
+
+    def arrays(self) -> dict[str, Any]:
+        """All numbers, for saving."""
+        return {**self.standardise.arrays(), "frequencies": self.frequencies, "linear": np.asarray(self.linear)}
+
+
+@dataclass(frozen=True)
+class NystromFeatures:
+    """[1, K(z, landmarks) K(landmarks, landmarks)^{-1/2}] with the Gaussian kernel K of the standardised z."""
+
+    kind = "nystrom"
+
+    standardise: Standardiser
+    landmarks: Floats
+    """Standardised, shape (landmarks, d)."""
+    whitening: Floats
+    """K(landmarks, landmarks)^{-1/2}, without the directions whose eigenvalue is rounding."""
+    bandwidth: float
+
+    @classmethod
+    def draw(cls, sample: Floats, number: int, bandwidth: float, rng: np.random.Generator) -> NystromFeatures:
+        """Take `number` landmarks from `sample`, z being limited to the sample's range."""
+        standardise = Standardiser.fit(sample).within_range(sample)
+        chosen = rng.choice(len(sample), size=min(number, len(sample)), replace=False)
+        landmarks = standardise(sample[chosen])
+        value, vector = eigh(_gaussian(landmarks, landmarks, bandwidth))
+        kept = value > SMALLEST_EIGENVALUE * value[-1]
+        whitening = vector[:, kept] / np.sqrt(value[kept])
+        return cls(standardise, landmarks, whitening, bandwidth)
+
+    def __call__(self, x: Array) -> Floats:
+        """Shape (n, 1 + kept directions)."""
+        closeness = _gaussian(self.standardise(x), self.landmarks, self.bandwidth)
+        return np.hstack([np.ones((len(x), 1)), closeness @ self.whitening])
+
+    def arrays(self) -> dict[str, Any]:
+        """All numbers, for saving."""
+        names = ("landmarks", "whitening", "bandwidth")
+        return self.standardise.arrays() | {name: np.asarray(getattr(self, name)) for name in names}
+
+
+FEATURES: dict[str, type[FourierFeatures] | type[NystromFeatures]] = {
+    "fourier": FourierFeatures,
+    "nystrom": NystromFeatures,
+}
+"""The feature maps that can be chosen by name."""
+
+
+def draw_frequencies(dimension: int, number: int, bandwidth: float, rng: np.random.Generator) -> Floats:
+    """Frequencies for `number` Fourier features, a cosine and a sine each: shape (dimension, number // 2)."""
+    return rng.standard_normal((dimension, number // 2)) / bandwidth
+
+
+def combination(features: Features, x: Array, coefficients: Floats) -> Floats:
+    """The function φ(x)ᵀcoefficients at some states; the features of a few thousand of them are held at once."""
+    out = np.empty(len(x))
+    for rows in chunks(len(x), BATCH_ROWS, of=[x]):
+        out[rows] = features(x[rows]) @ coefficients
+    return out
+
+
+def median_bandwidth(sample: Floats) -> float:
+    """The median distance between standardised states; 1 where it is 0."""
+    standardise = Standardiser.fit(sample).within_range(sample)
+    median = float(np.median(pdist(standardise(sample[:: max(1, len(sample) // BANDWIDTH_ROWS)]))))
+    return median if median > 0 else 1.0
+
+
+def _gaussian(a: Floats, b: Floats, bandwidth: float) -> Floats:
+    kernel: Floats = np.exp(cdist(a, b, "sqeuclidean") / (-2 * bandwidth**2))
+    return kernel

@@ -1,0 +1,101 @@
+"""What ratio methods linear in features share: the DICE family, minimax weight learning and minimax Q learning.
+
+Finite pairs: with a free number for every pair each of them has the same solution, whatever its regularisation. The
+flow constraint determines the ratio, and the Bellman equation determines Q. So they are solved exactly, as the counted
+model is, and agree with it. They differ where functions are approximated, on continuous states.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from ope_vpm.arrays import Floats
+from ope_vpm.ope.adapter.time_limit import clock_remarks
+from ope_vpm.ope.behaviour.action_ratio import known_overlap
+from ope_vpm.ope.estimator import ProblemEstimator, check_positive, check_ridge
+from ope_vpm.ope.finite.estimate import counted_estimate
+from ope_vpm.ope.inference.estimate import RawEstimate, disagreement, evidence_of_weights, value_or_nan
+from ope_vpm.ope.inference.uncertainty import Bootstrap
+from ope_vpm.ope.linear_estimate import LinearEstimate, PairEquations
+from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.q.linear import find_lstd, lstd_equations
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatioEstimator(ProblemEstimator):
+    """The settings and the finite solution of these methods."""
+
+    n_features: int = 200
+    """Random Fourier features of the state, on continuous states. Half as many as vpm has: a saddle point is a
+    system of twice the size."""
+    ridge: float | None = None
+    """In units of the features' mean squares; None: the one that LSTD-Q's standard errors choose."""
+    draws: int = 8
+    """Target actions drawn for each state where the policy's mean action is not known otherwise."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "n_features", "draws")
+        check_ridge(self.ridge)
+
+    def find(self, problem: Problem) -> RawEstimate:
+        """Solve finite pairs exactly, and others in the span of LSTD-Q's features, with its ridge."""
+        if problem.finite:
+            return counted_estimate(problem)
+        lstd = find_lstd(problem, self.n_features, self.ridge, self.draws)
+        return self.find_linear(lstd_equations(problem, self.n_features, self.draws), lstd)
+
+    @abstractmethod
+    def find_linear(self, equations: PairEquations, lstd: LinearEstimate) -> RawEstimate:
+        """The estimate in the span of the features.
+
+        Args:
+            equations: of the problem, without weights.
+            lstd: what LSTD-Q finds with them: its ridge, and a Q for the influence function.
+        """
+
+
+def end_mass(equations: PairEquations) -> Floats:
+    """How much time each row's ratio stands for: an absorbed end goes on for ever, γ/(1-γ) of its last row's time."""
+    problem, ended = equations.problem, equations.pairs.states.ended
+    if problem.on_end == "restart":
+        return np.ones(len(ended))
+    return np.where(ended, 1 / (1 - problem.gamma), 1.0)
+
+
+def ratio_estimate(
+    equations: PairEquations, lstd: LinearEstimate, zeta: Floats, solver: str = "linear", remarks: tuple[str, ...] = ()
+) -> RawEstimate:
+    """The value Σ ζr / Σ ζ of a ratio ζ, the time after ends included in the sum below.
+
+    The interval is that of ζ times the Bellman residual of LSTD-Q; how far LSTD-Q's own value lies is a suspected bias.
+
+    Args:
+        equations: of the problem.
+        lstd: what LSTD-Q finds with them.
+        zeta: the ratio at each of their rows.
+        solver: its name, for the record.
+        remarks: reasons for caution that the method has.
+    """
+    problem, pairs = equations.problem, equations.pairs
+    weights, total = pairs.by_logged_row(zeta), float(zeta @ end_mass(equations))
+    value = value_or_nan(float(zeta @ pairs.rewards) / total if total else 0.0, zeta)
+    _, residual = equations.apply(lstd.theta, lstd.theta)
+    sums = equations.influence(zeta * len(zeta) / total if total else zeta, residual, lstd.theta)
+    distance = abs(value - lstd.value)
+    return RawEstimate(
+        value=value,
+        uncertainty=Bootstrap(episodes=sums, suspected_bias=distance),
+        weights=weights,
+        evidence=evidence_of_weights(
+            problem.data,
+            weights,
+            mean_ratio=total / len(zeta),
+            overlap=known_overlap(problem),
+            disagreement=disagreement(problem.data, distance, sums.standard_error),
+            remarks=(*remarks, *clock_remarks(problem, known=True)),
+        ),
+        diagnostics={"solver": solver, "ridge": lstd.ridge, "dropped": pairs.steps.dropped},
+    )

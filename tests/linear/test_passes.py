@@ -1,0 +1,67 @@
+"""The passes over rows against numbers worked out by hand."""
+
+import dataclasses
+
+import numpy as np
+
+from ope_vpm.linear.passes import (
+    accumulate,
+    accumulate_folds,
+    accumulate_where_positive,
+    all_but_each,
+    apply,
+    apply_folds,
+)
+from tests.linear.batches import by_hand, random_rows, same
+
+
+def test_all_but_one_fold_are_the_rows_of_the_others():
+    rows = dataclasses.replace(random_rows(60, 4, 4), cuts=(13, 40))
+    fold = np.random.default_rng(1).integers(3, size=60)
+    for k, others in enumerate(all_but_each(accumulate_folds(rows, fold, 3))):
+        kept = fold != k
+        part = dataclasses.replace(
+            rows, phi=rows.phi[kept], phi_next=rows.phi_next[kept], weight=rows.weight[kept], reward=rows.reward[kept],
+            first=None, cuts=(),
+        )  # fmt: skip
+        same(others, accumulate(part))
+    (only,) = all_but_each(accumulate_folds(rows, np.zeros(60, dtype=np.int64), 1))
+    same(only, accumulate(dataclasses.replace(rows, first=None)))
+
+
+def test_rows_where_a_function_is_positive():
+    """β = (-2.5, 1) is positive at s = 3 only; the others still count as rows."""
+    moments = accumulate_where_positive(by_hand(), np.array([-2.5, 1.0]))
+    assert (moments.count, moments.weight) == (3, 1)
+    assert moments.gram.tolist() == [[1, 3], [3, 9]]
+    assert moments.reward.tolist() == [3, 9]
+
+
+def test_ratio_and_residual_by_hand():
+    """θ = (10, 1): at γ = ½ φᵀθ = 11, 12, 13, φ'ᵀθ = 13, 11, 0; at γ = 1 the constant's difference counts as 1."""
+    rows = by_hand(weight=np.array([1.0, 2.0, 0.0]), cuts=(2,))
+    beta, theta = np.array([1.0, -1.0]), np.array([10.0, 1.0])
+    tau, residual = apply(rows, beta, theta, 0.5)
+    assert tau.tolist() == [0, -2, 0]
+    assert residual.tolist() == [1 - 11 + 6.5, 2 - 12 + 5.5, 3 - 13]
+    restart = np.array([1.0, 1.0])
+    _, residual = apply(rows, beta, theta, 0.5, restart)
+    assert residual.tolist() == [1 - 11 + 6.5, 2 - 12 + 5.5, 3 - 13 + 5.5]
+    _, residual = apply(rows, beta, theta, 1.0, restart)
+    assert residual.tolist() == [1 - 10 - (1 - 3), 2 - 10 - (2 - 1), 3 - 10 - (3 - 1)]
+
+
+def test_several_solutions_at_once_and_one_for_each_fold():
+    rows = dataclasses.replace(random_rows(40, 4, 2), cuts=(7, 30))
+    rng = np.random.default_rng(2)
+    theta, beta, after_end = rng.standard_normal((4, 3)), rng.standard_normal((4, 3)), rng.standard_normal(4)
+    after_end[2:] = 0
+    tau, residual = apply(rows, beta, theta, 0.8, after_end)
+    for m in range(3):
+        one_tau, one_residual = apply(rows, beta[:, m], theta[:, m], 0.8, after_end)
+        np.testing.assert_allclose(tau[:, m], one_tau, atol=1e-14)
+        np.testing.assert_allclose(residual[:, m], one_residual, atol=1e-14)
+    fold = np.arange(40) % 2
+    held = apply_folds(rows, fold, np.stack([theta, -theta]), 0.8, after_end)
+    _, other = apply(rows, beta, -theta, 0.8, after_end)
+    np.testing.assert_allclose(held, np.where(fold[:, None] == 0, residual, other), atol=1e-14)

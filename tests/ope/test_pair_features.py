@@ -1,0 +1,110 @@
+"""Features of pairs by hand, and what they share between policies and discounts."""
+
+import numpy as np
+import pytest
+
+import ope_vpm as ov
+from ope_vpm.linear.passes import accumulate
+from ope_vpm.ope import Problem
+from ope_vpm.ope.adapter.pair_features import pair_features
+from ope_vpm.ope.linear_estimate import PairEquations
+from ope_vpm.ope.q.linear import find_lstd, lstd_equations
+from ope_vpm.policy import CategoricalPolicy
+
+IGNORE = ("duplicated-episodes", "flags-confused", "one-row-off")
+
+
+def chance(first):
+    """Action 0 with this probability in every state."""
+    return CategoricalPolicy(lambda s: np.tile([first, 1 - first], (len(s), 1)), 2)
+
+
+def log():
+    """0 → 1 → 2 → end with actions 0, 1, 1 and rewards 1, 2, 4; then 0 → 2, cut, its next state unknown at the cut."""
+    return ov.LoggedDataset.from_arrays(
+        np.array([[0.0], [1.0], [2.0], [0.0], [2.0]]),
+        np.array([0, 1, 1, 1, 0]),
+        np.array([1.0, 2.0, 4.0, 8.0, 16.0]),
+        terminated=np.array([False, False, True, False, False]),
+        truncated=np.array([False, False, False, False, True]),
+    )
+
+
+def test_batches_by_hand():
+    """States have mean 1 and deviation √(4/5); u is 1[a = j] - π(j) for π = (¼, ¾)."""
+    data = log()
+    pairs = pair_features(Problem.pose(data, chance(0.25), gamma=0.9, ignore=IGNORE), 0, draws=1)
+    assert pairs.rows.tolist() == [0, 1, 2, 3]  # nothing is known after the last row
+    assert (pairs.size, pairs.next_size) == (2 + 2 * 2, 2)
+    (batch,) = pairs
+    unit = 1 / np.sqrt(4 / 5)
+    state = np.array([[1, -unit], [1, 0], [1, unit], [1, -unit]])
+    np.testing.assert_allclose(batch.phi[:, :2], state, atol=1e-12)
+    zero, one = np.array([0.75, -0.75]), np.array([-0.25, 0.25])
+    centred = np.stack([zero, one, one, one])
+    np.testing.assert_allclose(batch.phi[:, 2:], np.einsum("nk,nj->nkj", centred, state).reshape(4, 4), atol=1e-12)
+    np.testing.assert_allclose(batch.phi_next, [[1, 0], [1, unit], [0, 0], [1, unit]], atol=1e-12)
+    assert batch.reward.tolist() == [1, 2, 4, 8]
+    assert batch.weight is None
+    np.testing.assert_allclose(pairs.states.initial, [[1, -unit], [1, -unit]])
+    (weighted,) = pairs.weighted(np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
+    assert weighted.weight.tolist() == [1, 2, 3, 4]
+    assert pairs.by_logged_row(np.array([1.0, 2.0, 3.0, 4.0])).tolist() == [1, 2, 3, 4, 0]
+
+
+def test_state_features_are_shared_by_policies_and_discounts():
+    problem = Problem.pose(log(), chance(0.25), gamma=0.9, ignore=IGNORE)
+    here = pair_features(problem, 4, draws=1)
+    there = pair_features(problem.with_policy(chance(0.5)).with_gamma(1.0), 4, draws=1)
+    assert here.states is there.states
+    assert not np.array_equal(here.centred, there.centred)
+    assert pair_features(problem, 6, draws=1).states is not here.states
+
+
+def test_one_pass_serves_absorbed_and_restarted_ends():
+    """The moments of γ < 1, where ends absorb, are those of γ = 1, where an initial state follows."""
+    problem = Problem.pose(log(), chance(0.25), gamma=0.9, ignore=IGNORE)
+    absorbed, restarted = (
+        PairEquations.of(each, pair_features(each, 0, draws=1)) for each in (problem, problem.with_gamma(1.0))
+    )
+    assert np.array_equal(absorbed.means.change, restarted.means.change)
+    (batch,) = restarted.pairs
+    following = np.hstack([batch.phi_next, np.zeros((4, 4))])
+    following[2, :2] = restarted.pairs.states.initial.mean(axis=0)
+    expected = batch.phi.T @ (batch.phi - following) / 4
+    expected[:, 0] = batch.phi.mean(axis=0)
+    np.testing.assert_allclose(restarted.system.matrix, expected, atol=1e-14)
+
+
+def test_moments_of_two_halves_of_a_log_merge_to_those_of_the_whole():
+    rng = np.random.default_rng(0)
+    states = rng.standard_normal((401, 2))
+    data = ov.LoggedDataset.from_arrays(
+        states[:-1], rng.integers(2, size=400), rng.standard_normal(400), states[1:],
+        truncated=np.arange(400) % 20 == 19,
+    )  # fmt: skip
+    problem = Problem.pose(data, chance(0.4))
+    pairs = pair_features(problem, 20, draws=1)
+    early = (np.arange(400) < 200).astype(float)
+    whole = accumulate(pairs)
+    one, other = accumulate(pairs.weighted(early)), accumulate(pairs.weighted(1 - early))
+    for name in ("gram", "change", "reward", "weight"):
+        np.testing.assert_allclose(getattr(one.merge(other), name), getattr(whole, name), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("gamma", [0.9, 1.0])
+def test_an_estimate_says_its_ridge_and_its_coefficients(gamma):
+    rng = np.random.default_rng(0)
+    states = rng.standard_normal((401, 1))
+    actions = rng.integers(2, size=400)
+    data = ov.LoggedDataset.from_arrays(
+        states[:-1], actions, actions + states[:-1, 0], states[1:], truncated=np.arange(400) % 20 == 19
+    )
+    problem = Problem.pose(data, chance(0.4), gamma=gamma)
+    found, equations = find_lstd(problem, 10, None, 1), lstd_equations(problem, 10, 1)
+    theta, beta = equations.system.solve(found.ridge)
+    np.testing.assert_allclose(found.theta, theta)
+    assert found.value == pytest.approx(equations.system.source @ theta)
+    tau, _ = equations.apply(beta, theta)
+    np.testing.assert_allclose(found.weights, equations.pairs.by_logged_row(tau))
+    assert found.diagnostics["ridge"] == found.ridge
