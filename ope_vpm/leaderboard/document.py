@@ -9,14 +9,21 @@ from importlib.metadata import version
 from typing import Any
 
 from ope_vpm.leaderboard.metrics import METRICS, Line, agreement
+from ope_vpm.leaderboard.payload import rounded
 from ope_vpm.leaderboard.records import Board
 
 LIBRARIES = ("ope-vpm", "numpy", "scipy", "torch")
+MOST_CELLS = 200_000
+"""How many cells the document lists one by one: as dictionaries they take 2 KB each in memory and 0.7 KB in a file."""
+SUMMARISED = (
+    "This board has {:,} cells, more than the {:,} that are listed one by one: they are in cells.csv and the store."
+)
 
 
 def document(board: Board, found: Sequence[Line], total: Sequence[Line], command: str) -> dict[str, Any]:
     """Everything there is, as JSON holds it; the page is made of this."""
-    suite = board.suite
+    suite, finished = board.suite, board.finished
+    listed = finished <= MOST_CELLS
     return {
         "suite": suite.name,
         "title": suite.title,
@@ -37,10 +44,12 @@ def document(board: Board, found: Sequence[Line], total: Sequence[Line], command
             for (label, task, gamma), reason in suite.left_out.items()
         ],
         "settings": [_setting(board, number) for number in range(len(suite.settings))],
+        "finished": finished,
         "missing": sum(line.missing for line in found),
+        "note": "" if listed else SUMMARISED.format(finished, MOST_CELLS),
         "overall": [_as_dict(line) for line in total],
         "lines": [_as_dict(line) for line in found],
-        "cells": list(cells(board)),
+        "cells": list(cells(board)) if listed else [],
     }
 
 
@@ -77,7 +86,8 @@ def _as_dict(line: Line) -> dict[str, Any]:
         "runs": line.runs,
         "failed": line.failed,
         "missing": line.missing,
-        "chance": line.chance,
+        "reliable": line.reliable["reliable_and_covered"],
+        "p_value": line.p_value,
         "best": line.best,
         "level": line.level,
         **{name: list(number) for name, number in line.numbers.items()},
@@ -111,12 +121,3 @@ def cells(board: Board) -> Iterable[dict[str, Any]]:
                     "diagnostics": rounded(outcome.get("diagnostics", {})),
                     "key": job.key,
                 }
-
-
-def rounded(value: Any) -> Any:
-    """Six digits of every number: what somebody reads; the store has them all."""
-    if isinstance(value, float):
-        return float(f"{value:.6g}")
-    if isinstance(value, dict):
-        return {name: rounded(entry) for name, entry in value.items()}
-    return [rounded(entry) for entry in value] if isinstance(value, list) else value

@@ -36,7 +36,7 @@ def cluster(trouble):
 def table(suite, jobs, results):
     """Every number of the table but the seconds."""
     found = lines(Board(suite, jobs, results))
-    return [(line.estimator, line.chance, line.numbers | {"seconds": None, "width": None}) for line in found]
+    return [(line.estimator, line.p_value, line.numbers | {"seconds": None, "width": None}) for line in found]
 
 
 def ran_under(folder):

@@ -169,7 +169,8 @@ def test_the_table_of_a_board_with_known_answers(suite, trouble):
     found = suite('["naive", "constant"]', policies=4)
     jobs = plan(found)
     board = Board(found, jobs, {job.key: compute(job) for job in jobs})
-    truth, floor = board.truth(found.settings[0]), board.floor(found.settings[0])
+    known = board.known(found.settings[0])
+    truth, floor = known.truth, known.floor
     line = next(line for line in lines(board) if line.estimator == "constant")
     error = np.array([7.0, 8.0, 9.0])[:, None] - truth
     assert line.numbers["bias"] == pytest.approx((error.mean(), 1 / np.sqrt(3)))
@@ -182,7 +183,7 @@ def test_the_table_of_a_board_with_known_answers(suite, trouble):
     assert line.numbers["regret_1"][0] == pytest.approx((best - truth.mean()) / (best - low))
     assert line.numbers["regret_3"][0] == pytest.approx((best - third) / 4 / (best - low))
     assert line.numbers["verdicts_right"] == (None, None)  # it always says "caution"
-    assert line.chance == 2**-3
+    assert line.p_value == 2**-3
     winner, other = overall(board, lines(board))
     assert (winner.estimator, winner.best, other.level) == ("naive", True, True)
     assert other.numbers["ratio"] == pytest.approx(line.numbers["ratio"])
