@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from ope_vpm.envs.random_mdp import RandomMDP
-from ope_vpm.leaderboard.jobs import compute, plan
+from ope_vpm.leaderboard.compute import compute
+from ope_vpm.leaderboard.jobs import plan
 from ope_vpm.leaderboard.output import write_board
 from ope_vpm.leaderboard.page import in_script
 from ope_vpm.leaderboard.payload import dumps

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ope_vpm.leaderboard.backends import run
-from ope_vpm.leaderboard.jobs import plan
+from ope_vpm.leaderboard.jobs import grouped, plan
 from ope_vpm.leaderboard.metrics import lines
 from ope_vpm.leaderboard.records import Board
 from ope_vpm.leaderboard.suites import read_suite
+from tests.leaderboard.conftest import computed
 
 SUITE = """
 runs = 7
@@ -41,8 +42,7 @@ def table(suite, jobs, results):
 
 def ran_under(folder):
     """The parents of the processes that ran the made-up estimator: on Ray, each node's own."""
-    log = folder / "trouble_estimators.py.parents"
-    return set(map(int, log.read_text().split())) if log.exists() else set()
+    return {parent for parent, *_ in computed(folder)}
 
 
 @pytest.mark.slow
@@ -54,7 +54,7 @@ def test_a_node_that_dies_loses_nothing(cluster, trouble, tmp_path):
     second = cluster.add_node(num_cpus=1)
     (raylet,) = second.all_processes["raylet"]
     on_ray, finished_before = {}, None
-    for job, result in run(jobs, backend="ray", address=cluster.address):
+    for job, result in run(grouped(jobs, 3), backend="ray", address=cluster.address):
         on_ray[job.key] = result
         if finished_before is None and raylet.process.pid in ran_under(trouble):
             cluster.remove_node(second, allow_graceful=False)
@@ -64,7 +64,7 @@ def test_a_node_that_dies_loses_nothing(cluster, trouble, tmp_path):
     assert raylet.process.poll() is not None
     assert set(on_ray) == {job.key for job in jobs}
     assert not any(result.error for result in on_ray.values())
-    on_loky = {job.key: result for job, result in run(jobs, backend="loky", workers=2)}
+    on_loky = {job.key: result for job, result in run(grouped(jobs, 3), backend="loky", workers=2)}
     assert {key: result.outcome for key, result in on_ray.items()} == {
         key: result.outcome for key, result in on_loky.items()
     }
