@@ -20,8 +20,8 @@ from ope_vpm.optional import library
 BACKENDS = ("loky", "ray")
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """One thread a job: jobs fill the cores better than threads of one job do."""
-RETRIES = 5
-"""How often Ray tries a group again whose node or process died."""
+RETRIES = 3
+"""How often Ray tries a group again whose node or process died; each try starts a process, which takes seconds."""
 DIED = "WorkerDied: the process that ran this cell ended without an answer (out of memory?)"
 
 Group = Sequence[Job]

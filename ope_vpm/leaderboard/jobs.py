@@ -111,6 +111,9 @@ def _job(setting: Setting, policy: str, identity: dict[str, Any], entry: Entry |
     return Job(hashed(what), setting, policy, entry, run, seed)
 
 
+_SORTED = json.JSONEncoder(sort_keys=True)
+
+
 def hashed(what: dict[str, Any]) -> str:
     """A key for what JSON can hold."""
-    return hashlib.blake2b(json.dumps(what, sort_keys=True).encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(_SORTED.encode(what).encode(), digest_size=16).hexdigest()

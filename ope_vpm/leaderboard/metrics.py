@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -70,7 +71,11 @@ def lines(board: Board) -> list[Line]:
     for number, setting in enumerate(board.suite.settings):
         known = board.known(setting)
         blocks = [board.block(number, entry) for entry in board.suite.competitors(setting)]
-        measured = [_line(number, block, known) for block in blocks]
+        scored = [_scores(block, known) for block in blocks]
+        measured = [
+            _line(number, block, known, own, numbers)
+            for block, own, numbers in zip(blocks, scored, _with_errors(scored), strict=True)
+        ]
         found += compared(measured, {line.estimator: block for line, block in zip(measured, blocks, strict=True)})
     return found
 
@@ -87,25 +92,42 @@ def overall(board: Board, found: Sequence[Line]) -> list[Line]:
     return _against_best(full) + sorted(rest, key=_order)
 
 
-def _line(number: int, block: Block, known: Known) -> Line:
+def _scores(block: Block, known: Known) -> dict[str, scores.Score]:
+    """Every metric that a block has, over its whole runs."""
     whole = block.whole
-    runs = int(whole.sum())
-    found: dict[str, scores.Score] = {}
+    if not whole.any():
+        return {}
+    one = Answers(block.value[whole], block.low[whole], block.high[whole], block.verdict[whole])
+    found = {"seconds": scores.mean(block.seconds[whole]), "width": scores.width(one.low, one.high)}
+    if known.told.any():
+        found |= _against_truth(one.of(known.told), known.of(known.told))
+    if known.floored.any():
+        found |= _against_floor(one.of(known.floored), known.of(known.floored))
+    return found
+
+
+def _with_errors(scored: Sequence[dict[str, scores.Score]]) -> list[dict[str, Number]]:
+    """Every metric with its standard error; scores of as many runs are taken together, which is much faster."""
+    numbers: list[dict[str, Number]] = [dict.fromkeys(METRICS, ALONE) for _ in scored]
+    alike: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
+    for place, own in enumerate(scored):
+        for name, score in own.items():
+            alike[len(score.numerators)].append((place, name))
+    for these in alike.values():
+        found = scores.with_errors([scored[place][name] for place, name in these])
+        for (place, name), number in zip(these, found, strict=True):
+            numbers[place][name] = _finite(number)
+    return numbers
+
+
+def _line(number: int, block: Block, known: Known, scored: dict[str, scores.Score], numbers: dict[str, Number]) -> Line:
+    error = block.value[block.whole] - known.truth
     errors: tuple[Floats, ...] = ()
-    if runs:
-        one = Answers(block.value[whole], block.low[whole], block.high[whole], block.verdict[whole])
-        found = {"seconds": scores.mean(block.seconds[whole]), "width": scores.width(one.low, one.high)}
-        told = np.isfinite(known.truth)
-        floored = told & (known.floor > 0)  # a floor that is not known is NaN
-        if told.any():
-            found |= _against_truth(one.of(told), known.of(told))
-            errors = ((one.value - known.truth)[:, told],)
-        if floored.any():
-            found |= _against_floor(one.of(floored), known.of(floored))
-            errors = (((one.value - known.truth) / known.floor)[:, floored],)
-    numbers = {name: _finite(found[name].with_error()) if name in found else ALONE for name in METRICS}
-    reliable = {name: found[name].count if name in found else 0 for name in HEADLINES}
-    return Line(block.entry.label, number, numbers, runs, block.failed, block.missing, 1, reliable, errors=errors)
+    if len(error) and known.told.any():
+        floored = known.floored
+        errors = ((error / known.floor)[:, floored] if floored.any() else error[:, known.told],)
+    reliable = {name: scored[name].count if name in scored else 0 for name in HEADLINES}
+    return Line(block.entry.label, number, numbers, len(error), block.failed, block.missing, 1, reliable, errors=errors)
 
 
 @dataclass(frozen=True)

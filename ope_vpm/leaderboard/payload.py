@@ -15,10 +15,11 @@ LIMIT = 11_000_000
 DIGITS = 6
 """Significant digits of every number: more than anybody reads; the JSON file and the store have them all."""
 NUMBERS = ("value", "low", "high", "standard_error", "effective_sample_size", "seconds")
+LARGE = (list, dict)
 TEXTS = ("reasons", "warnings")
 SHORT = (
     "This board has {:,} cells: the page has their values, intervals, verdicts and seconds; "
-    "their reasons, warnings and diagnostics are in leaderboard.json and the store."
+    "their reasons, warnings and diagnostics are in leaderboard.json."
 )
 NONE = "This board has {:,} cells, too many for a page: they are in cells.csv and the store, one by one."
 
@@ -27,18 +28,18 @@ def payload(made: dict[str, Any]) -> str:
     """The page's data as JSON; cells lose their details, then drop out, where they would be over the limit."""
     blocks, note = _within_limit(made["cells"])
     rest = {name: value for name, value in made.items() if name != "cells"}
-    packed = rest | {"note": made["note"] or note, "lines": _table(made["lines"])}
+    packed = rest | {"note": note or made["note"], "lines": _table(made["lines"])}
     return f'{dumps(packed)[:-1]},"cells":[{",".join(blocks)}]}}'
 
 
-def dumps(value: Any) -> str:
-    """JSON without spaces."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+dumps = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+"""A value as JSON without spaces."""
 
 
 def _within_limit(cells: Sequence[dict[str, Any]]) -> tuple[list[str], str]:
     """The blocks as JSON, and a sentence on what had to be left out."""
-    for detailed, note in ((True, ""), (False, SHORT.format(len(cells)))):
+    there = bool(cells) and "diagnostics" in cells[0]
+    for detailed, note in ([(True, "")] if there else []) + [(False, SHORT.format(len(cells)) if there else "")]:
         texts = _until_limit(map(dumps, _blocks(cells, detailed)))
         if texts is not None:
             return texts, note
@@ -61,7 +62,7 @@ def _blocks(cells: Sequence[dict[str, Any]], detailed: bool) -> Iterator[dict[st
     for (setting, policy, estimator), group in groupby(cells, key=_question):
         own = list(group)
         block = {"setting": setting, "policy": policy, "estimator": estimator, "run": [one["run"] for one in own]}
-        block |= {name: [rounded(one[name]) for one in own] for name in NUMBERS}
+        block |= {name: rounded([one[name] for one in own]) for name in NUMBERS}
         block["verdict"] = [(one["verdict"] or "")[:1] for one in own]
         block["error"] = {place: one["error"] for place, one in enumerate(own) if one["error"] is not None}
         yield block | (_details(own) if detailed else {})
@@ -77,7 +78,7 @@ def _details(own: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {
         "key": [one["key"] for one in own],
         **{name: {place: one[name] for place, one in enumerate(own) if one[name]} for name in TEXTS},
-        "diagnostics": {name: [one["diagnostics"].get(name) for one in own] for name in names},
+        "diagnostics": {name: rounded([one["diagnostics"].get(name) for one in own]) for name in names},
     }
 
 
@@ -94,5 +95,10 @@ def rounded(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}")
     if isinstance(value, dict):
-        return {name: rounded(entry) for name, entry in value.items()}
-    return [rounded(entry) for entry in value] if isinstance(value, list) else value
+        return dict(zip(value, rounded(list(value.values())), strict=True))
+    if isinstance(value, list):  # a call for each of a hundred thousand floats would take most of the time
+        return [
+            float(f"{one:.{DIGITS}g}") if isinstance(one, float) else rounded(one) if isinstance(one, LARGE) else one
+            for one in value
+        ]
+    return value

@@ -50,6 +50,16 @@ class Known:
     floor: Floats
     """The error of an on-policy mean of as many episodes; NaN where it is not known."""
 
+    @cached_property
+    def told(self) -> Any:
+        """(policies,): whether the truth is known."""
+        return np.isfinite(self.truth)
+
+    @cached_property
+    def floored(self) -> Any:
+        """(policies,): whether the truth and a floor are known."""
+        return self.told & (self.floor > 0)  # a floor that is not known is NaN
+
     def of(self, policies: Any) -> Known:
         """What is known of some of the policies."""
         return Known(self.truth[policies], self.truth_error[policies], self.floor[policies])
@@ -90,13 +100,18 @@ class Board:
                 found[job.setting.label, job.setting.gamma, job.policy] = reference
         return found
 
+    @cached_property
+    def policies(self) -> dict[tuple[str, float], list[str]]:
+        """The names of the policies of each setting, by its label and γ; a task may have to make them to name them."""
+        return {(setting.label, setting.gamma): setting.task.names() for setting in self.suite.settings}
+
     def reference(self, setting: Setting, policy: str) -> Reference | None:
         """What a policy is worth, where that is known."""
         return self.references.get((setting.label, setting.gamma, policy))
 
     def known(self, setting: Setting) -> Known:
         """What is known of all policies of a setting."""
-        found = [self.reference(setting, policy) for policy in setting.task.names()]
+        found = [self.reference(setting, policy) for policy in self.policies[setting.label, setting.gamma]]
         truth = [np.nan if one is None else one.truth for one in found]
         truth_error = [0.0 if one is None else one.truth_error for one in found]
         floor = [np.nan if one is None or one.floor is None else one.floor for one in found]
@@ -117,7 +132,7 @@ class Board:
 
     def _filled(self, number: int, entry: Entry) -> Block:
         setting = self.suite.settings[number]
-        names = setting.task.names()
+        names = self.policies[setting.label, setting.gamma]
         shape = (len(self.suite.seeds(setting)), len(names))
         value, low, high, seconds = (np.full(shape, np.nan) for _ in range(4))
         verdict = np.zeros(shape)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ope_vpm.leaderboard.backends import Group, check, run
 from ope_vpm.leaderboard.claims import Claims
-from ope_vpm.leaderboard.document import MOST_CELLS
+from ope_vpm.leaderboard.document import DETAILED
 from ope_vpm.leaderboard.jobs import Job, grouped, plan
 from ope_vpm.leaderboard.records import Board
 from ope_vpm.leaderboard.store import Store
@@ -68,7 +68,7 @@ def run_suite(
                     tell(done + number)
     except KeyboardInterrupt:
         interrupted = True
-    board = Board(suite, jobs, store.load((job.key for job in jobs), lean=len(jobs) > MOST_CELLS))
+    board = Board(suite, jobs, store.load((job.key for job in jobs), lean=len(jobs) > DETAILED))
     store.close()
     return Finished(board, computed, interrupted)
 

@@ -54,13 +54,18 @@ class Store:
 
     def save(self, job: Job, result: Result) -> None:
         """Keep a result, at once; a newer one takes the place of an older."""
-        finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        cell = json.dumps(job.describe(), ensure_ascii=False)
-        outcome = None if result.error is not None else json.dumps(result.outcome, ensure_ascii=False)
-        row = (result.key, cell, outcome, result.error, result.seconds, finished)
+        row = self.row(job, result)
         with self.writing() as connection:
             connection.execute("insert or replace into cells values (?, ?, ?, ?, ?, ?)", row)
             connection.execute("update claims set finished = 1 where key = ?", (result.key,))
+
+    @staticmethod
+    def row(job: Job, result: Result) -> tuple[Any, ...]:
+        """A result as the table of cells holds it."""
+        finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        cell = json.dumps(job.describe(), ensure_ascii=False)
+        outcome = None if result.error is not None else json.dumps(result.outcome, ensure_ascii=False)
+        return result.key, cell, outcome, result.error, result.seconds, finished
 
     def load(self, keys: Iterable[str], lean: bool = False) -> dict[str, Result]:
         """The results that are there; with `lean` without diagnostics and texts, which take most of the memory."""

@@ -43,49 +43,52 @@ def _listed(value: Any) -> str:
     return "[\n " + ",\n ".join(map(_dumps, value)) + "\n]"
 
 
-def _dumps(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+_dumps = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 def lines_csv(made: dict[str, Any]) -> str:
     """One row for each estimator and setting: every metric and its standard error."""
-    names = [column for name in METRICS for column in (name, f"{name}_se")]
-    columns = ["task", "trajectories", "length", "alpha", "gamma", "estimator", "runs", "failed", "reliable", "p_value"]
     stream = io.StringIO()
-    _write_csv(stream, [*columns, *names], (_line_row(made, line) for line in made["lines"]))
+    names = [column for name in METRICS for column in (name, f"{name}_se")]
+    _write_csv(stream, [*OF_SETTING, *OF_LINE, *names], (_line_row(made, line) for line in made["lines"]))
     return stream.getvalue()
 
 
-def _line_row(made: dict[str, Any], line: dict[str, Any]) -> dict[str, Any]:
-    numbers = {f"{name}{end}": line[name][place] for name in METRICS for place, end in ((0, ""), (1, "_se"))}
-    return {**made["settings"][line["setting"]], **line, **numbers}
+def _line_row(made: dict[str, Any], line: dict[str, Any]) -> list[Any]:
+    setting = made["settings"][line["setting"]]
+    numbers = [number for name in METRICS for number in line[name]]
+    return [*(setting[name] for name in OF_SETTING), *(line[name] for name in OF_LINE), *numbers]
 
 
-CELL_COLUMNS = (
-    *("task", "trajectories", "length", "alpha", "gamma", "policy", "truth", "floor", "estimator", "run", "seed"),
-    *("value", "low", "high", "standard_error", "verdict", "seconds", "error", "key"),
+OF_SETTING = ("task", "trajectories", "length", "alpha", "gamma")
+OF_LINE = ("estimator", "runs", "failed", "reliable", "p_value")
+OF_POLICY = ("name", "truth", "floor")
+OF_CELL = (
+    *("estimator", "run", "seed", "value", "low", "high"),
+    *("standard_error", "verdict", "seconds", "error", "key"),
 )
 
 
 def write_cells(stream: TextIO, made: dict[str, Any], cells: Iterable[dict[str, Any]]) -> None:
     """Write one row of CSV for each cell."""
-    known = [
-        {policy["name"]: {"truth": policy["truth"], "floor": policy["floor"]} for policy in setting["policies"]}
-        for setting in made["settings"]
-    ]
-    rows = ({**made["settings"][one["setting"]], **known[one["setting"]][one["policy"]], **one} for one in cells)
-    _write_csv(stream, CELL_COLUMNS, rows)
+    starts = {
+        (number, policy["name"]): [*(setting[name] for name in OF_SETTING), *(policy[name] for name in OF_POLICY)]
+        for number, setting in enumerate(made["settings"])
+        for policy in setting["policies"]
+    }
+    rows = (starts[one["setting"], one["policy"]] + [one[name] for name in OF_CELL] for one in cells)
+    _write_csv(stream, (*OF_SETTING, "policy", "truth", "floor", *OF_CELL), rows)
 
 
-def _write_csv(stream: TextIO, columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> None:
+def _write_csv(stream: TextIO, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(columns)
     for row in rows:
-        writer.writerow([_safe(row.get(column)) for column in columns])
+        writer.writerow([_safe(value) if isinstance(value, str) else value for value in row])
 
 
-def _safe(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value.startswith(RISKY) else value
+def _safe(text: str) -> str:
+    return f"'{text}" if text.startswith(RISKY) else text
 
 
 def markdown(made: dict[str, Any]) -> str:

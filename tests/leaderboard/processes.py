@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from ope_vpm.leaderboard.runner import STORE
@@ -86,6 +87,12 @@ def lives(pid: int) -> bool:
     """Whether a process is there and not merely waiting to be counted."""
     fields = _fields(Path("/proc") / str(pid))
     return fields is not None and fields[0] != "Z"
+
+
+def end(pids: Iterable[int]) -> None:
+    """Kill what a failed test has left."""
+    for pid in filter(lives, pids):
+        os.kill(pid, signal.SIGKILL)
 
 
 def _parent(entry: Path) -> int | None:

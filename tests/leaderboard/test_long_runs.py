@@ -20,7 +20,7 @@ from ope_vpm.leaderboard.store import Store
 from ope_vpm.leaderboard.suites import read_suite
 from tests.leaderboard.boards import drawn_suite
 from tests.leaderboard.conftest import computed
-from tests.leaderboard.processes import descendants, finish, kill, lives, start, stored, until
+from tests.leaderboard.processes import descendants, end, finish, kill, lives, start, stored, until
 
 TASK = '[[tasks]]\nname = "mdp"\nkind = "random_mdp"\ntrajectories = 5\nlength = 10\n'
 
@@ -30,6 +30,7 @@ def write(path, estimators, runs, policies=1):
     return path / "own.toml"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["busy", "constant"])
 def test_a_killed_run_leaves_no_process_behind(trouble, tmp_path, name):
     """Neither one that sleeps nor one that is deep in C code; ten seconds later all are gone."""
@@ -41,7 +42,10 @@ def test_a_killed_run_leaves_no_process_behind(trouble, tmp_path, name):
     started = descendants(process.pid)
     assert started >= {worker for _, worker, *_ in computed(trouble)}
     kill(process)
-    until(lambda: not any(map(lives, started)), seconds=10)
+    try:
+        until(lambda: not any(map(lives, started)), seconds=10)
+    finally:
+        end(started)
 
 
 def test_an_estimator_that_misbehaves_is_a_failed_cell(trouble, tmp_path):
@@ -76,6 +80,7 @@ def test_an_estimator_that_misbehaves_is_a_failed_cell(trouble, tmp_path):
     assert line["failed"] == 13
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_work(trouble, tmp_path):
     """Without --resume, as somebody would start them in two terminals: each cell is computed once, both see all."""
     suite = write(tmp_path, '[{ name = "constant", settings = { seconds = 0.3 } }]', runs=24)
@@ -93,6 +98,7 @@ def test_two_processes_share_the_work(trouble, tmp_path):
     assert "25 cells run" in finish(start(suite, tmp_path / "out", jobs=2))
 
 
+@pytest.mark.slow
 def test_the_work_of_a_process_that_is_killed_is_taken_over(trouble, tmp_path):
     suite = write(tmp_path, '[{ name = "constant", settings = { seconds = 0.5 } }]', runs=16)
     first = start(suite, tmp_path / "out")
@@ -132,6 +138,7 @@ def test_claims_end_with_their_owner(tmp_path):
             assert claims_now.take(jobs[1:2]) == (jobs[1:2] if free else [])
 
 
+@pytest.mark.slow
 def test_five_kills_change_nothing(trouble, tmp_path):
     suite = write(tmp_path, '["naive", "vpm", { name = "constant", settings = { seconds = 0.25 } }, "fails"]', runs=8)
     finish(start(suite, tmp_path / "whole"))
