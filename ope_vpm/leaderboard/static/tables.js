@@ -12,7 +12,7 @@ function draw(table, columns, rows, first) {
       render();
     };
     const sort = down === null ? "none" : down ? "descending" : "ascending";
-    return element("th", { scope: "col", class: one.text ? "text" : null, "aria-sort": sort },
+    return element("th", { scope: "col", class: one.text ? "text" : one.key === "mark" ? "mark" : null, "aria-sort": sort },
       element("button", { type: "button", title: one.title || "Sort", onclick: click }, one.head));
   });
   const body = rows.slice(0, MOST_ROWS).flatMap((row) => rowsOf(row, columns));
@@ -95,7 +95,8 @@ function drawRanking() {
   const scored = rows.some((row) => row.ratio[0] !== null);
   draw(byId("ranking"), columns, rows, null);
   byId("explanation").textContent = scored
-    ? "★ the lowest error; ☆ not significantly worse (paired bootstrap over runs, 5 %): a lone ★ has beaten everybody. Each number ± its standard error over runs; – where it is not defined."
+    ? "★ the lowest error; ☆ not significantly worse (paired bootstrap over runs, 5 %): a lone ★ has beaten everybody. Each number ± its standard error over runs; – where it is not defined. "
+      + "Confidently wrong: of the answers called reliable, the share more than three on-policy errors off whose interval does not hold the truth; reliable and covered: the share whose interval does."
       + (DATA.missing ? ` Not finished: ${DATA.missing} of ${DATA.missing + DATA.finished} cells are missing.` : "")
     : "No truth is known here: see how estimators rank the policies below, and how far they agree.";
 }
