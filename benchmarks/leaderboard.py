@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from ope_vpm.leaderboard.backends import run
-from ope_vpm.leaderboard.jobs import plan
+from ope_vpm.leaderboard.jobs import grouped, plan
 from ope_vpm.leaderboard.suites import Entry, Setting, Suite
 from ope_vpm.leaderboard.tasks.linear_gaussian import LinearGaussianTask
 
@@ -23,7 +23,7 @@ def main() -> None:
     seconds = {}
     for workers in (1, 2):
         start = time.perf_counter()
-        done = [result.error for _, result in run(jobs, workers=workers)]
+        done = [result.error for _, result in run(grouped(jobs, 3), workers=workers)]
         seconds[workers] = time.perf_counter() - start
         assert done == [None] * len(jobs)
     gain = seconds[1] / seconds[2]

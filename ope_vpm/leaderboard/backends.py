@@ -3,46 +3,70 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Iterator
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from joblib.externals.loky import ProcessPoolExecutor
 
-from ope_vpm.leaderboard.jobs import Job, Result, compute
+from ope_vpm.leaderboard.compute import compute_group
+from ope_vpm.leaderboard.jobs import Job, Result
 from ope_vpm.leaderboard.words import unknown
+from ope_vpm.leaderboard.workers import prepare
 from ope_vpm.optional import library
 
 BACKENDS = ("loky", "ray")
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """One thread a job: jobs fill the cores better than threads of one job do."""
-RETRIES = 5
-"""How often Ray tries a job again whose node or process died."""
+RETRIES = 3
+"""How often Ray tries a group again whose node or process died; each try starts a process, which takes seconds."""
 DIED = "WorkerDied: the process that ran this cell ended without an answer (out of memory?)"
+
+Group = Sequence[Job]
+"""Jobs with the same data, policy and γ."""
+Answers = Iterator[tuple[Job, Result]]
+
+
+class Waiting:
+    """Groups to run: what was put back first, then the others, taken one by one."""
+
+    def __init__(self, groups: Iterable[Group]) -> None:
+        self._others = iter(groups)
+        self._back: deque[Group] = deque()
+
+    def take(self) -> Group | None:
+        """The next group; None where there is none."""
+        return self._back.popleft() if self._back else next(self._others, None)
+
+    def put_back(self, group: Group) -> None:
+        """Jobs that a worker has left for later."""
+        if group:
+            self._back.append(group)
 
 
 def run(
-    jobs: Iterable[Job],
+    groups: Iterable[Group],
     *,
     backend: str = "loky",
     workers: int | None = None,
     address: str | None = None,
     folder: str | None = None,
-) -> Iterator[tuple[Job, Result]]:
+) -> Answers:
     """Every job with its result, in the order in which they finish.
 
     Args:
-        jobs: what to compute; taken one by one, when a worker is free.
+        groups: what to compute, see `grouped`; taken one by one, when a worker is free.
         backend: "loky" for processes of this machine, "ray" for a cluster.
-        workers: how many jobs at once; as many as there are cores, if not given.
+        workers: how many groups at once; as many as there are cores, if not given.
         address: of the Ray cluster, as `ray.init` takes it; None starts one on this machine.
-        folder: where slow data are kept, see `compute`.
+        folder: where slow data are kept, see `Shared`.
     """
     check(backend, workers)
     if backend == "ray":
-        return _ray(iter(jobs), None if address else folder, workers, address)  # other machines have other disks
-    return _loky(iter(jobs), folder, workers or os.cpu_count() or 1)
+        return _ray(groups, None if address else folder, workers, address)  # other machines have other disks
+    return _loky(groups, folder, workers or os.cpu_count() or 1)
 
 
 def check(backend: str, workers: int | None) -> None:
@@ -55,76 +79,72 @@ def check(backend: str, workers: int | None) -> None:
         library("ray", "ray")
 
 
-def _loky(jobs: Iterator[Job], folder: str | None, workers: int) -> Iterator[tuple[Job, Result]]:
-    """If a process dies, the jobs that were under way run again, one at a time: the one that kills it is found."""
-    suspects: list[Job] = []
-    while fallen := (yield from _pool(jobs, folder, workers, 2 * workers)):  # one more each: nobody waits for us
-        suspects += fallen
-    alone = iter(suspects)
-    while fallen := (yield from _pool(alone, folder, 1, 1)):
-        yield fallen[0], Result(fallen[0].key, error=DIED)
+def _loky(groups: Iterable[Group], folder: str | None, workers: int) -> Answers:
+    """If a process dies, the jobs that were under way run again one by one, to find the one that kills it.
+
+    First in groups of one on all workers, then, what was under way at a death again, each alone.
+    """
+    fallen = yield from _through(groups, folder, workers)
+    suspects = yield from _through(((job,) for job in fallen), folder, workers)
+    alone = Waiting((job,) for job in suspects)
+    while last := (yield from _pool(alone, folder, 1, 1)):
+        yield last[0], Result(last[0].key, error=DIED)
+
+
+def _through(
+    groups: Iterable[Group], folder: str | None, workers: int
+) -> Generator[tuple[Job, Result], None, list[Job]]:
+    """Run all groups, in new processes after each death; returns the jobs that were under way at one."""
+    waiting, fallen = Waiting(groups), []
+    while under_way := (yield from _pool(waiting, folder, workers, 2 * workers)):  # one more each: nobody waits for us
+        fallen += under_way
+    return fallen
 
 
 def _pool(
-    jobs: Iterator[Job], folder: str | None, workers: int, at_once: int
+    waiting: Waiting, folder: str | None, workers: int, at_once: int
 ) -> Generator[tuple[Job, Result], None, list[Job]]:
-    """Run jobs until none is left or a process dies; returns those that were under way then."""
-    executor = ProcessPoolExecutor(max_workers=workers, env=THREADS, initializer=_prepare)
-    running: dict[Future[Result], Job] = {}
+    """Run groups until none is left or a process dies; returns the jobs that were under way then."""
+    executor = ProcessPoolExecutor(max_workers=workers, env=THREADS, initializer=prepare, initargs=(os.getpid(),))
+    running: dict[Future[list[Result]], Group] = {}
     try:
         while True:
-            while len(running) < at_once and (job := next(jobs, None)) is not None:
-                running[executor.submit(compute, job, folder)] = job
+            while len(running) < at_once and (group := waiting.take()) is not None:
+                running[executor.submit(compute_group, group, folder)] = group
             if not running:
                 return []
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                result = future.result()
-                yield running.pop(future), result
+                results = future.result()
+                yield from _matched(running.pop(future), results, waiting)
     except BrokenProcessPool:
-        return list(running.values())
+        return [job for group in running.values() for job in group]
     finally:
         executor.shutdown(wait=True, kill_workers=True)
 
 
-def _prepare() -> None:
-    """One thread; and Ctrl-C is for the parent to answer."""
-    import signal
-
-    import torch
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(1)
+def _matched(group: Group, results: Sequence[Result], waiting: Waiting) -> Answers:
+    """The jobs of a group beside their results; those that have none wait again."""
+    waiting.put_back(group[len(results) :])
+    yield from zip(group, results, strict=False)
 
 
-def _ray(
-    jobs: Iterator[Job], folder: str | None, workers: int | None, address: str | None
-) -> Iterator[tuple[Job, Result]]:
-    """Plain tasks, which outlive the node they ran on."""
+def _ray(groups: Iterable[Group], folder: str | None, workers: int | None, address: str | None) -> Answers:
+    """Plain tasks, which outlive the node they ran on; jobs of a group that dies again and again run singly."""
     ray = library("ray", "ray")
     ours = not ray.is_initialized()
     if ours:
-        cores = {} if address else {"num_cpus": workers or os.cpu_count()}
-        path = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
-        ray.init(
-            address=address,
-            runtime_env={"env_vars": THREADS | path},
-            log_to_driver=False,
-            include_dashboard=False,
-            **cores,
-        )
-    task = ray.remote(max_retries=RETRIES, num_cpus=1)(compute)
-    running: dict[Any, Job] = {}
+        _start_ray(ray, workers, address)
+    task = ray.remote(max_retries=RETRIES, num_cpus=1)(compute_group)
+    waiting, running = Waiting(groups), dict[Any, Group]()
     try:
         while True:
             at_once = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
-            while len(running) < 2 * at_once and (job := next(jobs, None)) is not None:
-                running[task.remote(job, folder)] = job
+            while len(running) < 2 * at_once and (group := waiting.take()) is not None:
+                running[task.remote(group, folder)] = group
             if not running:
                 return
-            done, _ = ray.wait(list(running), num_returns=1)
-            for reference in done:
-                job = running.pop(reference)
-                yield job, _ray_result(ray, reference, job)
+            for reference in ray.wait(list(running), num_returns=1)[0]:
+                yield from _ray_answers(ray, reference, running.pop(reference), waiting)
     finally:
         for reference in running:
             ray.cancel(reference, force=True)
@@ -132,9 +152,23 @@ def _ray(
             ray.shutdown()
 
 
-def _ray_result(ray: Any, reference: Any, job: Job) -> Result:
+def _start_ray(ray: Any, workers: int | None, address: str | None) -> None:
+    cores = {} if address else {"num_cpus": workers or os.cpu_count()}
+    path = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+    runtime = {"env_vars": THREADS | path}
+    ray.init(address=address, runtime_env=runtime, log_to_driver=False, include_dashboard=False, **cores)
+
+
+def _ray_answers(ray: Any, reference: Any, group: Group, waiting: Waiting) -> Answers:
+    """A group's results; if every try ended with its process, its jobs wait singly, and a single one has failed."""
+    ends = ray.exceptions
     try:
-        result: Result = ray.get(reference)
-    except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError):
-        return Result(job.key, error=DIED)
-    return result
+        results: list[Result] = ray.get(reference)
+    except (ends.WorkerCrashedError, ends.NodeDiedError, ends.OutOfMemoryError, ends.ObjectLostError):
+        if len(group) == 1:
+            yield group[0], Result(group[0].key, error=DIED)
+        else:
+            for job in group:
+                waiting.put_back((job,))
+        return
+    yield from _matched(group, results, waiting)

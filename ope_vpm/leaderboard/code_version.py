@@ -14,7 +14,10 @@ from pathlib import Path
 
 from ope_vpm.ope.registry import built_in, estimator_class
 
-DECIDING = ("chain", "logged", "policy", "ope", "baselines", "envs", "leaderboard/tasks", "leaderboard/jobs.py")
+APART = ("leaderboard", "studies", "cli.py", "progress.py")
+"""Parts of the package that decide no number of a cell; everything else is taken to."""
+DECIDING = ("leaderboard/tasks", "leaderboard/compute.py")
+"""Parts of those that do."""
 LIBRARIES = ("numpy", "scipy", "torch")
 
 
@@ -23,8 +26,8 @@ def code_version(estimator: str | None = None) -> str:
     """Of our own code and the numerical libraries; of another package's estimator, its package too."""
     content = hashlib.blake2b(digest_size=16)
     root = Path(str(files("ope_vpm")))
-    for part in DECIDING:
-        _add(content, root / part)
+    for part in [*(place for place in sorted(root.iterdir()) if _decides(place)), *(root / part for part in DECIDING)]:
+        _add(content, part)
     for name in LIBRARIES:
         content.update(f"{name} {version(name)}".encode())
     if estimator is not None and estimator not in built_in():
@@ -33,6 +36,10 @@ def code_version(estimator: str | None = None) -> str:
             place = Path(module.__file__)
             _add(content, place.parent if place.name == "__init__.py" else place)
     return content.hexdigest()
+
+
+def _decides(place: Path) -> bool:
+    return place.name not in APART and (place.suffix == ".py" or (place / "__init__.py").is_file())
 
 
 def _add(content: hashlib._Hash | hashlib.blake2b, place: Path) -> None:

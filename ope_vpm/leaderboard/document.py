@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import Any
 
+from ope_vpm.leaderboard.jobs import Result
 from ope_vpm.leaderboard.metrics import METRICS, Line, agreement
 from ope_vpm.leaderboard.records import Board
 
 LIBRARIES = ("ope-vpm", "numpy", "scipy", "torch")
+DETAILED = 50_000
+"""How many cells are listed with their reasons, warnings and diagnostics, which take five times as much as the rest."""
+MOST_CELLS = 200_000
+"""How many cells are listed at all: as dictionaries they take 1 KB each in memory."""
+SHORT = "This board has {:,} cells, more than {:,}: their reasons, warnings and diagnostics are in the store only."
+SUMMARISED = "This board has {:,} cells, more than {:,}: they are in cells.csv and the store, and not listed here."
 
 
 def document(board: Board, found: Sequence[Line], total: Sequence[Line], command: str) -> dict[str, Any]:
     """Everything there is, as JSON holds it; the page is made of this."""
-    suite = board.suite
+    suite, finished = board.suite, board.finished
     return {
         "suite": suite.name,
         "title": suite.title,
@@ -37,16 +44,25 @@ def document(board: Board, found: Sequence[Line], total: Sequence[Line], command
             for (label, task, gamma), reason in suite.left_out.items()
         ],
         "settings": [_setting(board, number) for number in range(len(suite.settings))],
+        "finished": finished,
         "missing": sum(line.missing for line in found),
+        "note": _note(finished),
         "overall": [_as_dict(line) for line in total],
         "lines": [_as_dict(line) for line in found],
-        "cells": list(cells(board)),
+        "cells": list(cells(board)) if finished <= MOST_CELLS else [],
     }
+
+
+def _note(finished: int) -> str:
+    """A sentence on what is not in the document, because there is too much of it."""
+    if finished > MOST_CELLS:
+        return SUMMARISED.format(finished, MOST_CELLS)
+    return SHORT.format(finished, DETAILED) if finished > DETAILED else ""
 
 
 def _setting(board: Board, number: int) -> dict[str, Any]:
     setting = board.suite.settings[number]
-    names = setting.task.names()
+    names = board.policies[setting.label, setting.gamma]
     known = [board.reference(setting, name) for name in names]
     likeness = agreement(board, number) if len(names) > 1 else ([], None)
     return {
@@ -77,46 +93,44 @@ def _as_dict(line: Line) -> dict[str, Any]:
         "runs": line.runs,
         "failed": line.failed,
         "missing": line.missing,
-        "chance": line.chance,
+        "reliable": line.reliable["reliable_and_covered"],
+        "p_value": line.p_value,
         "best": line.best,
         "level": line.level,
         **{name: list(number) for name, number in line.numbers.items()},
     }
 
 
-def cells(board: Board) -> Iterable[dict[str, Any]]:
+def cells(board: Board) -> Iterator[dict[str, Any]]:
     """Every finished cell with what made it."""
+    detailed = board.finished <= DETAILED
     for (number, label, policy), jobs in board.cells.items():
         for job in jobs:
             result = board.results.get(job.key)
             if result is not None:
-                outcome = result.outcome
-                low, high = outcome.get("interval") or (None, None)
-                yield {
-                    "setting": number,
-                    "policy": policy,
-                    "estimator": label,
-                    "run": job.run,
-                    "seed": job.seed,
-                    "value": outcome.get("value"),
-                    "low": low,
-                    "high": high,
-                    "standard_error": outcome.get("standard_error"),
-                    "effective_sample_size": outcome.get("effective_sample_size"),
-                    "verdict": outcome.get("verdict"),
-                    "reasons": outcome.get("reasons", []),
-                    "seconds": round(result.seconds, 4),
-                    "error": result.error,
-                    "warnings": outcome.get("warnings", []),
-                    "diagnostics": rounded(outcome.get("diagnostics", {})),
-                    "key": job.key,
-                }
+                cell = {"setting": number, "policy": policy, "estimator": label, "run": job.run, "seed": job.seed}
+                yield cell | _numbers(result) | (_details(result) if detailed else {}) | {"key": job.key}
 
 
-def rounded(value: Any) -> Any:
-    """Six digits of every number: what somebody reads; the store has them all."""
-    if isinstance(value, float):
-        return float(f"{value:.6g}")
-    if isinstance(value, dict):
-        return {name: rounded(entry) for name, entry in value.items()}
-    return [rounded(entry) for entry in value] if isinstance(value, list) else value
+def _numbers(result: Result) -> dict[str, Any]:
+    outcome = result.outcome
+    low, high = outcome.get("interval") or (None, None)
+    return {
+        "value": outcome.get("value"),
+        "low": low,
+        "high": high,
+        "standard_error": outcome.get("standard_error"),
+        "effective_sample_size": outcome.get("effective_sample_size"),
+        "verdict": outcome.get("verdict"),
+        "seconds": round(result.seconds, 4),
+        "error": result.error,
+    }
+
+
+def _details(result: Result) -> dict[str, Any]:
+    outcome = result.outcome
+    return {
+        "reasons": outcome.get("reasons", []),
+        "warnings": outcome.get("warnings", []),
+        "diagnostics": outcome.get("diagnostics", {}),
+    }

@@ -1,21 +1,19 @@
-"""One cell of the leaderboard: a pure function of its settings, run anywhere, answered even when it fails."""
+"""The cells of a leaderboard: what each is to compute, the key under which it is remembered, and what came of it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import time
-import warnings
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
-from ope_vpm.chain import StationaryWarning
 from ope_vpm.leaderboard.code_version import code_version
 from ope_vpm.leaderboard.suites import Entry, Setting, Suite
-from ope_vpm.leaderboard.tasks import Task
-from ope_vpm.logged import LoggedDataset, load_dataset
-from ope_vpm.outside import write_whole
+
+MOST_CELLS = 2_000_000
+"""Planning and reporting that many take minutes and a few gigabytes; more is rather a slip of the hand."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +55,7 @@ class Result:
 
 def plan(suite: Suite) -> list[Job]:
     """Every cell of a suite: the references first, then run by run, so that a broken-off suite is a smaller one."""
+    _refuse_too_many(suite)
     pairs = [(setting, policy) for setting in suite.settings for policy in setting.task.names()]
     known = [setting.task.identity(policy) for setting, policy in pairs]
     references = [
@@ -73,6 +72,33 @@ def plan(suite: Suite) -> list[Job]:
     return references + cells
 
 
+def _refuse_too_many(suite: Suite) -> None:
+    """Raise `ValueError` for a suite with more than `MOST_CELLS` cells."""
+    cells = 0
+    for setting in suite.settings:
+        seeds = suite.seeds(setting)
+        runs = seeds.stop - seeds.start  # len() fails beyond 2⁶³
+        cells += runs * len(setting.task.names()) * len(suite.competitors(setting))
+    if cells > MOST_CELLS:
+        raise ValueError(
+            f"a suite may have at most {MOST_CELLS:,} cells: {suite.name} has {cells:,} "
+            "(settings × policies × estimators × runs; lower runs, or split it into several suites)"
+        )
+
+
+def grouped(jobs: Sequence[Job], most: int) -> Iterator[tuple[Job, ...]]:
+    """Neighbours with the same data, policy and γ, which one process computes together, at most so many at a time."""
+    for _, neighbours in groupby(jobs, key=_question):
+        own = tuple(neighbours)
+        for start in range(0, len(own), most):
+            yield own[start : start + most]
+
+
+def _question(job: Job) -> tuple[Any, ...]:
+    """What decides data, policy and γ; references are each their own."""
+    return id(job.setting), job.policy, job.seed, job.key if job.entry is None else None
+
+
 def _job(setting: Setting, policy: str, identity: dict[str, Any], entry: Entry | None, run: int, seed: int) -> Job:
     what = {
         "task": identity,
@@ -85,56 +111,9 @@ def _job(setting: Setting, policy: str, identity: dict[str, Any], entry: Entry |
     return Job(hashed(what), setting, policy, entry, run, seed)
 
 
+_SORTED = json.JSONEncoder(sort_keys=True)
+
+
 def hashed(what: dict[str, Any]) -> str:
     """A key for what JSON can hold."""
-    return hashlib.blake2b(json.dumps(what, sort_keys=True).encode(), digest_size=16).hexdigest()
-
-
-def compute(job: Job, folder: str | None = None) -> Result:
-    """Run a job; a failure is a result too.
-
-    Args:
-        job: what to compute.
-        folder: where logs that are slow to make are kept for the other jobs on this machine.
-    """
-    start = time.process_time()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        warnings.simplefilter("ignore", StationaryWarning)  # small logs are often reducible; the verdict says so
-        try:
-            outcome, seconds = _reference(job) if job.entry is None else _estimate(job, folder)
-        except Exception as error:  # estimators come from anywhere, and one that fails must not end the others
-            return Result(job.key, error=f"{type(error).__name__}: {error}", seconds=time.process_time() - start)
-    told = sorted({str(warning.message) for warning in caught})
-    return Result(job.key, {**outcome, "warnings": told} if told else outcome, None, seconds)
-
-
-def _reference(job: Job) -> tuple[dict[str, Any], float]:
-    start = time.process_time()
-    found = job.setting.task.reference(job.policy, job.setting.gamma)
-    outcome = {} if found is None else asdict(found)
-    return outcome, time.process_time() - start
-
-
-def _estimate(job: Job, folder: str | None) -> tuple[dict[str, Any], float]:
-    """The seconds are the estimator's own, without making the data, and a core's, whatever else the machine does."""
-    assert job.entry is not None
-    task, estimator = job.setting.task, job.entry.make()
-    data, target = dataset(task, job.seed, folder), task.targets()[job.policy]
-    start = time.process_time()
-    value = estimator.estimate(data, target, gamma=job.setting.gamma, seed=job.seed, **task.choices(job.setting.gamma))
-    seconds = time.process_time() - start
-    outcome = json.loads(json.dumps(value.as_dict(), default=str), parse_constant=lambda _: None)
-    return outcome, seconds
-
-
-def dataset(task: Task, seed: int, folder: str | None) -> LoggedDataset:
-    """The log of a run; a slow one is read from `folder` if another job has left it there."""
-    if not task.slow_data or folder is None:
-        return task.dataset(seed)
-    file = Path(folder) / f"{hashed({'task': task.identity(None), 'seed': seed, 'code': code_version()})}.npz"
-    if not file.is_file():
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        data = task.dataset(seed)
-        write_whole(file, data.save)
-    return load_dataset(file)
+    return hashlib.blake2b(_SORTED.encode(what).encode(), digest_size=16).hexdigest()

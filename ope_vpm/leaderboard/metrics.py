@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -9,12 +10,14 @@ import numpy as np
 
 from ope_vpm.arrays import Floats
 from ope_vpm.leaderboard import scores
-from ope_vpm.leaderboard.records import Block, Board
+from ope_vpm.leaderboard.records import Block, Board, Known
 
 Number = tuple[float | None, float | None]
 """A metric and its standard error; None where it is not defined."""
 METRICS = {
     "ratio": "RMSE ÷ on-policy",
+    "confidently_wrong": "confidently wrong",
+    "reliable_and_covered": "reliable and covered",
     "log_mse": "log₁₀ MSE",
     "absolute_error": "|error|",
     "bias": "bias",
@@ -26,6 +29,9 @@ METRICS = {
     "verdicts_right": "verdicts right",
     "seconds": "seconds",
 }
+HEADLINES = ("confidently_wrong", "reliable_and_covered")
+"""Shown by every table, also where nobody has them; over all settings they are pooled, not averaged, since a setting
+may have one "reliable" answer or a thousand."""
 SIGNIFICANT = 0.05
 ALONE: Number = (None, None)
 
@@ -44,8 +50,10 @@ class Line:
     missing: int = 0
     settings: int = 1
     """How many settings it ran on."""
-    chance: float | None = None
-    """A p-value of its being no worse than the best; None for the best itself, or where none can be had."""
+    reliable: dict[str, int] = field(default_factory=dict)
+    """For each of `HEADLINES`, how many "reliable" answers it is about."""
+    p_value: float | None = None
+    """Of its being no worse than the best; None for the best itself, or where none can be had."""
     best: bool = False
     """The lowest error; alone at the top only if nobody is level with it."""
     errors: tuple[Floats, ...] = field(default=(), repr=False, compare=False)
@@ -54,75 +62,125 @@ class Line:
     @property
     def level(self) -> bool:
         """Whether it is the best or cannot be told from it."""
-        return self.best or (self.chance is not None and self.chance >= SIGNIFICANT)
+        return self.best or (self.p_value is not None and self.p_value >= SIGNIFICANT)
 
 
 def lines(board: Board) -> list[Line]:
     """Every estimator on every setting, best first within a setting."""
     found: list[Line] = []
     for number, setting in enumerate(board.suite.settings):
-        truth, floor = board.truth(setting), board.floor(setting)
+        known = board.known(setting)
         blocks = [board.block(number, entry) for entry in board.suite.competitors(setting)]
-        measured = [_line(number, block, truth, floor) for block in blocks]
+        scored = [_scores(block, known) for block in blocks]
+        measured = [
+            _line(number, block, known, own, numbers)
+            for block, own, numbers in zip(blocks, scored, _with_errors(scored), strict=True)
+        ]
         found += compared(measured, {line.estimator: block for line, block in zip(measured, blocks, strict=True)})
     return found
 
 
 def overall(board: Board, found: Sequence[Line]) -> list[Line]:
-    """Every estimator over all settings: geometric means of ratios, means of everything else."""
-    own = {entry.label: [line for line in found if line.estimator == entry.label] for entry in board.suite.entries}
+    """Every estimator over all settings: geometric means of ratios, pooled headlines, means of everything else."""
+    own: dict[str, list[Line]] = {entry.label: [] for entry in board.suite.entries}
+    for line in found:
+        own[line.estimator].append(line)
     whole = [_joined(label, lines_of) for label, lines_of in own.items() if lines_of]
     settings = max((len(line.errors) for line in whole), default=0)
     full = [line for line in whole if len(line.errors) == settings and not line.failed]
-    rest = [line for line in whole if line not in full]
+    rest = [line for line in whole if len(line.errors) != settings or line.failed]
     return _against_best(full) + sorted(rest, key=_order)
 
 
-def _line(number: int, block: Block, truth: Floats, floor: Floats) -> Line:
+def _scores(block: Block, known: Known) -> dict[str, scores.Score]:
+    """Every metric that a block has, over its whole runs."""
     whole = block.whole
-    runs = int(whole.sum())
-    numbers: dict[str, Number] = dict.fromkeys(METRICS, ALONE)
+    if not whole.any():
+        return {}
+    one = Answers(block.value[whole], block.low[whole], block.high[whole], block.verdict[whole])
+    found = {"seconds": scores.mean(block.seconds[whole]), "width": scores.width(one.low, one.high)}
+    if known.told.any():
+        found |= _against_truth(one.of(known.told), known.of(known.told))
+    if known.floored.any():
+        found |= _against_floor(one.of(known.floored), known.of(known.floored))
+    return found
+
+
+def _with_errors(scored: Sequence[dict[str, scores.Score]]) -> list[dict[str, Number]]:
+    """Every metric with its standard error; scores of as many runs are taken together, which is much faster."""
+    numbers: list[dict[str, Number]] = [dict.fromkeys(METRICS, ALONE) for _ in scored]
+    alike: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
+    for place, own in enumerate(scored):
+        for name, score in own.items():
+            alike[len(score.numerators)].append((place, name))
+    for these in alike.values():
+        found = scores.with_errors([scored[place][name] for place, name in these])
+        for (place, name), number in zip(these, found, strict=True):
+            numbers[place][name] = _finite(number)
+    return numbers
+
+
+def _line(number: int, block: Block, known: Known, scored: dict[str, scores.Score], numbers: dict[str, Number]) -> Line:
+    error = block.value[block.whole] - known.truth
     errors: tuple[Floats, ...] = ()
-    if runs:
-        value, low, high = block.value[whole], block.low[whole], block.high[whole]
-        numbers["seconds"] = scores.jackknife(lambda seconds: float(seconds.mean()), block.seconds[whole])
-        numbers["width"] = scores.jackknife(scores.width, low, high)
-        known = np.isfinite(truth)
-        if known.any():
-            numbers |= _against_truth(value[:, known], low[:, known], high[:, known], truth[known])
-            floored = known & np.isfinite(floor) & (floor > 0)
-            if floored.any():
-                scaled = (value - truth)[:, floored] / floor[floored]
-                verdict = block.verdict[whole][:, floored]
-                numbers["ratio"] = scores.jackknife(scores.floor_ratio, scaled)
-                numbers["verdicts_right"] = scores.jackknife(scores.verdicts_right, scaled, verdict)
-                errors = (scaled,)
-            else:
-                errors = ((value - truth)[:, known],)
-    numbers = {name: _finite(number) for name, number in numbers.items()}
-    return Line(block.entry.label, number, numbers, runs, block.failed, block.missing, errors=errors)
+    if len(error) and known.told.any():
+        floored = known.floored
+        errors = ((error / known.floor)[:, floored] if floored.any() else error[:, known.told],)
+    reliable = {name: scored[name].count if name in scored else 0 for name in HEADLINES}
+    return Line(block.entry.label, number, numbers, len(error), block.failed, block.missing, 1, reliable, errors=errors)
 
 
-def _against_truth(value: Floats, low: Floats, high: Floats, truth: Floats) -> dict[str, Number]:
-    error = value - truth
-    numbers: dict[str, Number] = {
-        "log_mse": scores.jackknife(scores.log_mse, error),
-        "absolute_error": scores.jackknife(scores.absolute_error, error),
-        "bias": scores.jackknife(scores.bias, error),
-        "coverage": scores.jackknife(lambda lows, highs: scores.coverage(lows, highs, truth), low, high),
+@dataclass(frozen=True)
+class Answers:
+    """What an estimator said in whole runs: arrays (runs, policies)."""
+
+    value: Floats
+    low: Floats
+    high: Floats
+    verdict: Floats
+
+    def of(self, policies: scores.Mask) -> Answers:
+        """The answers about some of the policies."""
+        return Answers(*(part[:, policies] for part in (self.value, self.low, self.high, self.verdict)))
+
+    def allowing(self, known: Known) -> Answers:
+        """The same with intervals that also allow for the error of the truth."""
+        low, high = scores.allowing(self.low, self.high, self.value, known.truth_error)
+        return replace(self, low=low, high=high)
+
+
+def _against_truth(one: Answers, known: Known) -> dict[str, scores.Score]:
+    value, truth = one.value, known.truth
+    wide = one.allowing(known)
+    found = {
+        "log_mse": scores.log_mse(value - truth),
+        "absolute_error": scores.absolute_error(value - truth),
+        "bias": scores.mean(value - truth),
+        "coverage": scores.coverage(wide.low, wide.high, truth),
+        "reliable_and_covered": scores.reliable_and_covered(wide.low, wide.high, truth, one.verdict),
     }
     if len(truth) > 1:
-        numbers["rank_correlation"] = scores.jackknife(lambda values: scores.rank_correlation(values, truth), value)
-        numbers["regret_1"] = scores.jackknife(lambda values: scores.regret(values, truth, 1), value)
+        found["rank_correlation"] = scores.rank_correlation(value, truth)
+        found["regret_1"] = scores.regret(value, truth, 1)
     if len(truth) > 3:
-        numbers["regret_3"] = scores.jackknife(lambda values: scores.regret(values, truth, 3), value)
-    return numbers
+        found["regret_3"] = scores.regret(value, truth, 3)
+    return found
+
+
+def _against_floor(one: Answers, known: Known) -> dict[str, scores.Score]:
+    scaled = (one.value - known.truth) / known.floor
+    wide = one.allowing(known)
+    return {
+        "ratio": scores.floor_ratio(scaled),
+        "verdicts_right": scores.verdicts_right(scaled, one.verdict),
+        "confidently_wrong": scores.confidently_wrong(scaled, wide.low, wide.high, known.truth, one.verdict),
+    }
 
 
 def compared(measured: list[Line], blocks: dict[str, Block]) -> list[Line]:
     """The lines of one setting, best first, each beside the best."""
     full = [line for line in measured if not line.failed and line.errors]
-    rest = [line for line in measured if line not in full]
+    rest = [line for line in measured if line.failed or not line.errors]
     if full:
         common = np.logical_and.reduce([blocks[line.estimator].whole for line in full])
         full = [_of_runs(line, blocks[line.estimator], common) for line in full]
@@ -140,15 +198,16 @@ def _against_best(full: list[Line]) -> list[Line]:
     if not ordered or not ordered[0].errors or not all(len(errors) for errors in ordered[0].errors):
         return ordered
     best = ordered[0]
-    others = [replace(line, chance=scores.chance_of_no_worse(best.errors, line.errors)) for line in ordered[1:]]
+    found = scores.p_values(best.errors, [line.errors for line in ordered[1:]])
+    others = [replace(line, p_value=p_value) for line, p_value in zip(ordered[1:], found, strict=True)]
     return [replace(best, best=True), *others]
 
 
 def _joined(label: str, found: list[Line]) -> Line:
     numbers: dict[str, Number] = {}
     for name in METRICS:
-        known = [line.numbers[name] for line in found if line.numbers[name][0] is not None]
-        numbers[name] = (_geometric(known) if name == "ratio" else _mean(known)) if known else ALONE
+        known = [line for line in found if line.numbers[name][0] is not None]
+        numbers[name] = _over_settings(name, known) if known else ALONE
     return Line(
         label,
         None,
@@ -157,16 +216,25 @@ def _joined(label: str, found: list[Line]) -> Line:
         sum(line.failed for line in found),
         sum(line.missing for line in found),
         len(found),
+        {name: sum(line.reliable[name] for line in found) for name in HEADLINES},
         errors=tuple(errors for line in found for errors in line.errors),
     )
 
 
-def _mean(numbers: Sequence[Number]) -> Number:
-    """The mean over settings, whose runs are independent of each other."""
+def _over_settings(name: str, known: Sequence[Line]) -> Number:
+    numbers = [line.numbers[name] for line in known]
+    if name == "ratio":
+        return _geometric(numbers)
+    return _mean(numbers, [line.reliable[name] if name in HEADLINES else 1 for line in known])
+
+
+def _mean(numbers: Sequence[Number], weights: Sequence[float]) -> Number:
+    """The weighted mean over settings, whose runs are independent of each other."""
+    share = np.asarray(weights) / np.sum(weights)
     values = [value for value, _ in numbers if value is not None]
     errors = [error for _, error in numbers if error is not None]
-    together = float(np.sqrt(np.sum(np.square(errors))) / len(values)) if len(errors) == len(values) else None
-    return float(np.mean(values)), together
+    together = float(np.sqrt(np.sum(np.square(share * errors)))) if len(errors) == len(values) else None
+    return float(share @ values), together
 
 
 def _geometric(numbers: Sequence[Number]) -> Number:
@@ -175,7 +243,7 @@ def _geometric(numbers: Sequence[Number]) -> Number:
         for value, error in numbers
         if value is not None and value > 0
     ]
-    mean, error = _mean(logs) if logs else ALONE
+    mean, error = _mean(logs, [1] * len(logs)) if logs else ALONE
     if mean is None:
         return ALONE
     return float(np.exp(mean)), None if error is None else float(np.exp(mean) * error)
@@ -199,6 +267,6 @@ def agreement(board: Board, number: int) -> tuple[list[str], Floats]:
     setting = board.suite.settings[number]
     blocks = [board.block(number, entry) for entry in board.suite.competitors(setting)]
     known = [block for block in blocks if block.whole.any()]
-    means = [block.value[block.whole].mean(axis=0) for block in known]
-    matrix = np.array([[scores.spearman(first, second) for second in means] for first in means])
+    means = np.array([block.value[block.whole].mean(axis=0) for block in known])
+    matrix = scores.spearman(means, means) if known else np.zeros((0, 0))
     return [block.entry.label for block in known], matrix

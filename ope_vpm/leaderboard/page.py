@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from html import escape
 from importlib.resources import files
 from string import Template
 from typing import Any
+
+from ope_vpm.leaderboard.payload import payload
 
 SCRIPTS = ("base.js", "tables.js", "figures.js", "main.js")
 
@@ -20,13 +21,12 @@ def page(made: dict[str, Any]) -> str:
 
     words = {name: escape(str(made[name])) for name in ("title", "description", "made", "command")}
     return Template(read("template.html")).substitute(
-        **words, style=read("page.css"), script="\n".join(map(read, SCRIPTS)), data=in_script(made)
+        **words, style=read("page.css"), script="\n".join(map(read, SCRIPTS)), data=in_script(payload(made))
     )
 
 
-def in_script(made: dict[str, Any]) -> str:
+def in_script(text: str) -> str:
     """JSON that no HTML parser mistakes for the end of its script."""
-    text = json.dumps(made, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text

@@ -11,10 +11,11 @@ import numpy as np
 
 from ope_vpm.arrays import Floats
 from ope_vpm.leaderboard.jobs import Job, Result
+from ope_vpm.leaderboard.scores import RELIABLE
 from ope_vpm.leaderboard.suites import Entry, Setting, Suite
 from ope_vpm.leaderboard.tasks import Reference
 
-VERDICTS = {"reliable": 1.0, "caution": 0.0, "unreliable": -1.0}
+VERDICTS = {"reliable": RELIABLE, "caution": 0.0, "unreliable": -1.0}
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,32 @@ class Block:
 
 
 @dataclass(frozen=True)
+class Known:
+    """What the policies of a setting are really worth: arrays (policies,)."""
+
+    truth: Floats
+    """NaN where it is not known."""
+    truth_error: Floats
+    """The truth's own standard error; 0 where it is exact."""
+    floor: Floats
+    """The error of an on-policy mean of as many episodes; NaN where it is not known."""
+
+    @cached_property
+    def told(self) -> Any:
+        """(policies,): whether the truth is known."""
+        return np.isfinite(self.truth)
+
+    @cached_property
+    def floored(self) -> Any:
+        """(policies,): whether the truth and a floor are known."""
+        return self.told & (self.floor > 0)  # a floor that is not known is NaN
+
+    def of(self, policies: Any) -> Known:
+        """What is known of some of the policies."""
+        return Known(self.truth[policies], self.truth_error[policies], self.floor[policies])
+
+
+@dataclass(frozen=True)
 class Board:
     """A suite with what is finished of it."""
 
@@ -57,6 +84,11 @@ class Board:
         return grouped
 
     @cached_property
+    def finished(self) -> int:
+        """How many cells have a result, failures included."""
+        return sum(job.key in self.results for jobs in self.cells.values() for job in jobs)
+
+    @cached_property
     def references(self) -> dict[tuple[str, float, str], Reference | None]:
         """By setting's label, γ and policy."""
         found: dict[tuple[str, float, str], Reference | None] = {}
@@ -68,28 +100,44 @@ class Board:
                 found[job.setting.label, job.setting.gamma, job.policy] = reference
         return found
 
+    @cached_property
+    def policies(self) -> dict[tuple[str, float], list[str]]:
+        """The names of the policies of each setting, by its label and γ; a task may have to make them to name them."""
+        return {(setting.label, setting.gamma): setting.task.names() for setting in self.suite.settings}
+
     def reference(self, setting: Setting, policy: str) -> Reference | None:
         """What a policy is worth, where that is known."""
         return self.references.get((setting.label, setting.gamma, policy))
 
-    def truth(self, setting: Setting) -> Floats:
-        """(policies,): NaN where it is not known."""
-        found = [self.reference(setting, policy) for policy in setting.task.names()]
-        return np.array([np.nan if known is None else known.truth for known in found])
-
-    def floor(self, setting: Setting) -> Floats:
-        """(policies,): the on-policy mean's error."""
-        found = [self.reference(setting, policy) for policy in setting.task.names()]
-        return np.array([np.nan if known is None or known.floor is None else known.floor for known in found])
+    def known(self, setting: Setting) -> Known:
+        """What is known of all policies of a setting."""
+        found = [self.reference(setting, policy) for policy in self.policies[setting.label, setting.gamma]]
+        truth = [np.nan if one is None else one.truth for one in found]
+        truth_error = [0.0 if one is None else one.truth_error for one in found]
+        floor = [np.nan if one is None or one.floor is None else one.floor for one in found]
+        return Known(np.array(truth), np.array(truth_error), np.array(floor))
 
     def block(self, number: int, entry: Entry) -> Block:
         """One estimator on one setting."""
+        return self._blocks[number, entry.label]
+
+    @cached_property
+    def _blocks(self) -> dict[tuple[int, str], Block]:
+        """Every block, filled once: tables and agreement read the same ones."""
+        return {
+            (number, entry.label): self._filled(number, entry)
+            for number, setting in enumerate(self.suite.settings)
+            for entry in self.suite.competitors(setting)
+        }
+
+    def _filled(self, number: int, entry: Entry) -> Block:
         setting = self.suite.settings[number]
-        shape = (len(self.suite.seeds(setting)), len(setting.task.names()))
+        names = self.policies[setting.label, setting.gamma]
+        shape = (len(self.suite.seeds(setting)), len(names))
         value, low, high, seconds = (np.full(shape, np.nan) for _ in range(4))
         verdict = np.zeros(shape)
         failed = missing = 0
-        for column, policy in enumerate(setting.task.names()):
+        for column, policy in enumerate(names):
             for job in self.cells.get((number, entry.label, policy), []):
                 result = self.results.get(job.key)
                 if result is None:

@@ -13,8 +13,11 @@ from ope_vpm.leaderboard.code_version import code_version
 from ope_vpm.ope import registry
 
 MODULE = """
+import dataclasses
 import os
+import sys
 import time
+import warnings
 
 import ope_vpm as ov
 
@@ -26,8 +29,8 @@ class Constant:
         self.answer, self.seconds = answer, seconds
 
     def estimate(self, data, policy, *, gamma=1.0, seed=0, **choices):
-        with open(__file__ + ".parents", "a") as log:
-            log.write(f"{os.getppid()}\\n")
+        with open(__file__ + ".log", "a") as log:
+            log.write(f"{os.getppid()} {os.getpid()} {self.name} {seed}\\n")
         time.sleep(self.seconds)
         return ov.PolicyValue(
             estimator=self.name, value=self.answer + seed, gamma=gamma, standard_error=None,
@@ -51,8 +54,57 @@ class Kills(Constant):
         if seed == 1:
             os._exit(9)
         return super().estimate(data, policy, gamma=gamma, seed=seed)
+
+
+class Busy(Constant):
+    name = "busy"
+
+    def estimate(self, data, policy, *, gamma=1.0, seed=0, **choices):
+        super().estimate(data, policy, gamma=gamma, seed=seed)
+        return sum(range(10**12))  # hours in C, and no other thread of the process gets a turn
+
+
+class Speechless(Exception):
+    def __str__(self):
+        raise RuntimeError("not even this")
+
+
+class Rude(Constant):
+    name = "rude"  # does at each seed something else that no estimator should do
+
+    def estimate(self, data, policy, *, gamma=1.0, seed=0, **choices):
+        said = super().estimate(data, policy, gamma=gamma, seed=seed)
+        if seed == 0:
+            sys.exit("that is all")
+        if seed == 1:
+            raise KeyboardInterrupt("me too")
+        if seed == 2:
+            raise GeneratorExit("and me")
+        if seed == 3:
+            raise ValueError("lone \\udc80 surrogate")
+        if seed == 4:
+            raise Speechless
+        if seed == 5:
+            raise ValueError("x" * 1_000_000)
+        if seed == 6:
+            return None
+        changes = {
+            7: {"value": "high"}, 8: {"value": 10**400}, 9: {"interval": (1.0, 2.0, 3.0)}, 10: {"interval": "ab"},
+            11: {"verdict": "splendid"}, 12: {"standard_error": [1.0]},
+            13: {"reasons": ("lone \\udc80 surrogate",), "diagnostics": {"\\udc80": "\\udc80", "object": object()}},
+        }
+        warnings.warn("lone \\udc80 surrogate")
+        return dataclasses.replace(said, **changes.get(seed, {}))
 """
-NAMES = ("Constant", "Fails", "Kills")
+NAMES = ("Constant", "Fails", "Kills", "Busy", "Rude")
+LOG = "trouble_estimators.py.log"
+
+
+def computed(folder):
+    """What the made-up estimators have been asked: parent, process, estimator, seed."""
+    log = folder / LOG
+    rows = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
+    return [(int(parent), int(process), *rest) for parent, process, *rest in rows]
 
 
 @contextmanager

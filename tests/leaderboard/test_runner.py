@@ -8,13 +8,13 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
 
 from ope_vpm.leaderboard.backends import DIED, run
-from ope_vpm.leaderboard.jobs import Result, compute, plan
+from ope_vpm.leaderboard.compute import compute
+from ope_vpm.leaderboard.jobs import Result, plan
 from ope_vpm.leaderboard.metrics import lines, overall
 from ope_vpm.leaderboard.output import write_board
 from ope_vpm.leaderboard.records import Board
@@ -22,6 +22,7 @@ from ope_vpm.leaderboard.runner import STORE, run_suite
 from ope_vpm.leaderboard.store import Store
 from ope_vpm.leaderboard.suites import read_suite
 from ope_vpm.leaderboard.tasks.base import on_policy_mean
+from tests.leaderboard.processes import start, stored, until
 
 TASK = '[[tasks]]\nname = "mdp"\nkind = "random_mdp"\ntrajectories = 5\nlength = 10\n'
 
@@ -67,18 +68,8 @@ def test_only_what_is_missing_runs_and_a_failing_cell_is_a_row(suite, trouble, t
 
 def test_ctrl_c_keeps_what_is_finished(trouble, suite, tmp_path):
     found = suite('["naive", { name = "constant", settings = { seconds = 0.6 } }]', runs=6)
-    command = ["leaderboard", "--suite", str(tmp_path / "own.toml"), "--output", str(tmp_path / "out"), "--jobs", "1"]
-    code = f"""
-import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # as in a terminal; tests in the background inherit SIG_IGN
-sys.argv = {["ope-vpm", *command]!r}
-from ope_vpm.cli import main
-main()
-"""
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    _until(lambda: stored(tmp_path / "out" / STORE) >= 5)
+    process = start(tmp_path / "own.toml", tmp_path / "out")
+    until(lambda: stored(tmp_path / "out") >= 5)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does it: the workers get it too
     out, error = process.communicate(timeout=60)
     assert process.returncode == 130, error
@@ -86,26 +77,9 @@ main()
     assert "interrupted: --resume goes on from here" in error
     assert "naive" in out
     made = json.loads((tmp_path / "out" / "leaderboard.json").read_text())
-    kept = stored(tmp_path / "out" / STORE)
+    kept = stored(tmp_path / "out")
     assert 5 <= kept < len(plan(found))
     assert len(made["cells"]) == kept - 1  # one of them is the reference
-
-
-def stored(file):
-    if not file.exists():
-        return 0
-    try:
-        with sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=10) as connection:
-            return connection.execute("select count(*) from cells").fetchone()[0]
-    except sqlite3.OperationalError:  # not made yet
-        return 0
-
-
-def _until(true, seconds=60):
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 WRITER = """
@@ -169,7 +143,8 @@ def test_the_table_of_a_board_with_known_answers(suite, trouble):
     found = suite('["naive", "constant"]', policies=4)
     jobs = plan(found)
     board = Board(found, jobs, {job.key: compute(job) for job in jobs})
-    truth, floor = board.truth(found.settings[0]), board.floor(found.settings[0])
+    known = board.known(found.settings[0])
+    truth, floor = known.truth, known.floor
     line = next(line for line in lines(board) if line.estimator == "constant")
     error = np.array([7.0, 8.0, 9.0])[:, None] - truth
     assert line.numbers["bias"] == pytest.approx((error.mean(), 1 / np.sqrt(3)))
@@ -182,7 +157,7 @@ def test_the_table_of_a_board_with_known_answers(suite, trouble):
     assert line.numbers["regret_1"][0] == pytest.approx((best - truth.mean()) / (best - low))
     assert line.numbers["regret_3"][0] == pytest.approx((best - third) / 4 / (best - low))
     assert line.numbers["verdicts_right"] == (None, None)  # it always says "caution"
-    assert line.chance == 2**-3
+    assert line.p_value == 2**-3
     winner, other = overall(board, lines(board))
     assert (winner.estimator, winner.best, other.level) == ("naive", True, True)
     assert other.numbers["ratio"] == pytest.approx(line.numbers["ratio"])

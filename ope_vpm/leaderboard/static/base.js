@@ -1,5 +1,6 @@
 // What everything shares: the data, the filters, and how elements are made. Text only ever enters as text nodes.
 const DATA = JSON.parse(document.getElementById("data").textContent);
+DATA.lines = DATA.lines.rows.map((row) => Object.fromEntries(DATA.lines.names.map((name, place) => [name, row[place]])));
 const LABELS = DATA.estimators.map((one) => one.label);
 const TASKS = [...new Set(DATA.settings.map((one) => one.task))];
 const SVG = "http://www.w3.org/2000/svg";
@@ -23,6 +24,28 @@ function filled(made, attributes, children) {
   return made;
 }
 
+// The cells of a setting, unpacked from their blocks of columns when they are first asked for.
+const VERDICTS = { r: "reliable", c: "caution", u: "unreliable" };
+const unpacked = new Map();
+
+function cellsOf(setting) {
+  if (!unpacked.has(setting)) unpacked.set(setting, DATA.cells.filter((block) => block.setting === setting).flatMap(cellsIn));
+  return unpacked.get(setting);
+}
+
+function cellsIn(block) {
+  return block.run.map((run, place) => ({ setting: block.setting, policy: block.policy, estimator: block.estimator, run,
+    seed: DATA.first_seed + run, value: block.value[place], low: block.low[place], high: block.high[place],
+    standard_error: block.standard_error[place], effective_sample_size: block.effective_sample_size[place],
+    seconds: block.seconds[place], verdict: VERDICTS[block.verdict[place]] || null, error: block.error[place] || null, block, place }));
+}
+
+// The least and the greatest of many numbers: a call with each of them as an argument fails at some hundred thousand.
+const least = (values) => values.reduce((found, one) => Math.min(found, one), Infinity);
+const greatest = (values) => values.reduce((found, one) => Math.max(found, one), -Infinity);
+// At most so many of a list, evenly spread over it.
+const some = (list, most) => (list.length <= most ? list : Array.from({ length: most }, (_, place) => list[Math.floor((place * list.length) / most)]));
+
 const byId = (id) => document.getElementById(id);
 const shown = (label) => !state.hidden.has(label);
 const colour = (label) => {
@@ -42,7 +65,7 @@ function digits(value, most = 3) {
 
 function withError(pair) {
   const [value, error] = pair;
-  if (value === null) return { value: "", error: "" };
+  if (value === null) return { value: "–", error: "" };
   if (!error) return { value: digits(value), error: "" };
   const places = Math.min(6, Math.max(0, 1 - Math.floor(Math.log10(error))));
   return { value: value.toFixed(places), error: `± ${error.toFixed(places)}` };

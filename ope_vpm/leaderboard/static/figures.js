@@ -1,4 +1,5 @@
 // Figures as SVG: error against size, speed and accuracy, estimates and truths, intervals.
+const MOST_FIGURES = 24, MOST_DOTS = 3000; // more would keep a browser busy for seconds
 const WIDTH = 360, HEIGHT = 250, LEFT = 46, RIGHT = 10, TOP = 10, BOTTOM = 34;
 
 function ticks(low, high, many = 5) {
@@ -24,7 +25,7 @@ function scale(values, from, to, logarithmic = false, margin = 0.06) {
   const known = values.filter((one) => Number.isFinite(one) && (!logarithmic || one > 0));
   if (!known.length) known.push(1);
   const turn = logarithmic ? Math.log10 : (one) => one;
-  let low = turn(Math.min(...known)), high = turn(Math.max(...known));
+  let low = turn(least(known)), high = turn(greatest(known));
   const extra = (high - low) * margin || (logarithmic ? 0.15 : Math.abs(high) * 0.1 || 0.5);
   [low, high] = [low - extra, high + extra];
   const place = (one) => from + ((turn(one) - low) / (high - low)) * (to - from);
@@ -67,11 +68,11 @@ function drawSweeps() {
     }
   }
   byId("sweeps-section").hidden = !panels.length;
-  byId("sweeps").replaceChildren(...panels);
+  byId("sweeps").replaceChildren(...panels.slice(0, MOST_FIGURES));
 }
 
 function sweep(task, gamma, axis, name, along) {
-  const points = DATA.lines.filter((one) => shown(one.estimator) && one.log_mse[0] !== null && along.some((setting) => setting.number === one.setting))
+  const points = linesOf(new Set(along.map((one) => one.number))).filter((one) => shown(one.estimator) && one.log_mse[0] !== null)
     .map((one) => ({ label: one.estimator, at: DATA.settings[one.setting][axis], value: one.log_mse[0], error: one.log_mse[1] || 0 }));
   const x = scale(along.map((one) => one[axis]), LEFT, WIDTH - RIGHT, along.every((one) => one[axis] > 0) && axis !== "alpha");
   const y = scale(points.flatMap((one) => [one.value - one.error, one.value + one.error]), HEIGHT - BOTTOM, TOP);
@@ -89,8 +90,8 @@ function sweep(task, gamma, axis, name, along) {
 
 function drawSpeed() {
   const groups = state.task === "" ? [["all settings", DATA.overall]]
-    : settingsShown().map((number) => [DATA.settings[number].label, DATA.lines.filter((one) => one.setting === number)]);
-  byId("speed").replaceChildren(...groups.slice(0, 12).map(([caption, lines]) => {
+    : settingsShown().slice(0, MOST_FIGURES).map((number) => [DATA.settings[number].label, linesOf(new Set([number]))]);
+  byId("speed").replaceChildren(...groups.map(([caption, lines]) => {
     const known = lines.filter((one) => shown(one.estimator) && one.ratio[0] !== null && one.seconds[0] > 0);
     const x = scale(known.map((one) => one.seconds[0]), LEFT, WIDTH - RIGHT, true, 0.12), y = scale(known.map((one) => one.ratio[0]), HEIGHT - BOTTOM, TOP, true, 0.1);
     const parts = frame(x, y, "seconds an estimate", "RMSE ÷ on-policy");
@@ -111,7 +112,8 @@ function drawSpeed() {
 
 function drawClose() {
   const setting = DATA.settings[state.setting];
-  const cells = DATA.cells.filter((one) => one.setting === state.setting && shown(one.estimator) && one.value !== null);
+  const cells = cellsOf(state.setting).filter((one) => shown(one.estimator) && one.value !== null);
+  byId("close").hidden = !DATA.cells.length;
   const figures = [];
   if (setting.policies.some((one) => one.truth !== null)) figures.push(scatter(setting, cells));
   figures.push(intervals(setting, cells));
@@ -123,10 +125,10 @@ function scatter(setting, cells) {
   const known = cells.filter((one) => truth[one.policy] !== null);
   const truths = known.map((one) => truth[one.policy]);
   const x = scale(truths, LEFT, WIDTH - RIGHT), y = scale([...truths, ...known.map((one) => one.value)], HEIGHT - BOTTOM, TOP);
-  const ends = [Math.min(...truths), Math.max(...truths)];
+  const ends = [least(truths), greatest(truths)];
   const parts = [...frame(x, y, "truth", "estimate"), svg("line", { class: "truth", x1: x(ends[0]), y1: y(ends[0]), x2: x(ends[1]), y2: y(ends[1]) })];
-  for (const one of known) parts.push(dot(x(truth[one.policy]), y(one.value), one.estimator, `${one.estimator}, ${one.policy}, run ${one.run}: ${digits(one.value, 4)}`, 3));
-  return card("Estimate and truth, every policy and run", parts);
+  for (const one of some(known, MOST_DOTS)) parts.push(dot(x(truth[one.policy]), y(one.value), one.estimator, `${one.estimator}, ${one.policy}, run ${one.run}: ${digits(one.value, 4)}`, 3));
+  return card(known.length > MOST_DOTS ? `Estimate and truth, ${MOST_DOTS} of ${known.length.toLocaleString("en")} cells` : "Estimate and truth, every policy and run", parts);
 }
 
 // Policies from best to worst: by the truth, or where there is none by the estimators' mean.

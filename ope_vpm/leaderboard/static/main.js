@@ -23,8 +23,8 @@ function drawFilters() {
 function choose(setting) {
   state.setting = setting;
   state.policy = DATA.settings[setting].policies[0].name;
-  const runs = DATA.cells.filter((one) => one.setting === setting).map((one) => one.run);
-  state.run = runs.length ? Math.min(...runs) : 0;
+  const runs = cellsOf(setting).map((one) => one.run);
+  state.run = runs.length ? least(runs) : 0;
 }
 
 function render() {
@@ -44,5 +44,7 @@ function render() {
 
 choose(0);
 render();
+byId("note").textContent = DATA.note;
+byId("note").hidden = !DATA.note;
 byId("left-out").textContent = DATA.left_out.map((one) => `${one.estimator} is left out on ${one.task}, γ=${one.gamma}: ${one.reason}.`).join(" ");
 byId("versions").textContent = `${DATA.runs} runs from seed ${DATA.first_seed}. ` + Object.entries(DATA.versions).map(([key, value]) => `${key} ${value}`).join(", ");

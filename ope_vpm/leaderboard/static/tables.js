@@ -1,4 +1,6 @@
 // Sortable tables: the ranking, agreement between estimators, and single cells with their details.
+const MOST_ROWS = 300; // a browser lays out so many at once without a pause; sorting brings the others up
+
 function draw(table, columns, rows, first) {
   const name = table.id;
   const order = state.sort[name] || first;
@@ -10,10 +12,12 @@ function draw(table, columns, rows, first) {
       render();
     };
     const sort = down === null ? "none" : down ? "descending" : "ascending";
-    return element("th", { scope: "col", class: one.text ? "text" : null, "aria-sort": sort },
+    return element("th", { scope: "col", class: one.text ? "text" : one.key === "mark" ? "mark" : null, "aria-sort": sort },
       element("button", { type: "button", title: one.title || "Sort", onclick: click }, one.head));
   });
-  const body = rows.flatMap((row) => rowsOf(row, columns));
+  const body = rows.slice(0, MOST_ROWS).flatMap((row) => rowsOf(row, columns));
+  if (rows.length > MOST_ROWS) body.push(element("tr", {}, element("td", { class: "text quiet", colspan: columns.length },
+    `The first ${MOST_ROWS} of ${rows.length.toLocaleString("en")} rows: sort or choose to see others.`)));
   table.replaceChildren(element("thead", {}, element("tr", {}, heads)), element("tbody", {}, body));
 }
 
@@ -47,7 +51,7 @@ const named = (label) => [element("span", { class: "swatch", style: `background:
 const star = (row) => (row.best ? "★" : row.level ? "☆" : "");
 
 function metricColumn(key) {
-  const good = { rank_correlation: true, coverage: true, verdicts_right: true };
+  const good = { rank_correlation: true, coverage: true, verdicts_right: true, reliable_and_covered: true };
   const show = (row) => {
     const text = withError(row[key]);
     return [text.value, " ", element("span", { class: "error" }, text.error)];
@@ -55,7 +59,10 @@ function metricColumn(key) {
   return { key, head: DATA.metrics[key], down: good[key], title: MEANING[key], show, sort: (row) => (key === "bias" && row[key][0] !== null ? Math.abs(row[key][0]) : row[key][0]) };
 }
 
+const HEADLINES = ["confidently_wrong", "reliable_and_covered"]; // every table shows them
 const MEANING = {
+  confidently_wrong: "Share of 'reliable' answers more than three on-policy errors off whose interval does not hold the truth",
+  reliable_and_covered: "Share of 'reliable' answers whose interval holds the truth",
   ratio: "RMSE over runs, as a multiple of an on-policy mean of as many episodes; geometric mean over policies",
   log_mse: "log₁₀ of the mean squared error over runs, averaged over policies",
   absolute_error: "Mean absolute error",
@@ -69,24 +76,28 @@ const MEANING = {
   seconds: "Seconds of one core for an estimate",
 };
 
+const linesOf = (settings) => DATA.lines.filter((one) => settings.has(one.setting));
+
 function drawRanking() {
   const together = state.task === "";
-  const lines = together ? DATA.overall : DATA.lines.filter((one) => settingsShown().includes(one.setting));
+  const lines = together ? DATA.overall : linesOf(new Set(settingsShown()));
   const rows = lines.filter((one) => shown(one.estimator))
     .map((one) => ({ ...one, className: one.best ? "best" : "", label: together ? "" : DATA.settings[one.setting].label }));
   const columns = [{ key: "estimator", head: "estimator", text: true, show: (row) => named(row.estimator), sort: (row) => row.estimator },
-    { key: "mark", head: "★", title: "★ the best, ☆ not worse beyond chance", show: (row) => star(row), sort: (row) => (row.best ? 0 : row.level ? 1 : 2) }];
+    { key: "mark", head: "★", title: "★ the best, ☆ not significantly worse", show: (row) => star(row), sort: (row) => (row.best ? 0 : row.level ? 1 : 2) }];
   if (!together) columns.push({ key: "setting", head: "setting", text: true, show: (row) => row.label, sort: (row) => row.setting });
-  for (const key of Object.keys(DATA.metrics)) if (rows.some((row) => row[key][0] !== null)) columns.push(metricColumn(key));
-  columns.push({ key: "chance", head: "p", title: "Chance of no worse than the best: paired bootstrap over runs", show: (row) => digits(row.chance, 2), sort: (row) => row.chance });
+  for (const key of Object.keys(DATA.metrics)) if (HEADLINES.includes(key) || rows.some((row) => row[key][0] !== null)) columns.push(metricColumn(key));
+  columns.push({ key: "reliable", head: "“reliable”", down: true, title: "How many answers were called reliable, where the truth is known", show: (row) => row.reliable, sort: (row) => row.reliable });
+  columns.push({ key: "p_value", head: "p", title: "p-value of being no worse than the best: paired bootstrap over runs", show: (row) => digits(row.p_value, 2), sort: (row) => row.p_value });
   columns.push({ key: "failed", head: "failed", title: "Cells without a value", show: (row) => row.failed || "", sort: (row) => row.failed });
-  const most = Math.max(...DATA.overall.map((one) => one.settings));
+  const most = greatest(DATA.overall.map((one) => one.settings));
   if (together && rows.some((row) => row.settings < most)) columns.push({ key: "settings", head: "settings", title: "On how many settings it ran", show: (row) => `${row.settings} of ${most}`, sort: (row) => row.settings });
   const scored = rows.some((row) => row.ratio[0] !== null);
   draw(byId("ranking"), columns, rows, null);
   byId("explanation").textContent = scored
-    ? "★ the lowest error; ☆ not worse than it beyond chance (paired bootstrap over runs, 5 %): a lone ★ has beaten everybody. Each number ± its standard error over runs."
-      + (DATA.missing ? ` Not finished: ${DATA.missing} of ${DATA.missing + DATA.cells.length} cells are missing.` : "")
+    ? "★ the lowest error; ☆ not significantly worse (paired bootstrap over runs, 5 %): a lone ★ has beaten everybody. Each number ± its standard error over runs; – where it is not defined. "
+      + "Confidently wrong: of the answers called reliable, the share more than three on-policy errors off whose interval does not hold the truth; reliable and covered: the share whose interval does."
+      + (DATA.missing ? ` Not finished: ${DATA.missing} of ${DATA.missing + DATA.finished} cells are missing.` : "")
     : "No truth is known here: see how estimators rank the policies below, and how far they agree.";
 }
 
@@ -101,9 +112,10 @@ function drawAgreement() {
 }
 
 function drawCells() {
-  const cells = DATA.cells.filter((one) => one.setting === state.setting && one.policy === state.policy && shown(one.estimator));
+  const cells = cellsOf(state.setting).filter((one) => one.policy === state.policy && shown(one.estimator));
+  byId("cells-section").hidden = !DATA.cells.length;
   const truth = DATA.settings[state.setting].policies.find((one) => one.name === state.policy).truth;
-  const rows = cells.map((one) => ({ ...one, className: "cell", distance: truth === null || one.value === null ? null : one.value - truth, details: () => details(one, truth) }));
+  const rows = cells.map((one) => ({ ...one, className: "cell", key: `${one.policy} ${one.estimator} ${one.run}`, distance: truth === null || one.value === null ? null : one.value - truth, details: () => details(one, truth) }));
   const number = (key, head, title) => ({ key, head, title, show: (row) => digits(row[key], 4), sort: (row) => row[key] });
   const columns = [{ key: "estimator", head: "estimator", text: true, show: (row) => named(row.estimator), sort: (row) => row.estimator },
     number("run", "run"), number("value", "value"), number("low", "from", "Lower end of the 95 % interval"), number("high", "to", "Upper end of the 95 % interval")];
@@ -116,10 +128,13 @@ function drawCells() {
 function details(cell, truth) {
   const estimator = DATA.estimators.find((one) => one.label === cell.estimator);
   const setting = DATA.settings[cell.setting];
+  const { block, place } = cell;
+  const texts = (name) => ((block[name] || {})[place] || []).join("; ");
+  const diagnostics = Object.entries(block.diagnostics || {}).map(([key, column]) => [key, column[place]]).filter(([, value]) => value !== null);
   const facts = [["setting", setting.label], ["policy", cell.policy], ["truth", truth === null ? "not known" : digits(truth, 6)],
     ["estimator", `${estimator.name} ${JSON.stringify(estimator.settings)}`], ["seed", cell.seed], ["standard error", digits(cell.standard_error, 4)],
-    ["effective sample size", digits(cell.effective_sample_size, 4)], ["why", cell.reasons.join("; ")], ["failed with", cell.error || ""], ["warnings", cell.warnings.join("; ")],
-    ...Object.entries(cell.diagnostics).map(([key, value]) => [key.replaceAll("_", " "), typeof value === "number" ? digits(value, 5) : JSON.stringify(value)]),
-    ["key", cell.key]];
+    ["effective sample size", digits(cell.effective_sample_size, 4)], ["why", texts("reasons")], ["failed with", cell.error || ""], ["warnings", texts("warnings")],
+    ...diagnostics.map(([key, value]) => [key.replaceAll("_", " "), typeof value === "number" ? digits(value, 5) : JSON.stringify(value)]),
+    ["key", block.key ? block.key[place] : "in cells.csv"]];
   return element("dl", {}, facts.filter(([, value]) => value !== "").flatMap(([key, value]) => [element("dt", {}, key), element("dd", {}, value)]));
 }
