@@ -17,7 +17,7 @@ from scipy.special import expit
 from torch import Tensor
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers
-from ope_vpm.ope.adapter.encoding import Standardisation
+from ope_vpm.linear.features import Standardiser
 from ope_vpm.ope.adapter.state_features import StateFeatures
 from ope_vpm.ope.adapter.steps import rows_of
 from ope_vpm.ope.estimator import ProblemEstimator, check_positive
@@ -116,12 +116,12 @@ class NetworkModel:
 
     network: Ensemble
     features: StateFeatures
-    action_scale: Standardisation | None
+    action_scale: Standardiser | None
     """None where actions are discrete."""
     n_actions: int
     """The number of discrete actions, 0 where they are continuous."""
-    change_scale: Standardisation
-    reward_scale: Standardisation
+    change_scale: Standardiser
+    reward_scale: Standardiser
     noise: Floats
     """(members, d): standard deviations of what the networks leave unexplained, in scaled changes."""
     bounds: tuple[Floats, Floats]
@@ -164,10 +164,10 @@ def fit(log: Log, members: int, steps: int, seed: int) -> NetworkModel:
     model = NetworkModel(
         network=Ensemble(members, size + (n_actions or data.actions.shape[1]), size + 2, seed),
         features=features,
-        action_scale=None if n_actions else Standardisation.fit(data.actions),
+        action_scale=None if n_actions else Standardiser.fit(data.actions),
         n_actions=n_actions,
-        change_scale=Standardisation.fit(change[known]),
-        reward_scale=Standardisation.fit(data.rewards),
+        change_scale=Standardiser.fit(change[known]),
+        reward_scale=Standardiser.fit(data.rewards),
         noise=np.zeros((members, size)),
         bounds=(low - margin, high + margin),
         reward_bounds=(float(data.rewards.min()), float(data.rewards.max())),

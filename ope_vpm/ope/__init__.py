@@ -1,6 +1,6 @@
 """Off-policy evaluation: logged data and a target policy into transitions, and the ratio into a value."""
 
-from ope_vpm.ope.adapter.encoding import Encoder, Standardisation
+from ope_vpm.ope.adapter.encoding import Encoder
 from ope_vpm.ope.adapter.pairs import Pairs, check_match, pairs
 from ope_vpm.ope.adapter.steps import Steps, steps
 from ope_vpm.ope.estimator import Estimator, ProblemEstimator
@@ -16,7 +16,6 @@ __all__ = [
     "PolicyValue",
     "Problem",
     "ProblemEstimator",
-    "Standardisation",
     "Steps",
     "check_match",
     "estimators",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ope_vpm.arrays import Floats
-from ope_vpm.ope.adapter.encoding import Standardisation
+from ope_vpm.linear.features import Standardiser
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy
@@ -30,7 +30,7 @@ def _centred_features(log: Log, policy: TargetPolicy, draws: int, seed: int) -> 
     if data.discrete_actions:
         probabilities = policy.probabilities(data.observations)
         return np.asarray(np.eye(probabilities.shape[1])[data.actions] - probabilities)
-    scale = Standardisation.fit(data.actions)
+    scale = Standardiser.fit(data.actions)
     logged = scale(policy.clipping.clip(data.actions))  # as the environment takes an action beyond the bounds
     first, second = _moments(log, policy, draws, seed)
     mean = scale(first)

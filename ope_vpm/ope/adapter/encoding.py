@@ -19,8 +19,6 @@ MOST_ONE_HOT = 4096
 FAR = 4.0
 """How far the absorbing state lies from the others, in units of √d, a kernel's usual bandwidth."""
 
-Standardisation = Standardiser
-
 
 @dataclass(frozen=True)
 class Encoder:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ope_vpm.arrays import Bools, Floats, Integers
-from ope_vpm.ope.adapter.encoding import Standardisation
+from ope_vpm.linear.features import Standardiser
 from ope_vpm.ope.adapter.state_features import StateFeatures
 from ope_vpm.ope.behaviour.clone import Clone
 from ope_vpm.ope.behaviour.gaussian import Draws, fit_clone
@@ -83,7 +83,7 @@ def clone_around_target(log: Log, policy: TargetPolicy, seed: int) -> tuple[Floa
         draws = Draws(z, *policy.clipping.at_bounds(data.actions))
         log_target = draws.log_density(np.zeros_like(z), np.ones(z.shape[1]))
     else:
-        scale = Standardisation.fit(data.actions)
+        scale = Standardiser.fit(data.actions)
         draws = Draws.unclipped(scale(data.actions))
         log_target = policy.log_likelihood(data.observations, data.actions) + np.log(scale.std).sum()
     return log_target, fit_clone(draws, features, linear, log.held_out, data.episode)

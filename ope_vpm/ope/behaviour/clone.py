@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ope_vpm.arrays import Floats, Integers
-from ope_vpm.ope.adapter.encoding import Standardisation
+from ope_vpm.linear.features import Standardiser
 from ope_vpm.ope.adapter.state_features import StateFeatures
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.q.training import mlp, train
@@ -108,7 +108,7 @@ def _categorical(log: Log) -> tuple[int, LogProb, Floats]:
 
 def _gaussian(log: Log, clipping: Clipping) -> tuple[int, LogProb, Floats]:
     """The number of outputs, the log-density of standardised actions by them, and the log of their units per row."""
-    scale = Standardisation.fit(log.data.actions)
+    scale = Standardiser.fit(log.data.actions)
     actions = torch.from_numpy(scale(log.data.actions)).float()
     below, above = clipping.at_bounds(log.data.actions)
     side = torch.from_numpy(1.0 * below - 1.0 * above).float()
