@@ -9,6 +9,7 @@ from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope import Problem
 from ope_vpm.ope.finite.cross_fit import cross_fitted_counts
+from ope_vpm.ope.inference.uncertainty import replicates
 from ope_vpm.ope.q.values import QValues
 
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes")
@@ -38,7 +39,7 @@ def test_either_nuisance_may_be_wrong(gamma, broken):
             tau = np.ones_like(tau)
         found = corrected(problem, q, tau, {})
         errors.append(found.value - truth)
-        spread.append(np.sqrt(np.mean((found.sums.replicates(0) - found.sums.ratios.sum()) ** 2)))
+        spread.append(np.sqrt(np.mean((replicates(found.sums, 0) - found.sums.ratios.sum()) ** 2)))
     assert np.sqrt(np.mean(np.square(errors))) < 2 * np.sqrt(np.mean(np.square(spread)))
     assert np.abs(errors).max() < 0.1
 
