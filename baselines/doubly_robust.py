@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ope_vpm.arrays import Floats, Integers, group_sums
-from ope_vpm.ope.adapter.time_limit import clock_remarks
+from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.estimator import ProblemEstimator, check_positive, check_ridge
 from ope_vpm.ope.finite.cross_fit import cross_fitted_counts
 from ope_vpm.ope.inference.estimate import RawEstimate, evidence_of_weights
@@ -25,7 +25,7 @@ from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.linear import cross_fitted_q, find_lstd, linear_base, lstd_equations
 from ope_vpm.ope.q.networks import fit_networks
 from ope_vpm.ope.q.values import QValues, influence
-from ope_vpm.ope.vpm.factored import POWER, find_factored
+from ope_vpm.ope.vpm.estimator import POWER, find_factored
 
 Q_SOLVERS = ("neural", "linear")
 
@@ -118,7 +118,7 @@ def corrected(
             weights,
             overlap=overlap,
             unseen_mass=unseen,
-            remarks=clock_remarks(problem, known=not problem.finite),
+            remarks=clock_remarks(problem.data, problem.time_limit, known=not problem.finite),
         ),
         diagnostics={
             **notes,

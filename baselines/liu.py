@@ -22,8 +22,8 @@ from torch import Tensor
 
 from ope_vpm.arrays import Floats, Integers, group_sums
 from ope_vpm.linear.features import median_bandwidth
-from ope_vpm.ope.adapter.state_features import StateFeatures
-from ope_vpm.ope.adapter.time_limit import clock_remarks
+from ope_vpm.ope.adapter.encoding import StateFeatures
+from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.behaviour.action_ratio import ActionRatio
 from ope_vpm.ope.behaviour.source import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.estimator import ProblemEstimator
@@ -83,7 +83,10 @@ class Liu2018(ProblemEstimator):
                 problem.data,
                 weights,
                 overlap=min(action.overlap, 1.0),
-                remarks=("the interval takes the state ratio as known", *clock_remarks(problem, known=False)),
+                remarks=(
+                    "the interval takes the state ratio as known",
+                    *clock_remarks(problem.data, problem.time_limit, known=False),
+                ),
             ),
             diagnostics={
                 "behaviour_held_out_log_likelihood": clone.held_out_log_likelihood,

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers
 from ope_vpm.linear.features import Standardiser
-from ope_vpm.ope.adapter.state_features import StateFeatures
-from ope_vpm.ope.adapter.steps import rows_of
+from ope_vpm.ope.adapter.encoding import StateFeatures
+from ope_vpm.ope.adapter.ends import rows_of
 from ope_vpm.ope.estimator import ProblemEstimator, check_positive
 from ope_vpm.ope.finite.estimate import counted_estimate
 from ope_vpm.ope.finite.problem import finite_problem

@@ -12,7 +12,7 @@ import numpy as np
 
 from ope_vpm.arrays import Floats
 from ope_vpm.linear.system import LinearSystem
-from ope_vpm.ope.adapter.time_limit import clock_remarks
+from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.behaviour.action_ratio import known_overlap
 from ope_vpm.ope.inference.estimate import RawEstimate, disagreement
 from ope_vpm.ope.inference.uncertainty import Bootstrap
@@ -45,7 +45,7 @@ class MinimaxQ(RatioEstimator):
             evidence=Evidence(
                 overlap=known_overlap(problem),
                 disagreement=disagreement(problem.data, abs(correction), sums.standard_error),
-                remarks=clock_remarks(problem, known=True),
+                remarks=clock_remarks(problem.data, problem.time_limit, known=True),
             ),
             diagnostics={"solver": "linear", "ridge": lstd.ridge, "correction": correction},
         )

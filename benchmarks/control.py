@@ -16,8 +16,7 @@ from ope_vpm.envs import bullet
 from ope_vpm.envs.training import TASKS
 from ope_vpm.envs.truth import GAMMA, stored_truth
 from ope_vpm.ope import Problem
-from ope_vpm.ope.estimator import ProblemEstimator
-from ope_vpm.ope.registry import make
+from ope_vpm.ope.estimator import ProblemEstimator, make
 
 LENGTH = 100
 """Steps per trajectory, for which true values of all three tasks are stored; the study has 150 for two of them."""

@@ -18,8 +18,7 @@ from ope_vpm.envs.collect import collect
 from ope_vpm.envs.training import TASKS
 from ope_vpm.envs.truth import GAMMA, LOGGED, stored_truth
 from ope_vpm.ope import Problem
-from ope_vpm.ope.estimator import ProblemEstimator
-from ope_vpm.ope.registry import make
+from ope_vpm.ope.estimator import ProblemEstimator, make
 from ope_vpm.policy import TargetPolicy
 
 TRAJECTORIES = 200

@@ -13,7 +13,7 @@ from ope_vpm.chain.batches import TransitionBatches
 from ope_vpm.chain.solvers.network import RatioNetwork
 from ope_vpm.chain.solvers.neural import Batches, Neural, Trainer
 from ope_vpm.linear.features import BATCH_ROWS, FourierFeatures, Standardiser
-from ope_vpm.linear.passes import accumulate
+from ope_vpm.linear.moments import accumulate
 
 
 def tabular() -> None:

@@ -22,9 +22,8 @@ from ope_vpm.chain import VPM
 from ope_vpm.envs import taxi
 from ope_vpm.envs.taxi_bound import cramer_rao_bound
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.estimator import ProblemEstimator
+from ope_vpm.ope.estimator import ProblemEstimator, make
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.registry import make
 from ope_vpm.ope.vpm.estimator import PAPER, VPMEstimator
 from ope_vpm.ope.vpm.pairs import fit_quietly, weighted_mean
 

@@ -5,7 +5,7 @@ from ope_vpm.chain import VPM, Diagnostics, Expectation, StationaryEstimate, Sta
 from ope_vpm.logged import LoggedDataset, inspect, load_dataset
 from ope_vpm.mcmc import post_process_mcmc
 from ope_vpm.ope import PolicyValue, estimators, evaluate
-from ope_vpm.ope.registry import provide
+from ope_vpm.ope.estimator import provide
 from ope_vpm.paths import stationary
 from ope_vpm.policy import as_policy, load_policy, with_noise
 

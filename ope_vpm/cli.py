@@ -58,7 +58,7 @@ def evaluate(
     """What is a policy worth, from logged data? Value, 95 % interval, and a verdict with its reasons."""
     from ope_vpm.logged import load_dataset
     from ope_vpm.ope import evaluate as answer
-    from ope_vpm.ope.registry import estimator_class
+    from ope_vpm.ope.estimator import estimator_class
     from ope_vpm.policy import load_policy
 
     names = list(estimator or ["vpm"])

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
-from ope_vpm.ope.registry import built_in, estimator_class
+from ope_vpm.ope.estimator import built_in, estimator_class
 
 APART = ("leaderboard", "studies", "cli.py", "progress.py")
 """Parts of the package that decide no number of a cell; everything else is taken to."""

@@ -12,8 +12,7 @@ from typing import Any, get_type_hints
 from ope_vpm.leaderboard.fields import build, fits, misfits
 from ope_vpm.leaderboard.tasks import AXES, Task, task_class
 from ope_vpm.leaderboard.words import SuiteError, unknown
-from ope_vpm.ope.estimator import Estimator
-from ope_vpm.ope.registry import estimators, make
+from ope_vpm.ope.estimator import Estimator, estimators, make
 
 READ_HERE = ("name", "kind", "gamma", "vary", "runs", "dataset")
 """Fields of a task that are read here, not by its kind."""

@@ -16,8 +16,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from ope_vpm.arrays import Floats, chunks
 from ope_vpm.linear.features import BATCH_ROWS
-from ope_vpm.linear.moments import Batch, Batches, Means
-from ope_vpm.linear.passes import accumulate_where_positive
+from ope_vpm.linear.moments import Batch, Batches, Means, accumulate_where_positive
 from ope_vpm.linear.system import JITTER, FixedPoint, LinearSystem
 
 Single = npt.NDArray[np.float32]

@@ -8,11 +8,10 @@ from typing import Any, overload
 import numpy as np
 
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.adapter.steps import OnEnd, TimeLimit
-from ope_vpm.ope.estimator import Estimator, ProblemEstimator
+from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
+from ope_vpm.ope.estimator import Estimator, ProblemEstimator, make
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.registry import make
 from ope_vpm.policy import TargetPolicy, as_policy
 
 OneEstimator = str | Estimator

@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
-from ope_vpm.linear.moments import Means
-from ope_vpm.linear.passes import accumulate, accumulate_folds, accumulate_initial, all_but_each, apply
-from ope_vpm.linear.ridge import RIDGES, choose_ridge, suspected_bias
-from ope_vpm.linear.system import LinearSystem
+from ope_vpm.linear.moments import Means, accumulate, accumulate_folds, accumulate_initial, all_but_each, apply
+from ope_vpm.linear.system import RIDGES, LinearSystem, choose_ridge, suspected_bias
+from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.adapter.pair_features import PairFeatures
-from ope_vpm.ope.adapter.time_limit import clock_remarks
 from ope_vpm.ope.behaviour.action_ratio import known_overlap
 from ope_vpm.ope.inference.estimate import RawEstimate, disagreement, evidence_of_weights
 from ope_vpm.ope.inference.influence import EpisodeSums, influence_sums
@@ -141,7 +139,7 @@ def linear_estimate(
             weights,
             overlap=known_overlap(problem),
             disagreement=disagreement(problem.data, bias, sums.standard_error),
-            remarks=clock_remarks(problem, known=True),
+            remarks=clock_remarks(problem.data, problem.time_limit, known=True),
         ),
         ridge=chosen,
         theta=path.theta[:, path.chosen],

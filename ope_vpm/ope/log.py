@@ -13,7 +13,7 @@ import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Integers
 from ope_vpm.logged import LoggedDataset, inspect
-from ope_vpm.ope.adapter.steps import rows_of
+from ope_vpm.ope.adapter.ends import rows_of
 from ope_vpm.policy import TargetPolicy
 
 Settings = ParamSpec("Settings")

@@ -10,8 +10,9 @@ import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Floats
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.adapter.pairs import Pairs, check_match, pairs_of
-from ope_vpm.ope.adapter.steps import OnEnd, Steps, TimeLimit, check_choices, ending_rows, plan_steps
+from ope_vpm.ope.adapter.encoding import check_match
+from ope_vpm.ope.adapter.ends import OnEnd, Steps, TimeLimit, check_choices, ending_rows, plan_steps
+from ope_vpm.ope.adapter.pairs import Pairs, pairs_of
 from ope_vpm.ope.log import Log, Memory
 from ope_vpm.policy import TargetPolicy, as_policy
 

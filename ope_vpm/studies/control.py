@@ -20,9 +20,8 @@ from ope_vpm.envs.collect import collect
 from ope_vpm.envs.truth import GAMMA, LOGGED, average_parts, discounted_parts, stored_truth
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope import Problem
-from ope_vpm.ope.adapter.steps import TimeLimit
-from ope_vpm.ope.estimator import ProblemEstimator
-from ope_vpm.ope.registry import make
+from ope_vpm.ope.adapter.ends import TimeLimit
+from ope_vpm.ope.estimator import ProblemEstimator, make
 from ope_vpm.studies.control_report import draw, table
 from ope_vpm.studies.study import Cell, Outcome, Row, Study
 

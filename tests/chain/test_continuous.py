@@ -13,7 +13,7 @@ from ope_vpm.chain.solvers.neural import with_preset
 from ope_vpm.envs.linear_gaussian import TARGET, LinearGaussian
 from ope_vpm.envs.ornstein_uhlenbeck import OrnsteinUhlenbeck
 from ope_vpm.linear.features import FEATURES
-from ope_vpm.linear.passes import accumulate, accumulate_where_positive
+from ope_vpm.linear.moments import accumulate, accumulate_where_positive
 
 FAST = {
     "kernel": dict(solver="kernel", n_features=100),

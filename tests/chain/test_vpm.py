@@ -111,6 +111,19 @@ def test_misuse_is_told_at_once(make, error, message):
         make()
 
 
+def test_files_from_before_there_were_doubts_are_loaded(tmp_path):
+    with pytest.warns(ov.StationaryWarning, match="2 closed classes"):
+        estimate = ov.VPM().fit(ov.Transitions([0, 1], [0, 1]))
+    estimate.save(tmp_path / "new.npz")
+    with np.load(tmp_path / "new.npz") as file:
+        content = {name: file[name] for name in file.files}
+    header = json.loads(str(content["header"]))
+    assert header["diagnostics"].pop("doubts") == header["diagnostics"]["notes"]
+    np.savez(tmp_path / "old.npz", **(content | {"header": np.array(json.dumps(header))}))
+    assert ov.StationaryEstimate.load(tmp_path / "new.npz").diagnostics.doubts == estimate.diagnostics.doubts
+    assert ov.StationaryEstimate.load(tmp_path / "old.npz").diagnostics.doubts == ()
+
+
 def test_what_is_not_an_estimate_is_not_loaded(tmp_path):
     path = tmp_path / "other.npz"
     np.savez(path, header=np.array("{}"))

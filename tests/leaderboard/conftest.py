@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from ope_vpm.leaderboard.code_version import code_version
-from ope_vpm.ope import registry
+from ope_vpm.ope import estimator as registry
 
 MODULE = """
 import dataclasses

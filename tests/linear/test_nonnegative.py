@@ -5,8 +5,8 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from ope_vpm.linear.moments import accumulate
 from ope_vpm.linear.nonnegative import FeatureRows, newton, nonnegative_steps
-from ope_vpm.linear.passes import accumulate
 from ope_vpm.linear.system import FixedPoint, gram_penalty
 from tests.linear.batches import Given, random_rows
 

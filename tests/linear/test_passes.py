@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from ope_vpm.linear.passes import (
+from ope_vpm.linear.moments import (
     accumulate,
     accumulate_folds,
     accumulate_where_positive,

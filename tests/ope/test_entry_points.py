@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
-from ope_vpm.ope import registry
+from ope_vpm.ope import estimator as registry
 
 MODULE = '''
 import ope_vpm as ov

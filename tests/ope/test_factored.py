@@ -7,15 +7,13 @@ from scipy.stats import norm
 import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
-from ope_vpm.ope.adapter.action_features import centred_features
-from ope_vpm.ope.adapter.pair_features import pair_features
-from ope_vpm.ope.adapter.steps import ending_rows, limit_of
-from ope_vpm.ope.adapter.time_limit import times
+from ope_vpm.ope.adapter.ends import ending_rows, limit_of, times
+from ope_vpm.ope.adapter.pair_features import centred_features, pair_features
 from ope_vpm.ope.behaviour.action_ratio import ActionRatio, action_ratio, categorical_clone
 from ope_vpm.ope.behaviour.gaussian import Draws, fit_clone
 from ope_vpm.ope.linear_estimate import PairEquations
 from ope_vpm.policy import CategoricalPolicy, GaussianPolicy
-from ope_vpm.policy.normal import clipped_moments
+from ope_vpm.policy.continuous import clipped_moments
 
 ENV = LinearGaussian()
 

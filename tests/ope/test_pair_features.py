@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
-from ope_vpm.linear.passes import accumulate
+from ope_vpm.linear.moments import accumulate
 from ope_vpm.ope import Problem
 from ope_vpm.ope.adapter.pair_features import pair_features
 from ope_vpm.ope.linear_estimate import PairEquations

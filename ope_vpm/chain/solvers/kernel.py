@@ -16,9 +16,8 @@ from ope_vpm.chain.solvers.selection import select
 from ope_vpm.chain.solvers.solution import Solution, ValueFunction
 from ope_vpm.chain.transitions import Transitions
 from ope_vpm.linear.features import FEATURES, Features, combination, median_bandwidth
-from ope_vpm.linear.moments import Means
+from ope_vpm.linear.moments import Means, accumulate, accumulate_where_positive
 from ope_vpm.linear.nonnegative import FeatureRows, newton, nonnegative_steps, positive_system
-from ope_vpm.linear.passes import accumulate, accumulate_where_positive
 from ope_vpm.linear.system import FixedPoint, LinearSystem, gram_penalty, power_steps, slowest_decay
 
 MEMORY_ENTRIES = 60_000 * 512

@@ -17,7 +17,7 @@ from ope_vpm.chain.batches import TransitionBatches
 from ope_vpm.chain.solvers.solution import ValueFunction
 from ope_vpm.chain.transitions import Transitions
 from ope_vpm.linear.features import Standardiser
-from ope_vpm.linear.passes import accumulate
+from ope_vpm.linear.moments import accumulate
 
 CHUNK_ROWS = 1 << 14
 """Rows that the network is asked about at once: its layers are narrow, so that many fit in memory."""

@@ -13,10 +13,9 @@ from ope_vpm.chain.monitor import Monitor
 from ope_vpm.chain.transitions import Transitions
 from ope_vpm.linear.features import Features
 from ope_vpm.linear.held_out import PowerStep
+from ope_vpm.linear.moments import accumulate, accumulate_initial
 from ope_vpm.linear.nonnegative import FeatureRows, nonnegative_steps
-from ope_vpm.linear.passes import accumulate, accumulate_initial
-from ope_vpm.linear.ridge import COARSE_RIDGES, smallest_as_good
-from ope_vpm.linear.system import FixedPoint, gram_penalty
+from ope_vpm.linear.system import COARSE_RIDGES, FixedPoint, gram_penalty, smallest_as_good
 
 ROWS = 10_000
 """At most: the choice is between orders of magnitude, and these take a second."""

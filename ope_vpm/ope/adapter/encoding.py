@@ -8,9 +8,11 @@ from math import prod, sqrt
 import numpy as np
 from gymnasium import spaces
 
-from ope_vpm.arrays import Array
-from ope_vpm.linear.features import Standardiser
+from ope_vpm.arrays import Array, Floats, Integers
+from ope_vpm.linear.features import FourierFeatures, Standardiser, draw_frequencies
 from ope_vpm.logged import LoggedDataset
+from ope_vpm.ope.adapter.ends import Clock
+from ope_vpm.policy import TargetPolicy
 
 MOST_STATES = 1 << 40
 """Multi-discrete states beyond this many are treated as points."""
@@ -103,3 +105,88 @@ def _state_shape(data: LoggedDataset) -> tuple[int, ...] | None:
     if (np.atleast_1d(seen) > np.array(shape)).any():
         raise ValueError(f"observations must be inside their space {space}: they reach {seen - 1}")
     return shape if prod(shape) <= MOST_STATES else None
+
+
+FARTHEST = 5.0
+"""Standard deviations from the mean up to which features tell states apart: a flag that is seldom set would be hundreds
+of them away, and its row would decide every regression."""
+
+
+@dataclass(frozen=True)
+class StateFeatures:
+    """[1, z, cos ωᵀz, sin ωᵀz] with z the standardised (or one-hot) state and ω ~ N(0, I/d).
+
+    With a clock, the time is one more coordinate of z.
+    """
+
+    encoder: Encoder
+    """From observations to standardised or one-hot coordinates."""
+    fourier: FourierFeatures
+    """Of these coordinates."""
+    clock: Clock | None = None
+
+    @classmethod
+    def draw(cls, data: LoggedDataset, number: int, seed: int, clock: Clock | None = None) -> StateFeatures:
+        """Draw `number` Fourier features; the bandwidth is √d, the usual distance of two standardised states."""
+        encoder = Encoder.fit(data, None if not data.discrete_actions else 1, absorbs=False)
+        size = encoder.observation_scale.mean.size if encoder.shape is None else prod(encoder.shape)
+        size += clock is not None
+        frequencies = draw_frequencies(size, number, float(np.sqrt(size)), np.random.default_rng(seed))
+        return cls(encoder, FourierFeatures(Standardiser.unit(size).within(FARTHEST), frequencies, linear=True), clock)
+
+    @property
+    def size(self) -> int:
+        """The number of features."""
+        return self.fourier.size
+
+    @property
+    def linear(self) -> int:
+        """The number of coordinates z, which are features themselves, after the constant."""
+        return len(self.fourier.frequencies)
+
+    def points(self, observations: Array, time: Integers | None = None) -> Floats:
+        """The coordinates z of each state, shape (n, d), without limits; `time` is for the clock, if there is one."""
+        states = self.encoder.states(observations)
+        z = states if self.encoder.shape is None else np.eye(prod(self.encoder.shape))[states]
+        if self.clock is None:
+            return z
+        if time is None:
+            raise ValueError("these features have a clock: they need the time of each state")
+        return np.column_stack([z, self.clock(time)])
+
+    def near_points(self, observations: Array, time: Integers | None = None) -> Floats:
+        """The same, no coordinate farther than `FARTHEST` from the mean."""
+        return self.fourier.standardise(self.points(observations, time))
+
+    def __call__(self, observations: Array, time: Integers | None = None) -> Floats:
+        """The features of each state, shape (n, size)."""
+        return self.fourier(self.points(observations, time))
+
+
+def check_match(data: LoggedDataset, policy: TargetPolicy) -> TargetPolicy:
+    """The policy, once its kind is known; one for another observation or action space than the data's is refused."""
+    size = int(np.prod(data.observations.shape[1:]))
+    if policy.observation_size is not None and policy.observation_size != size:
+        raise ValueError(
+            f"the policy takes observations of {policy.observation_size} numbers, the data have {size} "
+            "(is it a policy for another task?)"
+        )
+    policy = policy.recognised(data.observations)
+    if data.discrete_actions:
+        _check_discrete(data, policy)
+    elif policy.has_probabilities:
+        raise ValueError("the policy has discrete actions, the data continuous ones (floats): they do not fit")
+    elif policy.action_dimension not in (None, data.actions.shape[1]):
+        raise ValueError(
+            f"the policy's actions have {policy.action_dimension} coordinates, "
+            f"the data's {data.actions.shape[1]}: they do not fit"
+        )
+    return policy
+
+
+def _check_discrete(data: LoggedDataset, policy: TargetPolicy) -> None:
+    if policy.action_dimension is not None:
+        raise ValueError("the policy has continuous actions, the data discrete ones (integers): they do not fit")
+    logged, known = data.n_actions or 0, data.action_space is not None
+    if policy.n_actions is not None and (logged > policy.n_actions or (known and logged != policy.n_actions)):
+        raise ValueError(f"the policy chooses from {policy.n_actions} actions, the data have {logged}: they do not fit")

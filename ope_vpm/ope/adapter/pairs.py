@@ -9,8 +9,8 @@ import numpy as np
 from ope_vpm.arrays import Array, Floats, Integers, read_only
 from ope_vpm.chain import Transitions
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.adapter.encoding import Encoder
-from ope_vpm.ope.adapter.steps import OnEnd, Steps, TimeLimit, steps
+from ope_vpm.ope.adapter.encoding import Encoder, check_match
+from ope_vpm.ope.adapter.ends import OnEnd, Steps, TimeLimit, steps
 from ope_vpm.policy import TargetPolicy
 
 
@@ -108,35 +108,6 @@ def pairs_of(
         initial_chance,
     )
     return Pairs(transitions, rewards, rows, encoder, plan.dropped, plan.ended)
-
-
-def check_match(data: LoggedDataset, policy: TargetPolicy) -> TargetPolicy:
-    """The policy, once its kind is known; one for another observation or action space than the data's is refused."""
-    size = int(np.prod(data.observations.shape[1:]))
-    if policy.observation_size is not None and policy.observation_size != size:
-        raise ValueError(
-            f"the policy takes observations of {policy.observation_size} numbers, the data have {size} "
-            "(is it a policy for another task?)"
-        )
-    policy = policy.recognised(data.observations)
-    if data.discrete_actions:
-        _check_discrete(data, policy)
-    elif policy.has_probabilities:
-        raise ValueError("the policy has discrete actions, the data continuous ones (floats): they do not fit")
-    elif policy.action_dimension not in (None, data.actions.shape[1]):
-        raise ValueError(
-            f"the policy's actions have {policy.action_dimension} coordinates, "
-            f"the data's {data.actions.shape[1]}: they do not fit"
-        )
-    return policy
-
-
-def _check_discrete(data: LoggedDataset, policy: TargetPolicy) -> None:
-    if policy.action_dimension is not None:
-        raise ValueError("the policy has continuous actions, the data discrete ones (integers): they do not fit")
-    logged, known = data.n_actions or 0, data.action_space is not None
-    if policy.n_actions is not None and (logged > policy.n_actions or (known and logged != policy.n_actions)):
-        raise ValueError(f"the policy chooses from {policy.n_actions} actions, the data have {logged}: they do not fit")
 
 
 def _action_count(data: LoggedDataset, policy: TargetPolicy) -> int | None:

@@ -14,7 +14,7 @@ import torch
 
 from ope_vpm.arrays import Bools, Floats, Integers
 from ope_vpm.linear.features import Standardiser
-from ope_vpm.ope.adapter.state_features import StateFeatures
+from ope_vpm.ope.adapter.encoding import StateFeatures
 from ope_vpm.ope.behaviour.clone import Clone
 from ope_vpm.ope.behaviour.gaussian import Draws, fit_clone
 from ope_vpm.ope.log import Log

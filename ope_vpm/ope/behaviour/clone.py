@@ -14,10 +14,10 @@ from torch import Tensor
 
 from ope_vpm.arrays import Floats, Integers
 from ope_vpm.linear.features import Standardiser
-from ope_vpm.ope.adapter.state_features import StateFeatures
+from ope_vpm.ope.adapter.encoding import StateFeatures
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.q.training import mlp, train
-from ope_vpm.policy.normal import LOG_ROOT_TWO_PI
+from ope_vpm.policy.continuous import LOG_ROOT_TWO_PI
 from ope_vpm.policy.target import Clipping
 
 SMOOTHING = 1.0

@@ -18,7 +18,7 @@ from scipy.special import log_ndtr
 
 from ope_vpm.arrays import Bools, Floats, Integers, group_sums
 from ope_vpm.ope.behaviour.clone import Clone
-from ope_vpm.policy.normal import LOG_ROOT_TWO_PI, clipped_log_densities
+from ope_vpm.policy.continuous import LOG_ROOT_TWO_PI, clipped_log_densities
 
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
 """On the coefficients of non-linear features, per row; held-out episodes choose one, or linear features alone."""

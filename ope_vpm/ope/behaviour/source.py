@@ -8,7 +8,7 @@ from typing import Any
 
 from ope_vpm.arrays import Floats
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.adapter.pairs import check_match
+from ope_vpm.ope.adapter.encoding import check_match
 from ope_vpm.ope.behaviour.clone import Clone, clone
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy, as_policy

@@ -11,7 +11,7 @@ from scipy import sparse
 from ope_vpm.arrays import Array, Bools, Floats, Integers, group_sums
 from ope_vpm.chain.finite.solve import SparseMatrix
 from ope_vpm.ope.adapter.encoding import Encoder
-from ope_vpm.ope.adapter.steps import Steps
+from ope_vpm.ope.adapter.ends import Steps
 from ope_vpm.ope.log import Log
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ope_vpm.arrays import Bools, Floats, group_sums
-from ope_vpm.ope.adapter.time_limit import clock_remarks
+from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.solve import FiniteSolution, solve
 from ope_vpm.ope.finite.treatments import DEFAULT, treatment
@@ -53,7 +53,7 @@ def finite_estimate(
             weights,
             unseen_mass=solution.unseen_mass,
             disagreement=disagreement,
-            remarks=(*doubts, *clock_remarks(problem, known=False)),
+            remarks=(*doubts, *clock_remarks(problem.data, problem.time_limit, known=False)),
         ),
         diagnostics={**diagnostics, "dropped": problem.steps.dropped, "ended": problem.steps.ended},
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ope_vpm.arrays import Floats
-from ope_vpm.ope.adapter.time_limit import clock_remarks
+from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.behaviour.action_ratio import known_overlap
 from ope_vpm.ope.inference.estimate import RawEstimate, disagreement
 from ope_vpm.ope.inference.uncertainty import Bootstrap
@@ -61,7 +61,7 @@ def fitted_q(problem: Problem, settings: Networks, weight: Floats | None = None)
         evidence=Evidence(
             overlap=known_overlap(problem),
             disagreement=disagreement(problem.data, abs(correction), sums.standard_error),
-            remarks=clock_remarks(problem, known=True),
+            remarks=clock_remarks(problem.data, problem.time_limit, known=True),
         ),
         diagnostics={"solver": "neural", "correction": correction, "dropped": plan.dropped, "ended": plan.ended},
     )

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from ope_vpm.arrays import Array, Floats, Integers
-from ope_vpm.ope.adapter.action_features import centred_features
-from ope_vpm.ope.adapter.state_features import StateFeatures
-from ope_vpm.ope.adapter.time_limit import clock_of, times
+from ope_vpm.ope.adapter.encoding import StateFeatures
+from ope_vpm.ope.adapter.ends import clock_of, times
+from ope_vpm.ope.adapter.pair_features import centred_features
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.linear import Base
 from ope_vpm.ope.q.training import Ensemble

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ope_vpm.arrays import Floats
-from ope_vpm.ope.adapter.time_limit import clock_remarks
+from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.behaviour.action_ratio import known_overlap
 from ope_vpm.ope.estimator import ProblemEstimator, check_positive, check_ridge
 from ope_vpm.ope.finite.estimate import counted_estimate
@@ -95,7 +95,7 @@ def ratio_estimate(
             mean_ratio=total / len(zeta),
             overlap=known_overlap(problem),
             disagreement=disagreement(problem.data, distance, sums.standard_error),
-            remarks=(*remarks, *clock_remarks(problem, known=True)),
+            remarks=(*remarks, *clock_remarks(problem.data, problem.time_limit, known=True)),
         ),
         diagnostics={"solver": solver, "ridge": lstd.ridge, "dropped": pairs.steps.dropped},
     )

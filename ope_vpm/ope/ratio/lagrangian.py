@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ope_vpm.arrays import Bools, Floats
-from ope_vpm.linear.passes import accumulate
+from ope_vpm.linear.moments import accumulate
 from ope_vpm.ope.linear_estimate import PairEquations
 
 MOST_ROUNDS = 20

@@ -10,8 +10,8 @@ import numpy as np
 from ope_vpm.arrays import Floats, group_sums
 from ope_vpm.chain import VPM, StationaryEstimate, StationaryWarning, Transitions
 from ope_vpm.chain.solvers.solution import ValueFunction
+from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.adapter.pairs import Pairs
-from ope_vpm.ope.adapter.time_limit import clock_remarks
 from ope_vpm.ope.finite.estimate import MORE_THAN_ONCE, leverage, widening
 from ope_vpm.ope.inference.estimate import RawEstimate, evidence_of_weights
 from ope_vpm.ope.inference.influence import EpisodeSums, influence_sums
@@ -48,7 +48,7 @@ def find_by_solver(problem: Problem, method: VPM, draws: int) -> RawEstimate:
             residual_noise=report.stationarity_noise,
             unseen_mass=report.unseen_mass,
             disagreement=None if distance is None or spread == 0 else distance / spread,
-            remarks=(*report.doubts, *clock_remarks(problem, known=False)),
+            remarks=(*report.doubts, *clock_remarks(problem.data, problem.time_limit, known=False)),
         ),
         diagnostics={
             "solver": report.solver,

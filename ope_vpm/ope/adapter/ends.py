@@ -1,4 +1,4 @@
-"""Which logged steps become transitions of the target's chain, and what follows each of them."""
+"""What follows each logged step, what the end of an episode means, and the clock of tasks with a time limit."""
 
 from __future__ import annotations
 
@@ -140,3 +140,46 @@ def _restarts(data: LoggedDataset, ends: int, seed: int, episodes: Integers) -> 
     copies = min(len(first), max(1, len(data) // ends))
     dealt: Integers = np.resize(shuffled, (ends, copies))
     return dealt
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Time within an episode of at most `length` steps, scaled to standard deviation 1."""
+
+    length: int
+
+    def __call__(self, time: Floats | Integers) -> Floats:
+        """The scaled time of each step."""
+        scaled: Floats = (time / self.length - 0.5) * np.sqrt(12)
+        return scaled
+
+
+def clock_of(data: LoggedDataset, time_limit: TimeLimit) -> Clock | None:
+    """The task's clock, where a time limit ends its episodes: what is left then depends on the time."""
+    limit = limit_of(data) if time_limit == "restart" else None
+    return None if limit is None else Clock(limit)
+
+
+def times(data: LoggedDataset, time_limit: TimeLimit) -> Integers:
+    """The time of each row. An episode whose beginning was not logged is counted back from the limit it ended at."""
+    clock = clock_of(data, time_limit)
+    if clock is None:
+        return data.time
+    cut = ~data.from_reset & data.truncated[data.ends]
+    missed: Integers = np.where(cut, np.maximum(clock.length - data.lengths, 0), 0)
+    return data.time + missed[data.episode]
+
+
+def clock_remarks(data: LoggedDataset, time_limit: TimeLimit, known: bool) -> tuple[str, ...]:
+    """What is to be said where a time limit restarts the task, and the estimator does not know when.
+
+    Args:
+        data: the log.
+        time_limit: whether a truncation ends the task.
+        known: whether the estimator takes the clock into account, where there is one.
+    """
+    if time_limit == "continue" or not data.truncated.any():
+        return ()
+    if clock_of(data, time_limit) is None:
+        return ("truncated episodes have several lengths: restarts are taken to depend on the state alone",)
+    return () if known else ("a time limit restarts the task, and states do not hold the time: add it to them",)
