@@ -30,6 +30,7 @@ SHAPES = {
 }
 """What stays and what grows: 10⁴, 10⁵ and 10⁶ cells by runs, 10⁴ and 10⁵ by settings of ten runs."""
 ASKED = "asked at 100 000 cells: at most 10 s and 15 MB"
+"""The aim that the leaderboard was given, printed beside the figures."""
 
 
 def main() -> None:
