@@ -17,7 +17,7 @@ import numpy as np
 from ope_vpm.arrays import Floats, Integers, group_sums
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.estimator import ProblemEstimator, check_positive, check_ridge
-from ope_vpm.ope.finite.cross_fit import cross_fitted_counts
+from ope_vpm.ope.finite.cross_fit import CrossFit, cross_fitted_counts
 from ope_vpm.ope.inference.estimate import RawEstimate, evidence_of_weights
 from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.linear_estimate import LinearEstimate
@@ -62,7 +62,7 @@ class DoublyRobust(ProblemEstimator):
         folds = problem.log.folds(self.folds)
         if problem.finite:
             fit = cross_fitted_counts(problem, folds)
-            return corrected(problem, fit.q, fit.tau, {"solver": "counts"}, unseen=fit.unseen_mass, bias=fit.error)
+            return corrected(problem, fit, {"solver": "counts"})
         ratio = self._ratio(problem)
         if not ratio.weights.any():
             return ratio
@@ -71,7 +71,8 @@ class DoublyRobust(ProblemEstimator):
         tau = ratio.weights[problem.steps.rows]
         q, ridge = self._q(problem, folds, tau)
         notes = {"solver": self.q, "ridge": ratio.ridge, "q_ridge": ridge, "clock": ratio.clock}
-        return corrected(problem, q, tau, notes, bias=ratio.suspected_bias, overlap=ratio.evidence.overlap)
+        fit = CrossFit(q, tau, unseen_mass=None, error=ratio.suspected_bias)
+        return corrected(problem, fit, notes, overlap=ratio.evidence.overlap)
 
     def _ratio(self, problem: Problem) -> LinearEstimate:
         """What vpm finds; without densities, the ratio that LSTD-Q implies."""
@@ -91,34 +92,29 @@ class DoublyRobust(ProblemEstimator):
         return fit_networks(problem, folds, self.members, self.training_steps, self.draws, base=base), ridge
 
 
-def corrected(
-    problem: Problem,
-    q: QValues,
-    tau: Floats,
-    notes: dict[str, Any],
-    unseen: float | None = None,
-    bias: float = 0.0,
-    overlap: float | None = None,
-) -> RawEstimate:
+def corrected(problem: Problem, fit: CrossFit, notes: dict[str, Any], overlap: float | None = None) -> RawEstimate:
     """The value of Q and what the weighted residuals add to it."""
-    plan = problem.steps
+    plan, q, tau = problem.steps, fit.q, fit.tau
     residual = q.residual(problem)
     share = plan.weight / plan.weight.sum()
     plain = q.value(problem)
     correction = float(share @ (tau * residual))
     sums = influence(problem, tau, residual, q.first)
+    if fit.mixture is not None:
+        correction += float(fit.mixture.ratios.sum())
+        sums = sums.beside(fit.mixture)
     error = sums.standard_error
     weights = group_sums(plan.rows, plan.weight * tau, len(problem.data))
     return RawEstimate(
         value=plain + correction,
-        uncertainty=Bootstrap(episodes=sums, suspected_bias=bias),
+        uncertainty=Bootstrap(episodes=sums, suspected_bias=fit.error),
         weights=weights,
         evidence=evidence_of_weights(
             problem.data,
             weights,
             overlap=overlap,
-            unseen_mass=unseen,
-            remarks=clock_remarks(problem.data, problem.time_limit, known=not problem.finite),
+            unseen_mass=fit.unseen_mass,
+            remarks=(*fit.doubts, *clock_remarks(problem.data, problem.time_limit, known=not problem.finite)),
         ),
         diagnostics={
             **notes,

@@ -23,7 +23,7 @@ from ope_vpm.baselines.importance_sampling import SMALLEST, step_weights
 from ope_vpm.ope.auto.blend import least_on_simplex
 from ope_vpm.ope.behaviour.source import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.estimator import ProblemEstimator
-from ope_vpm.ope.finite.cross_fit import cross_fitted_counts
+from ope_vpm.ope.finite.cross_fit import CrossFit, cross_fitted_counts
 from ope_vpm.ope.inference.estimate import RawEstimate, evidence_of_weights
 from ope_vpm.ope.inference.influence import EpisodeSums, entry_rate, initial_sums
 from ope_vpm.ope.inference.uncertainty import Bootstrap
@@ -59,17 +59,21 @@ class WeightedDoublyRobust(ProblemEstimator):
         """Q's own value, and the weighted mean residual of each time."""
         clone = behaviour_log_prob(problem, self.behaviour)
         alive, weight = step_weights(problem, problem.target_log_prob - clone.log_prob)
-        q, tau = self._q(problem)
-        terms = Terms.of(problem, q, tau, alive, weight)
+        fit = self._q(problem)
+        terms = Terms.of(problem, fit.q, fit.tau, alive, weight)
         blend = self._blend(terms)
         by_time, beyond = terms.share_of_times(blend), float(blend @ terms.share_beyond)
         weights = (terms.weights * by_time)[problem.data.episode, problem.data.time]
-        weights += beyond * group_sums(problem.steps.rows, problem.steps.weight * tau, len(weights)) / len(weights)
+        weights += beyond * group_sums(problem.steps.rows, problem.steps.weight * fit.tau, len(weights)) / len(weights)
+        sums = terms.episode_sums(by_time, beyond)
+        if fit.mixture is not None:  # residuals cannot correct how closed classes are mixed, at any horizon
+            sums = sums.beside(fit.mixture)
         return RawEstimate(
             value=terms.q_value + float(blend @ terms.corrections),
-            uncertainty=Bootstrap(episodes=terms.episode_sums(by_time, beyond)),
+            # Neither Q nor the products of ratios know anything about unseen pairs.
+            uncertainty=Bootstrap(episodes=sums, suspected_bias=fit.error),
             weights=weights,
-            evidence=evidence_of_weights(problem.data, weights),
+            evidence=evidence_of_weights(problem.data, weights, unseen_mass=fit.unseen_mass, remarks=fit.doubts),
             diagnostics={
                 "behaviour_held_out_log_likelihood": clone.held_out_log_likelihood,
                 "fqe_value": terms.q_value,
@@ -77,16 +81,15 @@ class WeightedDoublyRobust(ProblemEstimator):
             },
         )
 
-    def _q(self, problem: Problem) -> tuple[QValues, Floats]:
+    def _q(self, problem: Problem) -> CrossFit:
         """Q, and the ratio of stationary distributions that goes with it."""
         whole = np.zeros(problem.data.n_episodes, dtype=np.int64)
         if problem.finite:
-            fit = cross_fitted_counts(problem, whole)
-            return fit.q, fit.tau
+            return cross_fitted_counts(problem, whole)
         linear = find_lstd(problem, self.n_features, None, self.draws)
         equations = lstd_equations(problem, self.n_features, self.draws)
         q = cross_fitted_q(equations, whole, linear.ridge).q(problem, 0)
-        return q, linear.weights[problem.steps.rows]
+        return CrossFit(q, linear.weights[problem.steps.rows], unseen_mass=None, error=0.0)
 
     def _blend(self, terms: Terms) -> Floats:
         """How much each horizon counts: the longest alone."""

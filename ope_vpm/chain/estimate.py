@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ope_vpm.arrays import Array, Floats, chunks
 from ope_vpm.chain.diagnostics import Diagnostics
+from ope_vpm.chain.overlap import sum_of_products
 from ope_vpm.chain.solvers.kernel import KernelRatio
 from ope_vpm.chain.solvers.network import HiddenFeatures, NeuralRatio
 from ope_vpm.chain.solvers.solution import Ratio, ValueFunction
@@ -25,8 +26,12 @@ MOST_STATES = 100_000_000
 """`probabilities()` without states refuses more than this: its answer, one number per state, would take 0.8 GB."""
 
 
+TWO_SIDED = 1.96
+"""Standard errors to each side of a 95 % interval: the normal distribution's."""
+
+
 class Expectation(float):
-    """An estimated expectation: a float with the attribute `standard_error`."""
+    """An estimated expectation: a float with the attribute `standard_error`, printed with its 95 % interval."""
 
     standard_error: float
 
@@ -37,7 +42,7 @@ class Expectation(float):
         return number
 
     def __repr__(self) -> str:
-        return f"{float(self):.6g} ± {self.standard_error:.2g}"
+        return f"{float(self):.6g} ± {TWO_SIDED * self.standard_error:.2g} (95 %)"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -94,19 +99,20 @@ class StationaryEstimate:
         """Return the standard error of E_μ[f] by its influence function, which includes that τ is estimated too.
 
         A row's influence is ψ = τ(x)·(f(x) - E_μ f + γh(x') - h(x)), where h is the chain's value function for f. Along
-        a trajectory these are martingale differences, so rows need not be independent.
+        a trajectory these are martingale differences, so rows need not be independent; pairs that overlap in time are
+        correlated, see `sum_of_products`.
         """
         h = self.value_function(values)
         data, gamma = self.transitions, self.gamma
         centre = mean if gamma == 1 else 0.0
-        square = 0.0
+        psi = np.zeros(len(data))
         for rows in chunks(len(data)):
             successors = data.successors[rows]
             share = np.ones(successors.shape[:2]) if data.next_weight is None else data.next_weight[rows]
             after = sum(share[:, k] * h(successors[:, k]) for k in range(successors.shape[1]))
             residual = values[rows] - centre + gamma * after - h(data.x[rows])
-            square += float(np.sum((self.weights[rows] * residual) ** 2))
-        variance = square / self.weights.sum() ** 2
+            psi[rows] = self.weights[rows] * residual
+        variance = sum_of_products(psi, data.time, data.lag) / self.weights.sum() ** 2
         if gamma < 1 and data.x_initial is not None:
             start, weight = h(data.x_initial), data.initial_weights
             spread = start - np.average(start, weights=weight)
@@ -153,6 +159,8 @@ class StationaryEstimate:
         arrays = {f"ratio.{name}": value for name, value in self._ratio.arrays().items()}
         names = ("x", "x_next", "weight", "x_initial", "next_weight", "initial_weight")
         data = {f"data.{name}": getattr(self.transitions, name) for name in names}
+        if self.transitions.time is not None:
+            data |= {"data.time": self.transitions.time, "data.lag": np.array(self.transitions.lag)}
         arrays |= {name: value for name, value in data.items() if value is not None}
 
         def write(temporary: Path) -> None:

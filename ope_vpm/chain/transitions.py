@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ope_vpm.arrays import Array, Floats, chunks, read_only, release_pages
+from ope_vpm.arrays import Array, Floats, Integers, chunks, read_only, release_pages
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -33,6 +33,10 @@ class Transitions:
     """The probability of each of the K successors, (n, K), rows summing to 1."""
     initial_weight: Floats | None = None
     """The weight of each initial state; None: equal weights."""
+    time: Integers | None = None
+    """(n,): when each pair begins, where pairs overlap in time; those of different paths lie at least `lag` apart."""
+    lag: int = 1
+    """How long a pair lasts on the scale of `time`: pairs that begin less than so far apart are dependent."""
 
     def __post_init__(self) -> None:
         x = _states("x", self.x)
@@ -45,6 +49,9 @@ class Transitions:
             "x_initial": _initial(x, self.x_initial),
             "next_weight": _next_weights(self.next_weight, x_next.shape[:2]) if many else None,
         }
+        if self.time is not None:
+            fields["time"] = _times(self.time, len(x))
+        object.__setattr__(self, "lag", _lag(self.lag))
         start = fields["x_initial"]
         fields["initial_weight"] = _weights("initial_weight", self.initial_weight, 0 if start is None else len(start))
         for name, value in fields.items():
@@ -64,15 +71,18 @@ class Transitions:
                 no pair. Their first states become `x_initial`.
             lag: the number of steps between the two states of a pair.
         """
-        if index(lag) < 1:
-            raise ValueError(f"lag must be at least 1: got {lag}")
+        lag = _lag(lag)
         arrays = [array for array in map(np.asarray, paths) if array.size]
         if not any(array.ndim > 0 and len(array) > lag for array in arrays):
             raise ValueError(f"no path is longer than lag={lag}: there is no pair (is the time axis first?)")
+        first = np.cumsum([0, *(len(array) for array in arrays)])
+        times = [start + np.arange(max(len(array) - lag, 0)) for start, array in zip(first[:-1], arrays, strict=True)]
         return cls(
             np.concatenate([array[:-lag] for array in arrays]),
             np.concatenate([array[lag:] for array in arrays]),
             x_initial=np.stack([array[0] for array in arrays if len(array)]),
+            time=np.concatenate(times) if lag > 1 else None,
+            lag=lag,
         )
 
     def __len__(self) -> int:
@@ -131,7 +141,8 @@ class Transitions:
             return part
 
         x, x_next, weight, next_weight = map(taken, (self.x, self.x_next, self.weight, self.next_weight))
-        return Transitions(x, x_next, weight, self.x_initial, next_weight, self.initial_weight)
+        time = None if self.time is None else self.time[rows]
+        return Transitions(x, x_next, weight, self.x_initial, next_weight, self.initial_weight, time, self.lag)
 
 
 def as_states(name: str, values: npt.ArrayLike, finite: bool, dimension: int) -> Array:
@@ -213,6 +224,19 @@ def _weights(name: str, values: npt.ArrayLike | None, length: int) -> Floats | N
     if not array.any():
         raise ValueError(f"{name} is zero in every row: nothing is left to learn from")
     return array
+
+
+def _times(values: npt.ArrayLike, length: int) -> Integers:
+    array = _numbers("time", values)
+    if array.shape != (length,) or array.dtype.kind != "i":
+        raise ValueError(f"time must hold one integer per row: {array.dtype} of shape {array.shape} != ({length},)")
+    return array
+
+
+def _lag(lag: int) -> int:
+    if index(lag) < 1:
+        raise ValueError(f"lag must be at least 1: got {lag}")
+    return index(lag)
 
 
 def _next_weights(values: npt.ArrayLike | None, shape: tuple[int, ...]) -> Floats:

@@ -53,7 +53,7 @@ class Problem:
             policy: a `TargetPolicy`, or whatever `as_policy` takes.
             gamma: the discount; 1 for the average reward.
             seed: makes everything random repeatable.
-            on_end: what follows a termination; see `ope_vpm.ope.adapter.steps.steps`.
+            on_end: what follows a termination; see `ope_vpm.ope.adapter.ends.steps`.
             time_limit: what follows a truncation; see there.
             ignore: codes of the doctor's findings to pass over.
         """

@@ -58,7 +58,7 @@ class StationaryDistribution:
         quantiles = "   ".join(f"{q:.0%}: {self.quantile(q):.4g}" for q in QUANTILES)
         return "\n".join(
             [
-                f"long-run mean  {float(self.mean):.5g} ± {1.96 * self.mean.standard_error:.2g} (95 %)",
+                f"long-run mean  {self.mean!r}",
                 f"logged mean    {self.logged_mean:.5g}",
                 f"quantiles      {quantiles}",
                 *_bars(self.values, self.probabilities),

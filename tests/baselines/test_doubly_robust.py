@@ -1,5 +1,7 @@
 """Doubly robust estimators against numbers worked out by hand, closed forms, and their own double robustness."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -36,7 +38,7 @@ def test_either_nuisance_may_be_wrong(gamma, broken):
             q = QValues(wrong[here], wrong[there], wrong[problem.log.initial_observations], q.level)
         else:
             tau = np.ones_like(tau)
-        found = corrected(problem, q, tau, {})
+        found = corrected(problem, replace(fit, q=q, tau=tau), {})
         errors.append(found.value - truth)
         spread.append(found.sums.standard_error)
     assert np.sqrt(np.mean(np.square(errors))) < 2 * np.sqrt(np.mean(np.square(spread)))
@@ -72,7 +74,7 @@ def test_cross_fitted_by_hand():
     rewards = problem.data.rewards
     np.testing.assert_allclose(fit.q.q, 2 * rewards[::-1])
     np.testing.assert_allclose(fit.tau, 1)
-    assert corrected(problem, fit.q, fit.tau, {}).value == pytest.approx(2.0)
+    assert corrected(problem, fit, {}).value == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.9])

@@ -102,6 +102,20 @@ class FiniteChain:
             value[each.members] = h - time @ h / time.sum()  # the solver leaves a constant that is rounding error
         return value[: self.size]
 
+    def gain(self, reward: Floats) -> Floats:
+        """The average reward in the long run from each state, which differs where there are several closed classes."""
+        gain, padded = np.zeros(self._extended.shape[0]), self._padded(reward)
+        for each in self.closed_classes:
+            time = each.visits * (each.members < self.size)
+            gain[each.members] = time @ padded[each.members] / time.sum()
+        members = [each.members for each in self.closed_classes]
+        return solve.extended_to_transient(self._extended, gain, members)[: self.size]
+
+    def passes(self, start: Floats) -> Floats:
+        """The expected number of visits to each transient state on the way from `start`; 0 within closed classes."""
+        members = [each.members for each in self.closed_classes]
+        return solve.passes_before_classes(self._extended, self._padded(start), members)[: self.size]
+
     @cached_property
     def closed_classes(self) -> list[ClosedClass]:
         """The closed classes, the largest first."""

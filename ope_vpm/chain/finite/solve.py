@@ -122,16 +122,35 @@ def shares_of_classes(kernel: SparseMatrix, start: Floats, classes: list[Integer
     """How much of the mass `start` ends in each of the closed classes, summing to 1."""
     if len(classes) == 1:
         return np.ones(1)
-    in_class = np.zeros(kernel.shape[0], dtype=bool)
-    in_class[np.concatenate(classes)] = True
-    transient = np.flatnonzero(~in_class)
-    inflow = start.copy()
-    if transient.size:
-        among = kernel[transient][:, transient]
-        system = sparse.identity(transient.size, format="csc") - among.T.tocsc()
-        inflow = inflow + splinalg.splu(system.tocsc()).solve(start[transient]) @ kernel[transient]
+    inflow = start + passes_before_classes(kernel, start, classes) @ kernel
     total = np.array([inflow[members].sum() for members in classes])
     return cast(Floats, total / total.sum())
+
+
+def passes_before_classes(kernel: SparseMatrix, start: Floats, classes: list[Integers]) -> Floats:
+    """The expected number of visits to each transient state before a closed class is reached; 0 within the classes."""
+    transient, passes = _transient(kernel.shape[0], classes), np.zeros(kernel.shape[0])
+    if transient.size:
+        among = kernel[transient][:, transient]
+        passes[transient] = resolvent(among, start[transient], True)
+    return passes
+
+
+def extended_to_transient(kernel: SparseMatrix, values: Floats, classes: list[Integers]) -> Floats:
+    """The g with g = 𝒯g in transient states and g = `values` within closed classes."""
+    transient, whole = _transient(kernel.shape[0], classes), np.array(values)
+    if transient.size:
+        whole[transient] = 0
+        leaving = kernel[transient]
+        whole[transient] = resolvent(leaving[:, transient], leaving @ whole, False)
+    return whole
+
+
+def _transient(size: int, classes: list[Integers]) -> Integers:
+    """The states in no closed class."""
+    in_class = np.zeros(size, dtype=bool)
+    in_class[np.concatenate(classes)] = True
+    return np.flatnonzero(~in_class)
 
 
 def factorises(kernel: SparseMatrix) -> bool:

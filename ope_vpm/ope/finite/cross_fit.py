@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
+from ope_vpm.ope.finite.mixture import mixture_sums
 from ope_vpm.ope.finite.problem import FiniteProblem, finite_problem
 from ope_vpm.ope.finite.regression import predicted_pairs
 from ope_vpm.ope.finite.solve import FiniteSolution
 from ope_vpm.ope.finite.treatments import Restrict
+from ope_vpm.ope.inference.influence import EpisodeSums
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.values import QValues
 
@@ -26,10 +28,14 @@ class CrossFit:
     q: QValues
     tau: Floats
     """(steps,): the ratio."""
-    unseen_mass: float
+    unseen_mass: float | None
     """The share of the target's time on pairs that the other folds never saw, averaged over the folds."""
     error: float
     """The error that this brings into the value, averaged over the folds."""
+    mixture: EpisodeSums | None = None
+    """What each episode adds to the mixture of several closed classes; None where no fold has several."""
+    doubts: tuple[str, ...] = ()
+    """That there are several closed classes, in a sentence."""
 
 
 def cross_fitted_counts(problem: Problem, folds: Integers) -> CrossFit:
@@ -43,8 +49,9 @@ def cross_fitted_counts(problem: Problem, folds: Integers) -> CrossFit:
     counts, gamma = whole.counts, problem.gamma
     fold = folds[problem.data.episode[problem.steps.rows]]
     first_fold = folds[problem.log.initial_episodes]
-    q, after, tau, level = (np.zeros(len(fold)) for _ in range(4))
-    first, number = np.zeros(len(first_fold)), int(folds.max()) + 1
+    q, after, tau, level, psi, passes = (np.zeros(len(fold)) for _ in range(6))
+    first, first_gain = np.zeros(len(first_fold)), np.zeros(len(first_fold))
+    number = int(folds.max()) + 1
     solutions = []
     for k in range(number):
         held, held_first = fold == k, first_fold == k
@@ -57,12 +64,19 @@ def cross_fitted_counts(problem: Problem, folds: Integers) -> CrossFit:
         after[held] = counts.value_after(solution.values)[held]
         first[held_first] = solution.values[counts.initial_states[held_first]]
         level[held] = solution.value if gamma == 1 else 0.0
+        if solution.mixture is not None:
+            mixture = solution.mixture.on_pairs(kept, counts.pairs)
+            psi[held], passes[held] = mixture.influence(counts)[held], mixture.ratio[counts.pair[held]]
+            first_gain[held_first] = mixture.gain[counts.initial_states[held_first]]
         solutions.append(solution)
+    mixed = [each for each in solutions if each.mixture is not None]
     return CrossFit(
         QValues(q, after, first, level),
         tau,
         unseen_mass=float(np.mean([each.unseen_mass for each in solutions])),
         error=float(np.mean([each.error for each in solutions])),
+        mixture=mixture_sums(problem, psi, passes, first_gain) if mixed else None,
+        doubts=mixed[0].doubts if mixed else (),
     )
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ope_vpm.arrays import Bools, Floats, group_sums
 from ope_vpm.ope.adapter.ends import clock_remarks
+from ope_vpm.ope.finite.mixture import mixture_sums
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.solve import FiniteSolution, solve
 from ope_vpm.ope.finite.treatments import DEFAULT, treatment
-from ope_vpm.ope.inference.estimate import RawEstimate, evidence_of_weights
+from ope_vpm.ope.inference.estimate import RawEstimate, disagreement, evidence_of_weights
 from ope_vpm.ope.inference.influence import EpisodeSums, influence_sums
 from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.problem import Problem
@@ -40,9 +42,9 @@ def finite_estimate(
         widened: see `finite_influence`.
     """
     sums = finite_influence(problem, solution, widened)
-    spread, disagreement = sums.standard_error, None
-    if solution.alternative is not None and spread > 0:
-        disagreement = abs(solution.alternative - solution.value) / spread
+    apart = None
+    if solution.alternative is not None:
+        apart = disagreement(problem.data, abs(solution.alternative - solution.value), sums.standard_error)
     weights = row_weights(problem, solution)
     return RawEstimate(
         value=solution.value,
@@ -52,7 +54,7 @@ def finite_estimate(
             problem.data,
             weights,
             unseen_mass=solution.unseen_mass,
-            disagreement=disagreement,
+            disagreement=apart,
             remarks=(*doubts, *clock_remarks(problem.data, problem.time_limit, known=False)),
         ),
         diagnostics={**diagnostics, "dropped": problem.steps.dropped, "ended": problem.steps.ended},
@@ -62,7 +64,7 @@ def finite_estimate(
 def counted_estimate(problem: Problem, unseen: str = DEFAULT) -> RawEstimate:
     """The exact solution of the counted model, with a treatment of unseen pairs by name."""
     solution = solve(finite_problem(problem), treatment(unseen))
-    return finite_estimate(problem, solution, {"solver": "counts", "unseen": unseen})
+    return finite_estimate(problem, solution, {"solver": "counts", "unseen": unseen}, solution.doubts)
 
 
 def ratio_of_pairs(problem: Problem, solution: FiniteSolution) -> Floats:
@@ -82,7 +84,8 @@ def row_weights(problem: Problem, solution: FiniteSolution) -> Floats:
 def finite_influence(problem: Problem, solution: FiniteSolution, widened: bool = False) -> EpisodeSums:
     """How each episode moves an exact solution on counts, to first order.
 
-    A step contributes τ·(r + γV(s') - Q(s, a)), where Q is the mean of r + γV(s') over the steps of its pair.
+    A step contributes τ·(r + γV(s') - Q(s, a)), where Q is the mean of r + γV(s') over the steps of its pair; where
+    there are several closed classes, also to how they are mixed: see `mixture`.
 
     Args:
         problem: the question.
@@ -99,7 +102,12 @@ def finite_influence(problem: Problem, solution: FiniteSolution, widened: bool =
         residual = residual * widening(mass, counts.times[counts.pair] > MORE_THAN_ONCE)
     level = solution.value if gamma == 1 else None
     first = solution.values[counts.initial_states]
-    return influence_sums(problem, problem.steps.rows, share, mass, residual, first, level)
+    sums = influence_sums(problem, problem.steps.rows, share, mass, residual, first, level)
+    if solution.mixture is None:
+        return sums
+    mixture = replace(solution.mixture, ratio=solution.mixture.ratio * leverage(counts.times))
+    psi, gain = mixture.influence(counts), mixture.gain[counts.initial_states]
+    return sums.beside(mixture_sums(problem, psi, solution.mixture.ratio[counts.pair], gain))
 
 
 def leverage(times: Floats) -> Floats:

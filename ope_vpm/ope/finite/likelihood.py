@@ -92,6 +92,9 @@ def reweighted(problem: Problem, treatment: Treatment, weight: Floats) -> Reweig
     residual = counts.rewards - level + gamma * counts.value_after(solution.values) - solution.q[counts.pair]
     mass = (solution.mass / counts.times)[counts.pair]
     influence = group_sums(episode, whole.counts.weight * mass * residual, data.n_episodes)
+    if solution.mixture is not None:
+        psi = solution.mixture.influence(counts)
+        influence += group_sums(episode, whole.counts.weight * psi, data.n_episodes) / counts.weight.sum()
     if gamma < 1:
         at_start, share = solution.values[counts.initial_states], weight[first] / weight[first].sum()
         influence[first] += (1 - gamma) * (at_start - share @ at_start) / weight[first].sum()

@@ -11,6 +11,7 @@ from scipy import sparse
 from ope_vpm.arrays import Floats, Integers
 from ope_vpm.chain.finite.chain import FiniteChain, named_states, reducibility
 from ope_vpm.chain.finite.solve import SparseMatrix
+from ope_vpm.ope.finite.mixture import Mixture
 from ope_vpm.ope.finite.problem import FiniteProblem
 from ope_vpm.ope.finite.solve import Completion, FiniteSolution
 
@@ -34,8 +35,9 @@ class CompletedModel(Completion):
     """(states,): the distribution of the state after it; sums to less than 1 where it may end."""
     represented_by: Floats
     """(pairs,): the distribution over seen pairs for which the substitute's mass counts; zeros where for none."""
-    start: Floats
-    """(states,): at γ = 1, the distribution whose mass decides how several closed classes are mixed."""
+    begins_after: bool
+    """At γ = 1 the log's mass decides how several closed classes are mixed: whether that of a step begins at the state
+    after it rather than at its own."""
 
     @property
     def policy(self) -> SparseMatrix:
@@ -43,6 +45,12 @@ class CompletedModel(Completion):
         counts = self.problem.counts
         places = counts.state_of_pair, np.arange(counts.pairs)
         return sparse.csr_array((self.probability, places), shape=(counts.states, counts.pairs))
+
+    @property
+    def start(self) -> Floats:
+        """(states,): the distribution of the states at which the log's mass begins."""
+        counts = self.problem.counts
+        return counts.times / counts.times.sum() @ counts.transitions if self.begins_after else counts.logged_states
 
     @cached_property
     def chain(self) -> FiniteChain:
@@ -60,16 +68,29 @@ class CompletedModel(Completion):
         distribution = chain.distribution(self.start if gamma == 1 else counts.initial, gamma)
         values = chain.value_function(reward, gamma)
         value = float(distribution @ reward if gamma == 1 else (1 - gamma) * counts.initial @ values)
-        mass = distribution[counts.state_of_pair] * self.probability
         return FiniteSolution(
             value=value,
             distribution=distribution,
-            mass=mass + (distribution @ self.substitute) * self.represented_by,
+            mass=self.mass(distribution),
             values=values,
             q=problem.q(values, value if gamma == 1 else 0.0),
             unseen_mass=float(distribution @ problem.unseen / distribution.sum()),
+            mixture=self.mixture(reward),
             doubts=self.doubts(),
         )
+
+    def mass(self, of_states: Floats) -> Floats:
+        """(pairs,): how much each seen pair counts, from how much each state does."""
+        taken = of_states[self.problem.counts.state_of_pair] * self.probability
+        whole: Floats = taken + (of_states @ self.substitute) * self.represented_by
+        return whole
+
+    def mixture(self, reward: Floats) -> Mixture | None:
+        """How closed classes are mixed, where there are several of them."""
+        if self.problem.gamma < 1 or len(self.chain.closed_classes) == 1:
+            return None
+        start, passes = self.start, self.mass(self.chain.passes(self.start))
+        return Mixture.of(self.problem.counts, self.chain.gain(reward), passes, start, self.begins_after)
 
     def doubts(self) -> tuple[str, ...]:
         """That there is no single stationary distribution, or one on a small part of the log."""

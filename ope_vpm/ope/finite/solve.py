@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ope_vpm.arrays import Floats
+from ope_vpm.ope.finite.mixture import Mixture
 from ope_vpm.ope.finite.problem import FiniteProblem
 
 
@@ -37,6 +38,8 @@ class FiniteSolution:
     """How far the value may be off because of what was put in the place of unseen pairs, as one standard error."""
     alternative: float | None = None
     """The value by another treatment, where the error is the distance to it."""
+    mixture: Mixture | None = None
+    """How several closed classes are mixed at γ = 1; None where there is one."""
     doubts: tuple[str, ...] = ()
     """What makes the solution itself doubtful, in sentences."""
 

@@ -45,7 +45,7 @@ class _Replaced(Treatment):
             substitute_reward=np.full(counts.states, drawn @ counts.reward),
             substitute_next=drawn @ counts.transitions,
             represented_by=drawn,
-            start=counts.times / counts.times.sum() @ counts.transitions,
+            begins_after=True,
         )
 
     @abstractmethod
@@ -120,7 +120,7 @@ class Restrict(Treatment):
             substitute_reward=np.zeros(counts.states),
             substitute_next=counts.logged_states,
             represented_by=np.zeros(counts.pairs),
-            start=counts.logged_states,
+            begins_after=False,
         )
 
 
@@ -145,7 +145,7 @@ class Smooth(Treatment):
             substitute_reward=np.full(counts.states, counts.reward.mean()),
             substitute_next=goes_on * left / left.sum(),
             represented_by=np.zeros(counts.pairs),
-            start=counts.logged_states,
+            begins_after=False,
         )
 
 

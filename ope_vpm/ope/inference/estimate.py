@@ -10,13 +10,16 @@ import numpy as np
 from ope_vpm.arrays import Floats, effective_sample_size, group_sums
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.inference.influence import EpisodeSums
-from ope_vpm.ope.inference.uncertainty import Uncertainty
+from ope_vpm.ope.inference.uncertainty import Interval, Uncertainty
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.inference.verdict import Evidence, judge
 from ope_vpm.ope.problem import Problem
 
 NEGLIGIBLE = 1e-3
 """Of the rewards' deviation: values that lie nearer together do not disagree, however small the standard error."""
+ROUNDING = 1e-9
+"""Of the largest reward: differences below it are rounding errors, which iterative solvers leave at about 1e-12."""
+SAYS_NOTHING = "every logged step pays the same, so the log says nothing about the value per step"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,23 +56,64 @@ def policy_value(problem: Problem, estimator: str, raw: RawEstimate) -> PolicyVa
         error, interval = raw.uncertainty.interval(raw.value, problem.log, problem.seed)
     weights = None if raw.weights is None else _mean_one(raw.weights)
     level, reasons = judge(raw.evidence, episodes, problem.log.warnings)
-    if not np.isfinite(raw.value):
-        level = "unreliable"
-        reasons = ("no value: every weight is zero, the log holds nothing the target does", *reasons)
+    hull = rewards_hull(problem)
+    objections = _objections(raw.value, hull)
+    if objections:
+        level, reasons = "unreliable", (*objections, *reasons)
     elif interval is None:
         reasons = ("one episode gives no interval: it cannot say how episodes differ", *reasons)
     return PolicyValue(
         estimator=estimator,
-        value=raw.value,
+        value=float(np.clip(raw.value, hull.low, hull.high)),
         gamma=problem.gamma,
         standard_error=error,
-        interval=interval,
+        interval=None if interval is None else hull.cut(interval),
         effective_sample_size=None if weights is None else effective_sample_size(weights),
         verdict=level,
         reasons=reasons,
         diagnostics={"episodes": episodes, "rows": len(problem.data), **_numbers(raw), **raw.diagnostics},
         weights=weights,
     )
+
+
+@dataclass(frozen=True)
+class Hull:
+    """The least and the largest value that the rewards allow."""
+
+    low: float
+    high: float
+
+    @property
+    def rounding(self) -> float:
+        """How far beyond the ends a value may lie by rounding errors alone."""
+        return ROUNDING * max(abs(self.low), abs(self.high))
+
+    def cut(self, interval: Interval) -> Interval:
+        """The part of an interval that is possible; everything possible, where the interval holds nothing of it."""
+        low, high = interval
+        if low > self.high + self.rounding or high < self.low - self.rounding:
+            return self.low, self.high
+        return float(np.clip(low, self.low, self.high)), float(np.clip(high, self.low, self.high))
+
+
+def rewards_hull(problem: Problem) -> Hull:
+    """The hull of the logged rewards, and of 0 where episodes end for good: a mean over time cannot leave it."""
+    rewards = problem.data.rewards
+    ends = [0.0] if problem.on_end == "absorb" and problem.ending.any() else []
+    return Hull(min([float(rewards.min()), *ends]), max([float(rewards.max()), *ends]))
+
+
+def _objections(value: float, hull: Hull) -> tuple[str, ...]:
+    """Why a value means nothing, whatever speaks for it: it is none, it is impossible, or no other one is possible."""
+    if not np.isfinite(value):
+        return ("no value: every weight is zero, the log holds nothing the target does",)
+    beyond = max(hull.low - value, value - hull.high)
+    outside = (
+        f"the estimate {value:.6g} lies outside of what the rewards allow, [{hull.low:.6g}, {hull.high:.6g}], "
+        "and was moved to the nearest end"
+    )
+    found = (outside,) if beyond > hull.rounding else ()
+    return (*found, SAYS_NOTHING) if hull.high - hull.low <= hull.rounding else found
 
 
 def evidence_of_weights(data: LoggedDataset, weights: Floats, **known: Any) -> Evidence:
@@ -97,8 +141,15 @@ def effective_episodes(data: LoggedDataset, weights: Floats) -> float:
 
 
 def disagreement(data: LoggedDataset, distance: float, error: float) -> float | None:
-    """How far another solution lies, in standard errors, or in thousandths of a reward's deviation if that is more."""
-    least = float(np.hypot(error, NEGLIGIBLE * data.rewards.std()))
+    """How far another solution lies, in standard errors, or in thousandths of the rewards' deviation if that is more.
+
+    Where all rewards are equal, their size takes the place of their deviation. Rounding errors are no disagreement.
+    """
+    largest, deviation = float(np.abs(data.rewards).max()), float(data.rewards.std())
+    if distance <= ROUNDING * largest:
+        return 0.0
+    scale = deviation if deviation > ROUNDING * largest else largest  # equal rewards deviate by rounding errors alone
+    least = float(np.hypot(error, NEGLIGIBLE * scale))
     return distance / least if least > 0 else None
 
 

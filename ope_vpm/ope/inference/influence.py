@@ -100,10 +100,13 @@ def entry_rate(problem: Problem, rows: Integers, mass: Floats) -> float:
         rows: logged rows.
         mass: the probability of each under the target; these sum to 1.
     """
-    rate = 1 - problem.gamma
-    if problem.on_end == "restart":
-        rate += problem.gamma * float(mass[problem.ending[rows]].sum())
-    return rate
+    return 1 - problem.gamma + entry_rate_of_ends(problem, rows, mass)
+
+
+def entry_rate_of_ends(problem: Problem, rows: Integers, mass: Floats) -> float:
+    """The part of `entry_rate` that is due to restarts after ends; arguments as there."""
+    restarts = problem.on_end == "restart"
+    return problem.gamma * float(mass[problem.ending[rows]].sum()) if restarts else 0.0
 
 
 def initial_sums(problem: Problem, rate: float, values: Floats) -> EpisodeSums:

@@ -13,7 +13,7 @@ from ope_vpm.chain.solvers.solution import ValueFunction
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.adapter.pairs import Pairs
 from ope_vpm.ope.finite.estimate import MORE_THAN_ONCE, leverage, widening
-from ope_vpm.ope.inference.estimate import RawEstimate, evidence_of_weights
+from ope_vpm.ope.inference.estimate import RawEstimate, disagreement, evidence_of_weights
 from ope_vpm.ope.inference.influence import EpisodeSums, influence_sums
 from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.problem import Problem
@@ -31,7 +31,6 @@ def find_by_solver(problem: Problem, method: VPM, draws: int) -> RawEstimate:
     estimate = fit_quietly(method, pairs.transitions)
     value = weighted_mean(estimate, pairs)
     sums = pair_influence(problem, pairs, estimate, value, draws)
-    spread = sums.standard_error
     distance = distance_to_other_treatment(method, pairs, estimate, value)
     logged = pairs.rows >= 0
     weights = group_sums(pairs.rows[logged], estimate.weights[logged], len(problem.data))
@@ -47,7 +46,7 @@ def find_by_solver(problem: Problem, method: VPM, draws: int) -> RawEstimate:
             residual=report.stationarity_residual,
             residual_noise=report.stationarity_noise,
             unseen_mass=report.unseen_mass,
-            disagreement=None if distance is None or spread == 0 else distance / spread,
+            disagreement=None if distance is None else disagreement(problem.data, distance, sums.standard_error),
             remarks=(*report.doubts, *clock_remarks(problem.data, problem.time_limit, known=False)),
         ),
         diagnostics={
