@@ -50,7 +50,7 @@ class StateFeatures:
         """The number of coordinates z, which are features themselves, after the constant."""
         return len(self.fourier.frequencies)
 
-    def points(self, observations: Array, time: Integers | None = None) -> Floats:
+    def coordinates(self, observations: Array, time: Integers | None = None) -> Floats:
         """The coordinates z of each state, shape (n, d), without limits; `time` is for the clock, if there is one."""
         states = self.encoder.states(observations)
         z = states if self.encoder.shape is None else np.eye(prod(self.encoder.shape))[states]
@@ -60,10 +60,10 @@ class StateFeatures:
             raise ValueError("these features have a clock: they need the time of each state")
         return np.column_stack([z, self.clock(time)])
 
-    def near_points(self, observations: Array, time: Integers | None = None) -> Floats:
+    def limited_coordinates(self, observations: Array, time: Integers | None = None) -> Floats:
         """The same, no coordinate farther than `FARTHEST` from the mean."""
-        return self.fourier.standardise(self.points(observations, time))
+        return self.fourier.standardise(self.coordinates(observations, time))
 
     def __call__(self, observations: Array, time: Integers | None = None) -> Floats:
         """The features of each state, shape (n, size)."""
-        return self.fourier(self.points(observations, time))
+        return self.fourier(self.coordinates(observations, time))
