@@ -2,9 +2,9 @@
 
 v = ℓ + (1-γ)E₀[V] + E_p[τ(r - ℓ + γV(s') - Q(s, a))]: right if either Q or τ is, and its error is the product of
 theirs. Q is fitted on the other folds' episodes, so that no step is judged by what it taught; the terms of the mean are
-then the influence function, and their spread over episodes is the standard error. For finite pairs τ is, too. For
-points τ is fitted on all episodes: it does not look at rewards, and from half of the episodes it is so much worse that
-the corrections were up to a thousand standard errors off (HalfCheetah).
+then the influence function, and their spread over episodes is the standard error. For finite pairs τ is, too. On
+continuous states τ is fitted on all episodes: it does not look at rewards, and from half of the episodes it is so much
+worse that the corrections were up to a thousand standard errors off (HalfCheetah).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class DoublyRobust(ProblemEstimator):
     folds: int = 5
     """1: no cross-fitting."""
     q: str = "linear"
-    """For points: "linear" (LSTD-Q) or "neural" (networks on top of it). Finite pairs have the counted equation."""
+    """On continuous states: "linear" (LSTD-Q) or "neural" (networks on top of it). Finite pairs are counted."""
     members: int = 1
     """Networks a fold."""
     training_steps: int = 2000

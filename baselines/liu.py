@@ -155,8 +155,8 @@ def network_state_ratio(problem: Problem, rho: Floats, training_steps: int) -> F
     """(steps,): w(s) of each step."""
     data, steps, gamma = problem.data, problem.steps, problem.gamma
     features = StateFeatures.draw(data, 0, problem.seed)
-    here, there = features.points(data.observations[steps.rows]), features.points(problem.following)
-    first = features.points(problem.log.initial_observations) if data.from_reset.any() else here[:1]
+    here, there = features.coordinates(data.observations[steps.rows]), features.coordinates(problem.following)
+    first = features.coordinates(problem.log.initial_observations) if data.from_reset.any() else here[:1]
     flowing = np.where(steps.absorbed, 0.0, rho)
     network = mlp(here.shape[1], 1, problem.seed)
     s, s_next, s_first, ratio = (_tensor(part) for part in (here, there, first, flowing))

@@ -154,10 +154,10 @@ def fit(log: Log, members: int, steps: int, seed: int) -> NetworkModel:
     """Train every member on its own draw of the episodes."""
     data, known = log.data, log.data.next_known
     features = StateFeatures.draw(data, 0, seed)
-    points = features.points(data.observations)
+    points = features.coordinates(data.observations)
     next_observations = np.array(data.next_observations)
     next_observations[~known] = data.observations[~known]  # not trained on, but they must be numbers
-    change = features.points(next_observations) - points
+    change = features.coordinates(next_observations) - points
     size, n_actions = points.shape[1], data.n_actions or 0
     low, high = points.min(axis=0), points.max(axis=0)
     margin = MARGIN * (high - low)
@@ -202,7 +202,7 @@ def rolled_out(problem: Problem, model: NetworkModel, members: int, rollouts: in
     rng = np.random.default_rng(problem.seed)
     gamma, data = problem.gamma, problem.data
     first = problem.log.initial_observations if data.from_reset.any() else data.observations[problem.log.rows]
-    points = model.features.points(first)[rng.integers(len(first), size=(members, rollouts))]
+    points = model.features.coordinates(first)[rng.integers(len(first), size=(members, rollouts))]
     alive = np.ones((members, rollouts))
     above, below, edge = np.zeros(members), np.zeros(members), 0.0
     skip = steps // 2 if gamma == 1 and not model.ends and not problem.ends.any() else 0

@@ -23,7 +23,7 @@ class OneStep(ProblemEstimator):
     name: ClassVar[str] = "onestep"
 
     behaviour: Behaviour = "cloned"
-    """"cloned" (finite states: counts; points: around the target, as in vpm), "logged", or a known policy."""
+    """"cloned" (finite states: counts; continuous ones: around the target, as in vpm), "logged", or a known policy."""
     cap: float = CAP
     """Of the ratio once it is scaled to mean 1."""
 

@@ -34,7 +34,8 @@ def study(quick: bool) -> Study:
 
 def run(cell: Cell, seed: int, transitions: int, network_steps: tuple[int, ...]) -> Outcome:
     """Run one method on one potential: its ratio after each number of power steps, always from the same start."""
-    data = Transitions(*hmc_path(cell["potential"], transitions, 1, seed))
+    x, x_next = hmc_path(cell["potential"], transitions, 1, seed)
+    data = Transitions(x, x_next)
     truth = Truth.draw(cell["potential"], seed)
     rows = []
     arrays: Arrays = {}

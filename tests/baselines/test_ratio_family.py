@@ -1,4 +1,4 @@
-"""The DICE family and the minimax methods: saddle points against exact ratios, points against a closed form."""
+"""The DICE family and the minimax methods: saddle points against exact ratios and closed forms."""
 
 import numpy as np
 import pytest
@@ -77,7 +77,7 @@ def test_points_find_the_closed_form(gamma):
 
 
 def test_ended_episodes_of_points():
-    """As in the contract's two states, given as points: 0 → 1 → end with rewards 0 and 1, (1-γ)γ = 0.25 at γ = ½."""
+    """As in the contract's two states, given as floats: 0 → 1 → end with rewards 0 and 1, (1-γ)γ = 0.25 at γ = ½."""
     episodes = 30
     states = np.tile([[0.0], [1.0]], (episodes, 1))
     actions = np.random.default_rng(0).integers(2, size=2 * episodes)

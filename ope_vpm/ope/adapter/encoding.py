@@ -15,26 +15,28 @@ from ope_vpm.ope.adapter.ends import Clock
 from ope_vpm.policy import TargetPolicy
 
 MOST_STATES = 1 << 40
-"""Multi-discrete states beyond this many are treated as points."""
+"""Multi-discrete states beyond this many are treated as continuous: with millions of actions, pairs of fewer states can
+still be numbered in 64 bits."""
 MOST_ONE_HOT = 4096
-"""Finite states that go with continuous actions, each with a coordinate of its own."""
+"""Finite states that go with continuous actions have a coordinate each; matrices of more columns would be too large."""
 FAR = 4.0
-"""How far the absorbing state lies from the others, in units of √d, a kernel's usual bandwidth."""
+"""How far the absorbing state lies from the others, in units of √d, a kernel's usual bandwidth: at four bandwidths a
+Gaussian kernel is e⁻⁸, so that smooth functions can have any value there."""
 
 
 @dataclass(frozen=True)
 class Encoder:
     """From observations and actions to x, the same for logged, target and new pairs.
 
-    Finite states and actions: x = s · n_actions + a. Otherwise a point: standardised observations (or a
+    Finite states and actions: x = s · n_actions + a. Otherwise a vector: standardised observations (or a
     one-hot finite state), then standardised actions (or a one-hot discrete action).
 
-    With `absorbs`, one more state stands for "ended": the next free number, or, for points, a point with
-    zeros everywhere and `FAR`·√d in a coordinate of its own, which is zero in all other points.
+    With `absorbs`, one more state stands for "ended": the next free number, or a vector
+    with zeros everywhere and `FAR`·√d in a coordinate of its own, which is zero in all other vectors.
     """
 
     shape: tuple[int, ...] | None
-    """The number of values of each coordinate of a finite state; None for points."""
+    """The number of values of each coordinate of a finite state; None for continuous states."""
     n_actions: int | None
     """None for continuous actions."""
     observation_scale: Standardiser
@@ -61,7 +63,7 @@ class Encoder:
         return self.shape is not None and self.n_actions is not None
 
     def states(self, observations: Array) -> Array:
-        """Observations alone: state numbers, or standardised points."""
+        """Observations alone: state numbers, or standardised vectors."""
         if self.shape is None:
             return self.observation_scale(observations)
         columns = np.asarray(observations).reshape(len(observations), -1)
@@ -69,7 +71,7 @@ class Encoder:
         return numbers.astype(np.int64)
 
     def __call__(self, observations: Array, actions: Array) -> Array:
-        """One x a row."""
+        """The x of each row."""
         states = self.states(observations)
         if self.shape is not None and self.n_actions is not None:
             numbers: Array = states * self.n_actions + np.asarray(actions)
@@ -144,7 +146,7 @@ class StateFeatures:
         """The number of coordinates z, which are features themselves, after the constant."""
         return len(self.fourier.frequencies)
 
-    def points(self, observations: Array, time: Integers | None = None) -> Floats:
+    def coordinates(self, observations: Array, time: Integers | None = None) -> Floats:
         """The coordinates z of each state, shape (n, d), without limits; `time` is for the clock, if there is one."""
         states = self.encoder.states(observations)
         z = states if self.encoder.shape is None else np.eye(prod(self.encoder.shape))[states]
@@ -154,13 +156,13 @@ class StateFeatures:
             raise ValueError("these features have a clock: they need the time of each state")
         return np.column_stack([z, self.clock(time)])
 
-    def near_points(self, observations: Array, time: Integers | None = None) -> Floats:
+    def limited_coordinates(self, observations: Array, time: Integers | None = None) -> Floats:
         """The same, no coordinate farther than `FARTHEST` from the mean."""
-        return self.fourier.standardise(self.points(observations, time))
+        return self.fourier.standardise(self.coordinates(observations, time))
 
     def __call__(self, observations: Array, time: Integers | None = None) -> Floats:
         """The features of each state, shape (n, size)."""
-        return self.fourier(self.points(observations, time))
+        return self.fourier(self.coordinates(observations, time))
 
 
 def check_match(data: LoggedDataset, policy: TargetPolicy) -> TargetPolicy:

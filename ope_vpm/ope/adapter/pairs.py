@@ -50,7 +50,7 @@ def pairs(
     time_limit: TimeLimit = "continue",
     draws: int = 1,
 ) -> Pairs:
-    """Build the transitions whose stationary (gamma = 1) or discounted law is the target policy's.
+    """Build the transitions whose stationary (gamma = 1) or discounted distribution is the target policy's.
 
     Args:
         data: the log.
@@ -87,14 +87,14 @@ def pairs_of(
     n_actions = _action_count(data, policy)
     encoder = Encoder.fit(data, n_actions, absorbs=bool(plan.absorbed.any()))
     x = encoder(data.observations[plan.rows], data.actions[plan.rows])
-    x_next, chance = _successors(data, policy, encoder, plan, draws, rng)
-    x_initial, initial_chance = _initial_pairs(data, policy, encoder, first, gamma, draws, rng)
+    x_next, probability = _successors(data, policy, encoder, plan, draws, rng)
+    x_initial, initial_probability = _initial_pairs(data, policy, encoder, first, gamma, draws, rng)
     weight, rewards, rows = plan.weight, data.rewards[plan.rows], plan.rows
     if encoder.absorbs:
         end = encoder.absorbing()
         x = np.concatenate([x, end])
         x_next = np.concatenate([x_next, np.broadcast_to(end[:, None], (1, *x_next.shape[1:]))])
-        chance = np.concatenate([chance, np.full((1, chance.shape[1]), 1 / chance.shape[1])])
+        probability = np.concatenate([probability, np.full((1, probability.shape[1]), 1 / probability.shape[1])])
         share = absorbed_share(data, plan, gamma)
         weight = np.append(weight, float(plan.weight.sum()) * share / (1 - share))
         rewards, rows = np.append(rewards, 0.0), np.append(rows, -1)
@@ -104,8 +104,8 @@ def pairs_of(
         x_next[:, 0] if single else x_next,
         None if (weight == 1).all() else weight,
         x_initial,
-        None if single else chance,
-        initial_chance,
+        None if single else probability,
+        initial_probability,
     )
     return Pairs(transitions, rewards, rows, encoder, plan.dropped, plan.ended)
 
@@ -125,16 +125,16 @@ def _successors(
     draws: int,
     rng: np.random.Generator,
 ) -> tuple[Array, Floats]:
-    """The next pairs (n, K[, d]) and their chances (n, K)."""
+    """The next pairs (n, K[, d]) and their probabilities (n, K)."""
     following = np.array(plan.next_observations)
     # Never looked at, but the policy is asked all the same, and the state after a last step may be unknown.
     following[plan.absorbed] = data.observations[plan.rows[plan.absorbed]]
-    actions, chance = _target_actions(data, policy, following, encoder.n_actions, draws, rng)
+    actions, probability = _target_actions(data, policy, following, encoder.n_actions, draws, rng)
     columns = [encoder(following, actions[:, column]) for column in range(actions.shape[1])]
     x_next = np.stack(columns, axis=1)
     if encoder.absorbs:
         x_next[plan.absorbed] = encoder.absorbing()
-    return x_next, chance
+    return x_next, probability
 
 
 def _initial_pairs(
@@ -146,15 +146,15 @@ def _initial_pairs(
     draws: int,
     rng: np.random.Generator,
 ) -> tuple[Array | None, Floats | None]:
-    """Every initial state with the target's actions there, and their chances."""
+    """Every initial state with the target's actions there, and their probabilities."""
     if len(first) == 0:
         if gamma < 1:
             raise ValueError(f"gamma = {gamma} needs initial states, and no episode begins at a reset: use gamma = 1")
         return None, None
-    actions, chance = _target_actions(data, policy, first, encoder.n_actions, draws, rng)
+    actions, probability = _target_actions(data, policy, first, encoder.n_actions, draws, rng)
     width = actions.shape[1]
     flat = actions.reshape(len(first) * width, *actions.shape[2:])
-    weight = chance.reshape(-1)
+    weight = probability.reshape(-1)
     possible = weight > 0
     x_initial = encoder(np.repeat(first, width, axis=0)[possible], flat[possible])
     return x_initial, weight[possible] if (weight[possible] != weight[possible][0]).any() else None
@@ -168,10 +168,10 @@ def _target_actions(
     draws: int,
     rng: np.random.Generator,
 ) -> tuple[Array, Floats]:
-    """Actions (n, K[, m]) with chances (n, K): all of them if discrete, else `draws` equally likely ones."""
+    """Actions (n, K[, m]) with probabilities (n, K): all of them if discrete, else `draws` equally likely ones."""
     if n_actions is not None:
-        chance = policy.probabilities(observations)
-        return np.broadcast_to(np.arange(n_actions), chance.shape), chance
+        probability = policy.probabilities(observations)
+        return np.broadcast_to(np.arange(n_actions), probability.shape), probability
     shape = (len(observations), data.actions.shape[1])
     drawn = [_drawn(policy, observations, shape, rng) for _ in range(draws)]
     return np.stack(drawn, axis=1), np.full((len(observations), draws), 1 / draws)

@@ -74,7 +74,7 @@ def network_clone(log: Log, clipping: Clipping, seed: int) -> Clone:
     Training stops early by the likelihood of held-out episodes.
     """
     held = log.held_out
-    x = torch.from_numpy(StateFeatures.draw(log.data, 0, seed).points(log.data.observations)).float()
+    x = torch.from_numpy(StateFeatures.draw(log.data, 0, seed).coordinates(log.data.observations)).float()
     outputs, log_prob, units = _categorical(log) if log.data.discrete_actions else _gaussian(log, clipping)
     network = mlp(x.shape[1], outputs, seed)
     lowest = train(

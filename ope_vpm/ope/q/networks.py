@@ -26,12 +26,18 @@ from ope_vpm.ope.q.linear import Base
 from ope_vpm.ope.q.training import Ensemble
 from ope_vpm.ope.q.values import QValues
 
-BATCH, LEARNING_RATE, AVERAGING = 512, 1e-3, 0.1
+BATCH = 512
+"""Steps in each gradient."""
+LEARNING_RATE = 1e-3
+"""Of Adam at the beginning; it falls to 0 along a cosine."""
+AVERAGING = 0.1
+"""How much of the network enters the average V̄ at each step. These three, with 2 x 64 units, were found on Reacher and
+HalfCheetah."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the networks see, and the rewards in units of their deviation."""
+    """What the networks see, and the rewards in units of their standard deviation."""
 
     here: Tensor
     """The state of each step of the plan."""
@@ -51,10 +57,10 @@ def inputs(problem: Problem, draws: int) -> Inputs:
     data, plan = problem.data, problem.steps
     clock, time = clock_of(data, problem.time_limit), times(data, problem.time_limit)[plan.rows]
     features = StateFeatures.draw(data, 0, problem.seed, clock)
-    here = features.near_points(data.observations[plan.rows], time)
-    there = features.near_points(problem.following, np.where(problem.ending[plan.rows], 0, time + 1))
+    here = features.limited_coordinates(data.observations[plan.rows], time)
+    there = features.limited_coordinates(problem.following, np.where(problem.ending[plan.rows], 0, time + 1))
     start = problem.log.initial_observations
-    first = features.near_points(start, np.zeros(len(start), dtype=np.int64)) if len(start) else here[:1]
+    first = features.limited_coordinates(start, np.zeros(len(start), dtype=np.int64)) if len(start) else here[:1]
     rewards, _, _ = standardised(data.rewards[plan.rows], bool(plan.absorbed.any()))
     return Inputs(
         here=_tensor(here),

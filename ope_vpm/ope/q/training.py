@@ -13,7 +13,9 @@ from torch import Tensor, nn
 from ope_vpm.arrays import Integers
 
 BATCH = 256
+"""Rows in each gradient."""
 CHECK_EVERY = 100
+"""Gradient steps between two looks at the held-out rows: these then cost little beside the steps."""
 HIDDEN = 64
 """Units of each hidden layer, as in the paper's networks."""
 

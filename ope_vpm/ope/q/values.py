@@ -1,6 +1,6 @@
 """What fitted Q evaluation learns, at the places where estimators look: and what it says of the value.
 
-For any V = E_π[Q] and any number ℓ, the target's law d gives
+For any V = E_π[Q] and any number ℓ, the target's stationary distribution d gives
 
     v = ℓ + (1-γ)E₀[V] + E_d[r - ℓ + γV(s') - Q(s, a)],
 

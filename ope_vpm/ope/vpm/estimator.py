@@ -36,9 +36,9 @@ class VPMEstimator(ProblemEstimator):
     Args:
         solver: "tabular" (finite states and actions: the exact fixed point on counted pairs, with the whole
             target distribution), "factored" (policies with densities: τ = w·(π/b̂)^κ, see `factored`), "kernel" or
-            "neural" (pairs as points), or "auto": the first of these that fits.
+            "neural" (pairs as vectors), or "auto": the first of these that fits.
         preset: "default", or "paper" for the paper's own settings.
-        draws: target actions a row where pairs are points; 1 is the paper's. "factored" takes at least 8, and only
+        draws: target actions per row where pairs are vectors; 1 is the paper's. "factored" takes at least 8, and only
             where the policy's mean action is not known otherwise.
         options: everything that `ope_vpm.VPM` takes for the solver; "factored" takes `n_features` (400),
             `ridge` (None: chosen from the data) and `power` (κ, 0.5). On finite states `unseen` has two more
