@@ -28,9 +28,8 @@ from ope_vpm.ope.behaviour.action_ratio import ActionRatio
 from ope_vpm.ope.behaviour.source import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.finite.counts import number_states
-from ope_vpm.ope.inference.estimate import RawEstimate, evidence_of_weights, value_or_nan
-from ope_vpm.ope.inference.influence import EpisodeSums
-from ope_vpm.ope.inference.uncertainty import Bootstrap
+from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
+from ope_vpm.ope.inference.value import RawEstimate, evidence_of_weights, value_or_nan
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.training import mlp
 

@@ -24,8 +24,8 @@ from ope_vpm.ope.estimator import ProblemEstimator, check_positive
 from ope_vpm.ope.finite.estimate import counted_estimate
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.treatments import DEFAULT, treatment
-from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.uncertainty import Bootstrap, Spread
+from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.inference.verdict import Evidence
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem

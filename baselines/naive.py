@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ope_vpm.ope.estimator import ProblemEstimator
-from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.logged_mean import logged_mean
+from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.problem import Problem
 
 

@@ -24,9 +24,8 @@ from ope_vpm.ope.auto.blend import least_on_simplex
 from ope_vpm.ope.behaviour.source import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.finite.cross_fit import CrossFit, cross_fitted_counts
-from ope_vpm.ope.inference.estimate import RawEstimate, evidence_of_weights
-from ope_vpm.ope.inference.influence import EpisodeSums, entry_rate, initial_sums
-from ope_vpm.ope.inference.uncertainty import Bootstrap
+from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, entry_rate, initial_sums
+from ope_vpm.ope.inference.value import RawEstimate, evidence_of_weights
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.linear import cross_fitted_q, find_lstd, lstd_equations
 from ope_vpm.ope.q.values import QValues, influence

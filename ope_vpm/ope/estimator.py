@@ -10,8 +10,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.inference.estimate import RawEstimate, policy_value
-from ope_vpm.ope.inference.value import PolicyValue
+from ope_vpm.ope.inference.value import PolicyValue, RawEstimate, policy_value
 from ope_vpm.ope.problem import Problem
 from ope_vpm.suggestions import suggestion
 

@@ -17,9 +17,8 @@ from ope_vpm.linear.system import RIDGES, LinearSystem, choose_ridge, suspected_
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.adapter.pair_features import PairFeatures
 from ope_vpm.ope.behaviour.action_ratio import known_overlap
-from ope_vpm.ope.inference.estimate import RawEstimate, disagreement, evidence_of_weights
-from ope_vpm.ope.inference.influence import EpisodeSums, influence_sums
-from ope_vpm.ope.inference.uncertainty import Bootstrap
+from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, influence_sums
+from ope_vpm.ope.inference.value import RawEstimate, disagreement, evidence_of_weights
 from ope_vpm.ope.problem import Problem
 
 LARGEST_LEVERAGE = 0.5

@@ -9,7 +9,7 @@ from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope import Problem
 from ope_vpm.ope.auto.blend import blend, least_on_simplex
 from ope_vpm.ope.auto.estimator import Auto
-from ope_vpm.ope.inference.influence import EpisodeSums
+from ope_vpm.ope.inference.uncertainty import EpisodeSums
 from ope_vpm.policy import DeterministicPolicy
 
 FAST = {"training_steps": 200, "n_features": 60}

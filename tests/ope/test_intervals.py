@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ope_vpm.ope.inference.influence import EpisodeSums
-from ope_vpm.ope.inference.uncertainty import percentile_interval, replicates
+from ope_vpm.ope.inference.uncertainty import EpisodeSums, percentile_interval, replicates
 from ope_vpm.ope.inference.verdict import RULES, Evidence, judge
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from ope_vpm.arrays import Floats
-from ope_vpm.ope.inference.influence import EpisodeSums
+from ope_vpm.ope.inference.uncertainty import EpisodeSums
 
 HEAVY = 1e4
 """How much Σx = 1 weighs beside an error of one standard deviation."""

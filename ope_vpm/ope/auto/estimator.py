@@ -18,9 +18,9 @@ from ope_vpm.arrays import Floats
 from ope_vpm.ope.auto.blend import blend
 from ope_vpm.ope.behaviour.action_ratio import action_ratio
 from ope_vpm.ope.estimator import ProblemEstimator
-from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.inference.uncertainty import Bootstrap
+from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.fitted import Networks, fitted_q
 from ope_vpm.ope.q.linear import find_lstd

@@ -16,7 +16,7 @@ from ope_vpm.ope.finite.problem import FiniteProblem, finite_problem
 from ope_vpm.ope.finite.regression import predicted_pairs
 from ope_vpm.ope.finite.solve import FiniteSolution
 from ope_vpm.ope.finite.treatments import Restrict
-from ope_vpm.ope.inference.influence import EpisodeSums
+from ope_vpm.ope.inference.uncertainty import EpisodeSums
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.values import QValues
 

@@ -13,9 +13,8 @@ from ope_vpm.ope.finite.mixture import mixture_sums
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.solve import FiniteSolution, solve
 from ope_vpm.ope.finite.treatments import DEFAULT, treatment
-from ope_vpm.ope.inference.estimate import RawEstimate, disagreement, evidence_of_weights
-from ope_vpm.ope.inference.influence import EpisodeSums, influence_sums
-from ope_vpm.ope.inference.uncertainty import Bootstrap
+from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, influence_sums
+from ope_vpm.ope.inference.value import RawEstimate, disagreement, evidence_of_weights
 from ope_vpm.ope.problem import Problem
 
 MORE_THAN_ONCE = 1.5

@@ -18,7 +18,7 @@ import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
 from ope_vpm.ope.finite.counts import PairCounts
-from ope_vpm.ope.inference.influence import EpisodeSums, entry_rate_of_ends, initial_sums
+from ope_vpm.ope.inference.uncertainty import EpisodeSums, entry_rate_of_ends, initial_sums
 from ope_vpm.ope.problem import Problem
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ope_vpm.arrays import Floats
-from ope_vpm.ope.inference.estimate import RawEstimate
-from ope_vpm.ope.inference.influence import EpisodeSums
-from ope_vpm.ope.inference.uncertainty import Bootstrap
+from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
+from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.inference.verdict import Evidence
 from ope_vpm.ope.problem import Problem
 

@@ -1,4 +1,12 @@
-"""How far an estimate may lie from the truth: interchangeable ways to a standard error and an interval."""
+"""How much each logged episode moves an estimate: the one place where influence functions are put together.
+
+An estimate is a sum of ratios of per-episode sums, v = Σ_k (Σ_e a_ek)/(Σ_e b_ek): exactly for the logged mean and for
+weighted importance sampling, and to first order for solutions of linear equations, where an episode's influence is
+
+    ψ_e = Σ_{its rows} share·τ·δ + κ·(V(s₀) - mean V(s₀)),   δ = r + γV(s') - Q(s, a) the Bellman residual,
+
+κ the probability per step of beginning at an initial state.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +17,116 @@ from typing import cast
 import numpy as np
 from scipy import stats
 
-from ope_vpm.arrays import Floats
-from ope_vpm.ope.inference.influence import EpisodeSums
+from ope_vpm.arrays import Floats, Integers, group_sums
 from ope_vpm.ope.log import Log
+from ope_vpm.ope.problem import Problem
+
+
+@dataclass(frozen=True)
+class EpisodeSums:
+    """Numerators and denominators of K ratios, summed within each episode: both (episodes, K)."""
+
+    numerator: Floats
+    denominator: Floats
+
+    @classmethod
+    def of_rows(cls, episode: Integers, count: int, numerator: Floats, denominator: Floats) -> EpisodeSums:
+        """One ratio, from a numerator and a denominator per row."""
+        return cls(group_sums(episode, numerator, count)[:, None], group_sums(episode, denominator, count)[:, None])
+
+    def beside(self, other: EpisodeSums) -> EpisodeSums:
+        """The ratios of both."""
+        return EpisodeSums(
+            np.hstack([self.numerator, other.numerator]), np.hstack([self.denominator, other.denominator])
+        )
+
+    def in_order(self, episodes: Integers) -> EpisodeSums:
+        """The same with the episodes in another order."""
+        return EpisodeSums(self.numerator[episodes], self.denominator[episodes])
+
+    def scaled(self, factor: float) -> EpisodeSums:
+        """The same with every deviation multiplied by a factor."""
+        return EpisodeSums(factor * self.numerator, self.denominator)
+
+    @property
+    def ratios(self) -> Floats:
+        """Each of the K ratios over all episodes; 0 where the denominator is."""
+        below = self.denominator.sum(axis=0)
+        return cast(Floats, np.divide(self.numerator.sum(axis=0), below, out=np.zeros_like(below), where=below != 0))
+
+    @property
+    def influence(self) -> Floats:
+        """(episodes,): how much each episode moves the estimate, to first order; they sum to 0."""
+        below = self.denominator.sum(axis=0)
+        moved = np.divide(
+            self.numerator - self.denominator * self.ratios, below, out=np.zeros_like(self.numerator), where=below != 0
+        )
+        return cast(Floats, moved.sum(axis=1))
+
+    @property
+    def standard_error(self) -> float:
+        """√Σψ²: the standard error of the estimate, episodes being independent."""
+        return float(np.sqrt(np.sum(self.influence**2)))
+
+
+def influence_sums(
+    problem: Problem,
+    rows: Integers,
+    share: Floats,
+    mass: Floats,
+    residual: Floats,
+    first: Floats,
+    level: float | None = None,
+) -> EpisodeSums:
+    """Per-episode sums of τ·(Bellman residual), and what the initial states add.
+
+    Args:
+        problem: the question.
+        rows: the logged row of each step.
+        share: how much each step counts in the log; these sum to 1.
+        mass: how much it counts under the target, share·τ.
+        residual: the Bellman residual of each step.
+        first: V at the initial states, in the order of `problem.log.initial_episodes`.
+        level: the value itself, where it is the self-normalised Σ mass·r / Σ mass: the sum of τ then varies, too.
+    """
+    data = problem.data
+    above, below = (mass * residual, share) if level is None else (mass * (residual + level), mass)
+    sums = EpisodeSums.of_rows(data.episode[rows], data.n_episodes, above, below)
+    return sums.beside(initial_sums(problem, entry_rate(problem, rows, mass), first))
+
+
+def entry_rate(problem: Problem, rows: Integers, mass: Floats) -> float:
+    """The probability per step of entering an initial state: 1-γ, and where ends restart γ·(mass on them) more.
+
+    Args:
+        problem: the question.
+        rows: logged rows.
+        mass: the probability of each under the target; these sum to 1.
+    """
+    return 1 - problem.gamma + entry_rate_of_ends(problem, rows, mass)
+
+
+def entry_rate_of_ends(problem: Problem, rows: Integers, mass: Floats) -> float:
+    """The part of `entry_rate` that is due to restarts after ends; arguments as there."""
+    restarts = problem.on_end == "restart"
+    return problem.gamma * float(mass[problem.ending[rows]].sum()) if restarts else 0.0
+
+
+def initial_sums(problem: Problem, rate: float, values: Floats) -> EpisodeSums:
+    """Per-episode sums of rate·(V(s₀) - mean V(s₀)): one ratio, which is 0 over all episodes.
+
+    Args:
+        problem: the question.
+        rate: see `entry_rate`.
+        values: V at the initial states, in the order of `problem.log.initial_episodes`.
+    """
+    episodes, first = problem.data.n_episodes, problem.log.initial_episodes
+    above, below = np.zeros((episodes, 1)), np.zeros((episodes, 1))
+    if len(first) and rate > 0:
+        above[first, 0] = rate * (values - values.mean()) / len(first)
+        below[first, 0] = 1 / len(first)
+    return EpisodeSums(above, below)
+
 
 REPLICATES = 200
 """Bootstrap draws: they cost one product of matrices, and their 2.5 % quantiles are good to a tenth of their spread."""

@@ -9,8 +9,8 @@ import numpy as np
 from ope_vpm.arrays import Floats
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.behaviour.action_ratio import known_overlap
-from ope_vpm.ope.inference.estimate import RawEstimate, disagreement
 from ope_vpm.ope.inference.uncertainty import Bootstrap
+from ope_vpm.ope.inference.value import RawEstimate, disagreement
 from ope_vpm.ope.inference.verdict import Evidence
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.linear import find_lstd, linear_base, lstd_equations

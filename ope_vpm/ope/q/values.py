@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ope_vpm.arrays import Floats
-from ope_vpm.ope.inference.influence import EpisodeSums, influence_sums
+from ope_vpm.ope.inference.uncertainty import EpisodeSums, influence_sums
 from ope_vpm.ope.problem import Problem
 
 

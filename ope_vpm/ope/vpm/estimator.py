@@ -12,7 +12,7 @@ from ope_vpm.ope.behaviour.action_ratio import action_ratio
 from ope_vpm.ope.estimator import ProblemEstimator, check_ridge
 from ope_vpm.ope.finite.regression import Regression
 from ope_vpm.ope.finite.treatments import Smooth
-from ope_vpm.ope.inference.estimate import RawEstimate, evidence_of_weights
+from ope_vpm.ope.inference.value import RawEstimate, evidence_of_weights
 from ope_vpm.ope.linear_estimate import LinearEstimate, PairEquations, linear_estimate
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.vpm.finite import EXACT_TREATMENTS, find_finite

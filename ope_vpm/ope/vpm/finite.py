@@ -14,7 +14,7 @@ from ope_vpm.ope.finite.problem import FiniteProblem, finite_problem
 from ope_vpm.ope.finite.regression import PredictedSolution, Regression, predicted_pairs
 from ope_vpm.ope.finite.solve import FiniteSolution, solve
 from ope_vpm.ope.finite.treatments import replacement, treatment
-from ope_vpm.ope.inference.estimate import RawEstimate
+from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.problem import Problem
 
 EXACT_TREATMENTS = ("auto", "restart", "good-turing", "regression", "smooth")

@@ -13,9 +13,8 @@ from ope_vpm.chain.solvers.solution import ValueFunction
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.adapter.pairs import Pairs
 from ope_vpm.ope.finite.estimate import MORE_THAN_ONCE, leverage, widening
-from ope_vpm.ope.inference.estimate import RawEstimate, disagreement, evidence_of_weights
-from ope_vpm.ope.inference.influence import EpisodeSums, influence_sums
-from ope_vpm.ope.inference.uncertainty import Bootstrap
+from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, influence_sums
+from ope_vpm.ope.inference.value import RawEstimate, disagreement, evidence_of_weights
 from ope_vpm.ope.problem import Problem
 
 
