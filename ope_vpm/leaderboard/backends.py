@@ -85,7 +85,7 @@ def _loky(groups: Iterable[Group], folder: str | None, workers: int) -> Answers:
     First in groups of one on all workers, then, what was under way at a death again, each alone.
     """
     fallen = yield from _through(groups, folder, workers)
-    suspects = yield from _through(((job,) for job in fallen), folder, workers)
+    suspects = fallen if workers == 1 else (yield from _through(((job,) for job in fallen), folder, workers))
     alone = Waiting((job,) for job in suspects)
     while last := (yield from _pool(alone, folder, 1, 1)):
         yield last[0], Result(last[0].key, error=DIED)

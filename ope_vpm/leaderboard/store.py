@@ -78,11 +78,6 @@ class Store:
                 if key in wanted
             }
 
-    def keys(self) -> set[str]:
-        """The keys of all results, failures included."""
-        with self._told():
-            return {key for (key,) in self._connection.execute("select key from cells")}
-
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction that no other process writes in between; undone if it fails."""

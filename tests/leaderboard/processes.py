@@ -65,7 +65,7 @@ def stored(output: Path) -> int:
         return 0
 
 
-def until(true, seconds: float = 60) -> None:
+def until(true, seconds: float = 120) -> None:
     """Wait for something to become true."""
     end = time.monotonic() + seconds
     while not true():
