@@ -22,7 +22,7 @@ import numpy as np
 from scipy.stats import f as f_distribution
 from scipy.stats import rankdata
 
-from ope_vpm.logged.columns import Array, Floats, Integers
+from ope_vpm.arrays import Array, Floats, Integers
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.doctor import Finding, finding
 

@@ -46,7 +46,7 @@ class Call:
 
 def _of_rows(returned: Any, rows: int) -> Any:
     """What was returned, unless it holds distributions for other rows; the shape of arrays is checked by readers."""
-    if isinstance(returned, Distribution):
+    if isinstance(returned, Distribution) and rows != 1:
         shape = (*returned.batch_shape, *returned.event_shape)
         if shape[:1] != (rows,):
             raise ValueError(f"a distribution must have one row for each of the {rows} observations: got shape {shape}")
