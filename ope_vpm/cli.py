@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,12 +30,13 @@ def inspect(
     from ope_vpm.logged import inspect as look_over
     from ope_vpm.logged import load_dataset
     from ope_vpm.logged.page import write_page
+    from ope_vpm.outside import json_text
 
     data = load_dataset(dataset, format=format_name, trust=trust)
     report = look_over(data)
     if page is not None:
         write_page(data, report, page, title=Path(dataset).name)
-    typer.echo(json.dumps(report.as_dict(), indent=2) if as_json else str(report))
+    typer.echo(json_text(report.as_dict()) if as_json else str(report))
     if report.errors:
         raise typer.Exit(1)
 
@@ -53,12 +53,18 @@ def evaluate(
     ignore: Annotated[list[str] | None, typer.Option(help="A finding of `inspect` to pass over.")] = None,
     format_name: Annotated[str | None, typer.Option("--format", help="The dataset's format.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
-    trust: Annotated[bool, typer.Option("--trust", help="Allow pickles, which run whatever code they hold.")] = False,
+    activation: Annotated[
+        str | None, typer.Option(help="What follows the hidden layers of a .pt that holds weights only: tanh, relu, …")
+    ] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Allow pickles and TorchScript, which run whatever code they hold.")
+    ] = False,
 ) -> None:
     """What is a policy worth, from logged data? Value, 95 % interval, and a verdict with its reasons."""
     from ope_vpm.logged import load_dataset
     from ope_vpm.ope import evaluate as answer
     from ope_vpm.ope.estimator import estimator_class
+    from ope_vpm.outside import json_text
     from ope_vpm.policy import load_policy
 
     names = list(estimator or ["vpm"])
@@ -66,9 +72,11 @@ def evaluate(
         estimator_class(name)  # a misspelt name is answered before a large file is read
     data = load_dataset(dataset, format=format_name, trust=trust)
     choices: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit, "ignore": ignore or ()}
-    values = answer(data, load_policy(policy, trust=trust), names, gamma=gamma, seed=seed, **choices)
+    values = answer(
+        data, load_policy(policy, trust=trust, activation=activation), names, gamma=gamma, seed=seed, **choices
+    )
     if as_json:
-        typer.echo(json.dumps([value.as_dict() for value in values.values()], indent=2, allow_nan=False))
+        typer.echo(json_text([value.as_dict() for value in values.values()]))
     else:
         typer.echo("\n".join(str(value) for value in values.values()))
 
@@ -168,6 +176,9 @@ def leaderboard(
         "leaderboard"
     ),
     resume: Annotated[bool, typer.Option("--resume", help="Run only the cells that the folder does not hold.")] = False,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Let a suite that says trust = true read files that run code.")
+    ] = False,
 ) -> None:
     """Every estimator against every policy of a suite: a table, and a page with the figures."""
     import signal
@@ -181,7 +192,7 @@ def leaderboard(
     from ope_vpm.leaderboard.words import SuiteError
 
     try:
-        checked = checked_suite(suite)
+        checked = checked_suite(suite, trust=trust)
     except SuiteError as error:
         typer.echo(f"ope-vpm: {error}", err=True)
         raise typer.Exit(2) from error
@@ -206,8 +217,13 @@ def main() -> None:
         message = error.format_message()
     except typer.Abort:
         sys.exit(130)
-    except (ValueError, TypeError, OSError, ImportError, ArithmeticError) as error:
-        message = str(error)
+    except (ValueError, TypeError, OSError, ImportError, ArithmeticError, MemoryError) as error:
+        message = str(error) or type(error).__name__
     if message:  # empty where the help has been shown instead
-        print(f"ope-vpm: {' '.join(message.split())}", file=sys.stderr)
+        print(f"ope-vpm: {_shown(message)}", file=sys.stderr)
     sys.exit(2)
+
+
+def _shown(message: str) -> str:
+    """One line without control characters: a file's names may hold commands to the terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(message.split()))

@@ -1,42 +1,72 @@
-"""Files: a damaged or hostile one ends in one sentence; one that is written is whole or not there."""
+"""The boundary to the outside: what a stranger's file may do, and files of ours that are whole or not there.
+
+A file from outside may be damaged or hostile. Nothing in it is run, it is read only if it is a regular file, it
+unpacks to a bounded size, and whatever a library raises while reading it ends as one sentence in a `ValueError`.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 import os
-import pickle
+import stat
 import tempfile
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-DAMAGED = (
-    OSError,
-    EOFError,
-    LookupError,
-    RuntimeError,
-    MemoryError,
-    OverflowError,
-    AssertionError,
-    UnicodeDecodeError,
-    pickle.UnpicklingError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
-"""What the readers of zip, HDF5, torch and pickle raise on broken files (found by flipping random bytes)."""
+UNPACKED = 256 << 20
+"""Bytes that any file may unpack to: a compressed log of usual size stays far below."""
+RATIO = 20
+"""Larger files may unpack to this many times their size: floats compress 1.1 to 3 times, flags and small integers
+up to about 20 times; deflate's limit, which attacks use, is 1032 times."""
+LONGEST = 300
+"""Characters of a library's message that are shown: some quote whole files."""
 
 
 @contextmanager
 def reading(path: Path, kind: str) -> Iterator[None]:
-    """Turn what a broken file makes a reader raise into a `ValueError` that names the file."""
+    """Turn whatever is raised while a file is read into a `ValueError` of one sentence that names the file.
+
+    Missing permissions, missing files and missing libraries keep their own exceptions.
+    """
     try:
         yield
-    except (PermissionError, FileNotFoundError):
+    except (PermissionError, FileNotFoundError, ImportError):
         raise
-    except DAMAGED as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise ValueError(f"{path} cannot be read as {kind}: {reason}") from error
+    except Exception as error:
+        # The parsers of zip, HDF5, Parquet, CSV, JSON, ONNX and torch have no common exception: mutated files made
+        # them raise KeyError, struct.error, tokenize.TokenError, RecursionError and some thirty others.
+        message = one_line(error)
+        if str(path) not in message:
+            message = f"{path} cannot be read as {kind}: {message}"
+        raise ValueError(message) from error
+
+
+def one_line(error: BaseException) -> str:
+    """The first line of an exception's message, or its type where it has none."""
+    lines = str(error).strip().splitlines()
+    first = lines[0] if lines else type(error).__name__
+    return first if len(first) <= LONGEST else first[:LONGEST] + "…"
+
+
+def check_regular(path: Path) -> None:
+    """Refuse folders, pipes and devices before they are opened: a pipe without a writer blocks for ever."""
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file {path}")
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError(f"{path} must be a regular file: it is a folder, a pipe or a device")
+
+
+def check_unpacked(path: object, packed: int, unpacked: int, trust: bool) -> None:
+    """Refuse a file that claims to unpack to far more than it holds, unless it is trusted."""
+    most = max(UNPACKED, RATIO * packed)
+    if unpacked > most and not trust:
+        raise PermissionError(
+            f"{path} has {packed} bytes and unpacks to {unpacked}, more than {most}: "
+            "pass trust=True if you know where it comes from"
+        )
 
 
 def write_whole(path: str | Path, write: Callable[[Path], None]) -> None:
@@ -58,6 +88,19 @@ def write_whole(path: str | Path, write: Callable[[Path], None]) -> None:
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def json_text(value: Any) -> str:
+    """JSON of plain values, lists and dictionaries; numbers that are not finite, which JSON lacks, become null."""
+    return json.dumps(_finite(value), indent=2, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_text(path: str | Path, text: str) -> None:

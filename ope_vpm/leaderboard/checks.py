@@ -10,13 +10,13 @@ from ope_vpm.leaderboard.words import SuiteError
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.problem import Problem
 
-TOLD = (ValueError, TypeError, ImportError, OSError)
+TOLD = (ValueError, TypeError, ImportError, OSError, ArithmeticError, MemoryError)
 """What a mistake of the user raises."""
 
 
-def checked_suite(name: str) -> Suite:
+def checked_suite(name: str, trust: bool = False) -> Suite:
     """A suite by name or file, every part of it tried on a small log; raises `SuiteError` with all problems."""
-    suite, problems = parse_suite(name)
+    suite, problems = parse_suite(name, trust)
     left_out: dict[tuple[str, str, float], str] = {}
     seen: set[tuple[str, float]] = set()
     for setting in suite.settings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
@@ -9,6 +10,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from ope_vpm.leaderboard.words import unknown
 
+LARGEST = 10_000_000
+"""Whole numbers in a suite are counts and sizes; beyond ten million they are slips or attacks."""
 WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
 
@@ -22,8 +25,21 @@ def misfits(cls: type[Any], table: Mapping[str, Any], others: tuple[str, ...] = 
         if needed and name not in table:
             found.append(f"{name} is missing")
         if name in table and not fits(table[name], hints[name]):
-            found.append(f"{name} must be {described(hints[name])}: got {table[name]!r}")
+            found.append(f"{name} must be {described(hints[name])}: got {table[name]!r:.100}")
     return found
+
+
+def absurd(value: Any, name: str) -> list[str]:
+    """A sentence for each number anywhere in a table that is not finite or beyond `LARGEST`."""
+    if isinstance(value, dict):
+        return [problem for key, entry in value.items() for problem in absurd(entry, str(key))]
+    if isinstance(value, list):
+        return [problem for entry in value for problem in absurd(entry, name)]
+    if isinstance(value, int) and abs(value) > LARGEST:  # not printed: it may have a million digits
+        return [f"{name} must be at most {LARGEST}: got a whole number of {value.bit_length()} bits"]
+    if isinstance(value, float) and not math.isfinite(value):
+        return [f"{name} must be a finite number: got {value}"]
+    return []
 
 
 def build(cls: type[Any], table: Mapping[str, Any]) -> Any:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from importlib.resources import files
+from math import prod
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from ope_vpm.leaderboard.fields import build, fits, misfits
+from ope_vpm.leaderboard.suite_files import read_table, shipped
 from ope_vpm.leaderboard.tasks import AXES, Task, task_class
 from ope_vpm.leaderboard.words import SuiteError, unknown
 from ope_vpm.ope.estimator import Estimator, estimators, make
 
+__all__ = ["Entry", "Head", "Setting", "Suite", "parse_suite", "read_suite", "shipped"]
+
 READ_HERE = ("name", "kind", "gamma", "vary", "runs", "dataset")
 """Fields of a task that are read here, not by its kind."""
+MOST_SETTINGS = 10_000
+"""Settings that the lists of one task may make."""
+MOST_STEPS = 1_000_000_000
+"""Steps of one log."""
+MOST_CELLS = 1_000_000
+"""Cells of a board: a page of more could not be read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,12 +106,6 @@ class Head:
     first_seed: int = 0
 
 
-def shipped() -> list[str]:
-    """The suites that come with the package."""
-    folder = files("ope_vpm.leaderboard") / "suites"
-    return sorted(file.name.removesuffix(".toml") for file in folder.iterdir() if file.name.endswith(".toml"))
-
-
 def read_suite(name: str) -> Suite:
     """A suite by its name or file; raises `SuiteError` with every problem of its structure."""
     suite, problems = parse_suite(name)
@@ -112,13 +114,9 @@ def read_suite(name: str) -> Suite:
     return suite
 
 
-def parse_suite(name: str) -> tuple[Suite, list[str]]:
-    """As much of a suite as can be read, and what cannot."""
-    text, folder = _text(name)
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SuiteError(name, [f"this is not TOML: {error}"]) from error
+def parse_suite(name: str, trust: bool = False) -> tuple[Suite, list[str]]:
+    """As much of a suite as can be read, and what cannot; `trust` allows tasks that trust their files."""
+    table, folder = read_table(name, trust)
     problems = misfits(Head, table, ("tasks", "estimators"))
     hints = get_type_hints(Head)
     head = build(Head, {key: value for key, value in table.items() if key in hints and fits(value, hints[key])})
@@ -128,21 +126,10 @@ def parse_suite(name: str) -> tuple[Suite, list[str]]:
     entries = _entries(table.get("estimators", []), _names(table.get("tasks", [])), problems)
     stem = Path(name).stem
     suite = Suite(stem, head.title or stem, head.description, head.runs, head.first_seed, settings, entries)
+    cells = sum(len(suite.seeds(setting)) * len(suite.competitors(setting)) for setting in settings)
+    if cells > MOST_CELLS:
+        problems.append(f"a suite must have at most {MOST_CELLS} cells of setting, run and estimator: got {cells}")
     return suite, problems
-
-
-def _text(name: str) -> tuple[str, Path]:
-    if name in shipped():
-        return (files("ope_vpm.leaderboard") / "suites" / f"{name}.toml").read_text(encoding="utf-8"), Path()
-    path = Path(name).expanduser()
-    if not name.endswith(".toml"):
-        raise ValueError(unknown("suite", name, shipped()) + " (your own is a file that ends in .toml)")
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
-    try:
-        return path.read_text(encoding="utf-8"), path.parent
-    except UnicodeDecodeError as error:
-        raise SuiteError(name, ["this is not TOML: it is not UTF-8 text"]) from error
 
 
 def _names(tables: Any) -> list[str]:
@@ -176,6 +163,9 @@ def _task(table: dict[str, Any], folder: Path, problems: list[str], where: str) 
     first = {name: values[0] for name, values in lists.items() if values}
     found += misfits(cls, given | first, READ_HERE)
     found += [f"{name} must not be an empty list" for name, values in lists.items() if not values]
+    count = prod(map(len, lists.values())) if table.get("vary") == "all" else sum(map(len, lists.values()))
+    if count > MOST_SETTINGS:
+        found.append(f"its lists make {count} settings: at most {MOST_SETTINGS} are allowed")
     made: list[Task] = []
     for varied in [] if found else _variants(lists, table.get("vary", "each")):
         wrong = misfits(cls, given | varied, READ_HERE)
@@ -183,11 +173,19 @@ def _task(table: dict[str, Any], folder: Path, problems: list[str], where: str) 
         if not wrong:
             made.append(build(cls, given | varied))
             found += made[-1].problems()
+            found += _too_large(made[-1])
     problems += [f"{where}: {problem.replace('dataset_file', 'dataset')}" for problem in dict.fromkeys(found)]
     if not found:
         gammas = table.get("gamma", 1.0)
         for gamma in gammas if isinstance(gammas, list) else [gammas]:
             yield from (Setting(table["name"], task, float(gamma), table.get("runs")) for task in made)
+
+
+def _too_large(task: Task) -> list[str]:
+    sizes = [value for name in ("trajectories", "length") if isinstance(value := getattr(task, name, None), int)]
+    if prod(sizes) > MOST_STEPS:
+        return [f"trajectories times length must be at most {MOST_STEPS}: got {prod(sizes)}"]
+    return []
 
 
 def _head_problems(table: dict[str, Any]) -> list[str]:

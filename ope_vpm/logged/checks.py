@@ -11,6 +11,7 @@ from ope_vpm.arrays import Array, Bools
 from ope_vpm.logged.alignment import one_row_off
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.doctor import Check, Finding, Level, finding
+from ope_vpm.logged.order import rows_shuffled
 
 
 def not_finite(data: LoggedDataset) -> Finding | None:
@@ -170,6 +171,7 @@ CHECKS: dict[str, Check] = {
     "one-row-off": one_row_off,
     "zero-next-states": zero_next_states,
     "broken-chain": broken_chain,
+    "rows-shuffled": rows_shuffled,
     "actions-outside": actions_outside,
     "actions-scaled": actions_scaled,
     "flags-confused": flags_confused,

@@ -28,7 +28,7 @@ def observation_column(name: str, values: object) -> Array:
     array = _numbers(name, values)
     if array.ndim > 2:
         array = array.reshape(len(array), -1)
-        return array if array.dtype.kind == "f" else array.astype(np.float32)
+        return array if array.dtype.kind == "f" else _as_floats(array)
     return _column(array)
 
 
@@ -49,12 +49,42 @@ def action_column(values: object) -> Array:
     return array
 
 
+def whole_numbers(name: str, values: Array) -> Array:
+    """Integers from numbers that are all whole."""
+    if values.dtype.kind == "f" and not (np.isfinite(values) & (np.abs(values) < 2**53) & (values % 1 == 0)).all():
+        raise ValueError(f"{name} must be whole numbers: they are discrete")
+    return values.astype(np.int64)
+
+
 def number_column(name: str, values: object, length: int) -> Floats:
     """One number a row, as float64; (n, 1) is taken for (n,)."""
     array = _one_a_row(name, values, length)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must be numbers: got dtype {array.dtype}")
     return array.astype(np.float64, copy=False)
+
+
+def episode_column(values: object, length: int) -> Array:
+    """One label a row, a number or a text, that changes where a new episode begins; none may be missing."""
+    array = _one_a_row("episode", values, length)
+    if array.dtype.kind not in "fiubUS":
+        raise TypeError(f"episode must hold numbers or texts: got dtype {array.dtype}")
+    missing = np.zeros(length, dtype=np.bool_)
+    if array.dtype.kind == "f":
+        missing = np.isnan(array)
+    elif array.dtype.kind in "US":
+        missing = np.char.str_len(array) == 0
+    if missing.any():
+        raise ValueError(f"episode must be given in every row: row {int(np.argmax(missing))} has none")
+    return array
+
+
+def as_precise(first: Array, second: Array) -> tuple[Array, Array]:
+    """Both columns in the more precise of their types, where both hold floats."""
+    if first.dtype.kind != "f" or second.dtype.kind != "f":
+        return first, second
+    common = np.result_type(first, second)
+    return first.astype(common, copy=False), second.astype(common, copy=False)
 
 
 def flag_column(name: str, values: object | None, length: int) -> Bools:
@@ -107,9 +137,12 @@ def _joined_space(parts: list[Space | None]) -> Space | None:
 
 
 def _flat_box(low: Array, high: Array) -> Space:
-    # Bounds of float64's size are infinite in float32, which is what they mean.
+    # Bounds of float64's size are infinite in float32, which is what they mean; others are not rounded.
     with np.errstate(over="ignore"):
-        return spaces.Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
+        narrow = [side.astype(np.float32) for side in (low, high)]
+    if all(((side == given) | np.isinf(side)).all() for side, given in zip(narrow, (low, high), strict=True)):
+        return spaces.Box(narrow[0], narrow[1], dtype=np.float32)
+    return spaces.Box(low.astype(np.float64), high.astype(np.float64), dtype=np.float64)
 
 
 def check_space(name: str, column: Array, space: Space | None) -> None:
@@ -159,8 +192,15 @@ def _numbers(name: str, values: object) -> Array:
     if array.dtype.kind in "iub":
         return array.astype(np.int64, copy=False)
     if array.dtype.kind == "f":
-        return array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)
+        # Half precision fits into float32; long doubles and other byte orders become the float64 that is computed in.
+        return array.astype(np.float32 if array.dtype.itemsize <= 4 else np.float64, copy=False)
     raise TypeError(f"{name} must be an array of integers or floats: got dtype {array.dtype}")
+
+
+def _as_floats(integers: Array) -> Array:
+    """Floats that hold the integers exactly: float32 does up to 2^24, as for the pixels of images."""
+    small = integers.size == 0 or max(abs(int(integers.min())), abs(int(integers.max()))) <= 1 << 24
+    return integers.astype(np.float32 if small else np.float64)
 
 
 def _one_a_row(name: str, values: object, length: int) -> Array:

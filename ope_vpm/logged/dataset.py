@@ -16,7 +16,9 @@ from ope_vpm.arrays import Array, Bools, Floats, Integers, read_only
 from ope_vpm.logged.columns import (
     Space,
     action_column,
+    as_precise,
     check_space,
+    episode_column,
     flag_column,
     number_column,
     observation_column,
@@ -103,6 +105,9 @@ class LoggedDataset:
             action_space: Discrete or Box; the doctor checks the actions against it.
         """
         states = observation_column("observations", observations)
+        if next_observations is not None:
+            next_observations = observation_column("next_observations", next_observations)
+            states, next_observations = as_precise(states, next_observations)
         length = len(states)
         if length == 0:
             raise ValueError("observations are empty: a dataset needs at least one step")
@@ -282,19 +287,15 @@ def _episode_starts(ends: Bools, episode: object | None) -> Integers:
     first[0] = True
     first[1:] = ends[:-1]
     if episode is not None:
-        number = np.asarray(episode).reshape(-1)
-        same_length("episode", number, len(ends))
+        number = episode_column(episode, len(ends))
         first[1:] |= number[1:] != number[:-1]
     return np.flatnonzero(first).astype(np.int64)
 
 
-def _following(states: Array, values: object | None, known: object | None, starts: Integers) -> tuple[Array, Bools]:
+def _following(states: Array, array: Array | None, known: object | None, starts: Integers) -> tuple[Array, Bools]:
     """The state after each step, and whether it is known."""
     length = len(states)
-    if values is not None:
-        array = observation_column("next_observations", values)
-        if array.dtype.kind == states.dtype.kind == "f":
-            array = array.astype(states.dtype, copy=False)
+    if array is not None:
         given = np.ones(length, dtype=np.bool_) if known is None else flag_column("next_known", known, length)
         return array, given
     last = np.append(starts[1:] - 1, length - 1)

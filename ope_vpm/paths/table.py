@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ope_vpm.arrays import Floats
+from ope_vpm.outside import check_regular
 
 
 def read_paths(path: Path, column: str, by: str | None = None) -> list[Floats]:
@@ -18,8 +19,7 @@ def read_paths(path: Path, column: str, by: str | None = None) -> list[Floats]:
         column: the name of the column with the values.
         by: the name of a column whose value identifies the trajectory of a row; None: all rows are one trajectory.
     """
-    if not path.is_file():
-        raise ValueError(f"there is no file {path}")
+    check_regular(path)
     paths: dict[str, list[float]] = {}
     with path.open(newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file)
@@ -42,7 +42,9 @@ def _find(header: list[str], column: str, path: Path) -> int:
     if not header:
         raise ValueError(f"{path} is empty: a header with column names is needed")
     if column not in header:
-        raise ValueError(f"{path} has no column {column!r}: its columns are {', '.join(header)}")
+        raise ValueError(f"{path} has no column {column!r}: its columns are {', '.join(header)[:200]}")
+    if header.count(column) > 1:
+        raise ValueError(f"{path} has {header.count(column)} columns called {column!r}: names must differ")
     return header.index(column)
 
 

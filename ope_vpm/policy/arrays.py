@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ope_vpm.archives import read_npz
 from ope_vpm.arrays import Array, Floats
 from ope_vpm.outside import write_whole
 from ope_vpm.policy.continuous import GaussianPolicy
@@ -78,10 +79,9 @@ def save_arrays(path: str | Path, policy: NetworkPolicy) -> None:
     write_whole(path, lambda file: np.savez_compressed(file, allow_pickle=False, **stored))
 
 
-def load_arrays(path: Path) -> NetworkPolicy:
+def load_arrays(path: Path, trust: bool = False) -> NetworkPolicy:
     """Read a network policy from an .npz, checked layer by layer."""
-    with np.load(path, allow_pickle=False) as archive:
-        stored: dict[str, Any] = {name: np.asarray(archive[name]) for name in archive.files}
+    stored: dict[str, Any] = read_npz(path, trust)
     depth = sum(name.startswith("weight_") for name in stored)
     names = [*PLAIN, *(f"{kind}_{i}" for kind in ("weight", "bias") for i in range(depth))]
     missing = [name for name in names if name not in stored]

@@ -28,7 +28,7 @@ class Call:
     def __call__(self, read: Callable[..., Array], observations: Array, *columns: Array) -> Array:
         """What `read(returned, rows, *columns)` makes of the function's answers, one entry per row."""
         if self.batched:
-            return read(self.function(observations), len(observations), *columns)
+            return read(_of_rows(self.function(observations), len(observations)), len(observations), *columns)
         rows = [(row, [column[i : i + 1] for column in columns]) for i, row in enumerate(observations)]
         return np.concatenate([read(as_row(self.function(row)), 1, *parts) for row, parts in rows])
 
@@ -39,9 +39,18 @@ class Call:
     def probe(self, observations: Array) -> tuple[Any, int]:
         """What the function returns for the first observations, and for how many."""
         if self.batched:
-            first = observations[:PROBED]
-            return self.function(first), len(first)
-        return as_row(self.function(observations[0])), 1
+            first = np.array(observations[:PROBED])  # a copy, which the function may edit
+            return _of_rows(self.function(first), len(first)), len(first)
+        return as_row(self.function(np.array(observations[0]))), 1
+
+
+def _of_rows(returned: Any, rows: int) -> Any:
+    """What was returned, unless it holds distributions for other rows; the shape of arrays is checked by readers."""
+    if isinstance(returned, Distribution) and rows != 1:
+        shape = (*returned.batch_shape, *returned.event_shape)
+        if shape[:1] != (rows,):
+            raise ValueError(f"a distribution must have one row for each of the {rows} observations: got shape {shape}")
+    return returned
 
 
 def as_array(values: Any) -> Array:

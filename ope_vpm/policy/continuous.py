@@ -46,7 +46,7 @@ class DeterministicPolicy(TargetPolicy):
 
     def action(self, observations: Array) -> Floats:
         """The one action of each row, (n, m)."""
-        return in_batches(lambda part: checked_actions(self._function(part)), observations)
+        return in_batches(lambda part: checked_actions(self._function(part), self.action_dimension), observations)
 
     def action_moments(self, observations: Array, rng: Generator, draws: int = DRAWS) -> tuple[Floats, Floats]:
         """The action and its square; nothing is drawn."""

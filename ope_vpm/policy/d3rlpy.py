@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import io
+import pickle
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,19 @@ import torch
 
 from ope_vpm.arrays import Array
 from ope_vpm.optional import library
-from ope_vpm.outside import DAMAGED
+from ope_vpm.policy.budget import Budget
 from ope_vpm.policy.continuous import DeterministicPolicy, GaussianPolicy
+from ope_vpm.policy.described import describe
 from ope_vpm.policy.discrete import CategoricalPolicy, one_hot
-from ope_vpm.policy.safe_pickle import safe_loads
 from ope_vpm.policy.target import TargetPolicy
+from ope_vpm.policy.tensors import as_torch, only_tensors, read_tensors
 
 SQUASHED = ("SAC", "CQL", "CalQL", "BEAR")
 """Algorithms that draw tanh of a Gaussian."""
 GAUSSIAN = ("IQL", "AWAC", "CRR")
 """Algorithms that draw around the squashed mean and clip."""
+LEAST_BUDGET = 10_000_000
+"""Numbers that the networks of any file may have: 40 MB."""
 
 
 def from_d3rlpy(algo: Any, *, deterministic: bool = False) -> TargetPolicy:
@@ -51,20 +55,35 @@ def from_d3rlpy(algo: Any, *, deterministic: bool = False) -> TargetPolicy:
 
 
 def load_d3rlpy(path: Path, *, trust: bool, deterministic: bool = False) -> TargetPolicy:
-    """A target policy from a .d3 file, a pickle of texts and bytes whose weights are tensors only."""
+    """A target policy from a .d3 file: a pickle of two texts and of bytes, which hold tensors saved by torch."""
     base = library("d3rlpy.base", "d3rlpy")
-    try:
-        stored = safe_loads(path.read_bytes(), trust)
-        config, weights = stored["config"], stored["torch"]
-        torch.load(io.BytesIO(weights), map_location="cpu", weights_only=not trust)
+    config, weights = _contents(path, trust)
+    states = read_tensors(weights, trust)
+    # The settings claim sizes, the file holds numbers: networks may be built as large as the file is, with some room
+    # for parts that are not saved, and no larger.
+    with nullcontext() if trust else Budget(max(LEAST_BUDGET, 4 * len(weights))):
         algo = base.LearnableConfigWithShape.deserialize(config).create(False)
-        algo.impl.load_model(io.BytesIO(weights))
-    except PermissionError as error:
-        raise PermissionError(f"{path} is not read without trust: {error}") from error
-    except (TypeError, AttributeError, *DAMAGED, ValueError) as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise ValueError(f"{path} must be a file of d3rlpy's save: {reason}") from error
+    for name, module in vars(algo.impl.modules).items():
+        if isinstance(module, torch.nn.Module):
+            arrays = only_tensors(states[name])
+            module.load_state_dict({key: as_torch(array) for key, array in arrays.items()})
     return from_d3rlpy(algo, deterministic=deterministic)
+
+
+def _contents(path: Path, trust: bool) -> tuple[str, bytes]:
+    """The settings and the weights."""
+    stored = describe(path.read_bytes())
+    if not isinstance(stored, dict):
+        if not trust:
+            raise PermissionError(
+                f"{path} is not read without trust: it is a pickle that runs code, which d3rlpy's save does not write "
+                "(pass trust=True if you know where it comes from)"
+            )
+        stored = pickle.loads(path.read_bytes())
+    config, weights = stored.get("config"), stored.get("torch")
+    if not isinstance(config, str) or not isinstance(weights, bytes):
+        raise TypeError(f"{path} must be a file of d3rlpy's save: it lacks a text 'config' or bytes 'torch'")
+    return config, weights
 
 
 def _greedy_of(algo: Any, policy: TargetPolicy) -> TargetPolicy:

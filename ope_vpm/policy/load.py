@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from ope_vpm.archives import opened, read_npy
 from ope_vpm.optional import is_from
-from ope_vpm.outside import reading
+from ope_vpm.outside import check_regular, reading
 from ope_vpm.policy.arrays import load_arrays
 from ope_vpm.policy.d3rlpy import from_d3rlpy, load_d3rlpy
 from ope_vpm.policy.discrete import TablePolicy
 from ope_vpm.policy.function import Output, from_function, from_module
 from ope_vpm.policy.onnx import load_onnx
-from ope_vpm.policy.sb3 import from_sb3, load_sb3
+from ope_vpm.policy.sb3 import from_sb3
+from ope_vpm.policy.sb3_files import load_sb3
 from ope_vpm.policy.target import TargetPolicy
-from ope_vpm.policy.torchscript import load_torch
+from ope_vpm.policy.torch_files import load_torch
 
-KINDS = (
-    ".zip of stable-baselines3, .d3 of d3rlpy, TorchScript .pt, .onnx, a network in .npz, or a table in .npy or .csv"
-)
+KINDS = ".zip of stable-baselines3, .d3 of d3rlpy, .pt of torch, .onnx, a network in .npz, or a table in .npy or .csv"
 
 
 def as_policy(
@@ -71,38 +70,42 @@ def load_policy(
     normalize: Any = None,
     n_actions: int | None = None,
     output: Output | None = None,
+    activation: str | None = None,
 ) -> TargetPolicy:
     """A target policy from a file, its kind found by content.
 
     Args:
-        path: a .zip of stable-baselines3, a .d3 of d3rlpy, TorchScript .pt, .onnx, a network as arrays
+        path: a .zip of stable-baselines3, a .d3 of d3rlpy, .pt of torch, .onnx, a network as arrays
             in .npz, or a table of probabilities in .npy or .csv.
-        trust: allow loading that runs code from the file.
+        trust: allow loading that runs code from the file, as TorchScript and pickles need, and sizes far beyond
+            that of the file.
         deterministic: for stable-baselines3 and d3rlpy, the greedy action instead of a draw.
         normalize: for stable-baselines3, a `VecNormalize` or its pickled file, which needs `trust=True`.
         n_actions: for .pt and .onnx, how many discrete actions there are.
         output: for .pt and .onnx, what they return; see `ope_vpm.policy.function.from_function`.
+        activation: for a .pt that holds the weights of a perceptron, what follows its hidden layers, such as "tanh".
     """
     file = Path(path).expanduser()
-    if not file.is_file():
-        raise FileNotFoundError(f"there is no file {file}")
+    check_regular(file)
     # Libraries draw random weights before they read the stored ones: the global generator is put back.
     with torch.random.fork_rng(devices=[]), reading(file, "a policy"):
-        return _load(file, trust, deterministic, normalize, n_actions=n_actions, output=output)
+        return _load(file, trust, deterministic, normalize, activation, n_actions=n_actions, output=output)
 
 
-def _load(file: Path, trust: bool, deterministic: bool, normalize: Any, **options: Any) -> TargetPolicy:
+def _load(
+    file: Path, trust: bool, deterministic: bool, normalize: Any, activation: str | None, **options: Any
+) -> TargetPolicy:
     kind = _kind(file)
     if kind == "sb3":
         return load_sb3(file, trust=trust, deterministic=deterministic, normalize=normalize)
     if kind == "d3rlpy":
         return load_d3rlpy(file, trust=trust, deterministic=deterministic)
     if kind == "torch":
-        return load_torch(file, trust=trust, **options)
+        return load_torch(file, trust=trust, activation=activation, **options)
     if kind == "onnx":
-        return load_onnx(file, **options)
+        return load_onnx(file, trust=trust, **options)
     if kind == "arrays":
-        return load_arrays(file)
+        return load_arrays(file, trust=trust)
     return TablePolicy(_table(file))
 
 
@@ -122,8 +125,8 @@ def _kind(path: Path) -> str:
 
 
 def _archive_kind(path: Path) -> str:
-    with zipfile.ZipFile(path) as archive:
-        names = archive.namelist()
+    with opened(path, trust=True) as archive:  # only names are read
+        names = archive.names
     if {"data", "policy.pth"} <= set(names):
         return "sb3"
     if any(name.endswith("data.pkl") for name in names):
@@ -137,6 +140,6 @@ def _table(path: Path) -> Any:
     try:
         if path.suffix == ".csv":
             return np.loadtxt(path, delimiter=",", ndmin=2)
-        return np.load(path, allow_pickle=False)
+        return read_npy(path)
     except ValueError as error:
         raise ValueError(f"{path} must hold a table of probabilities, numbers only: {error}") from error

@@ -1,7 +1,14 @@
-"""ONNX files, run by onnxruntime."""
+"""ONNX files, run by onnxruntime.
+
+A graph has no access to files beyond weights kept outside of it, which are refused; its loops could run for ever, and
+its tensors could fill the memory, so that both are forbidden or limited unless the file is trusted.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -9,20 +16,30 @@ import numpy as np
 
 from ope_vpm.arrays import Array
 from ope_vpm.optional import library
+from ope_vpm.outside import one_line, reading
 from ope_vpm.policy.function import from_function
 from ope_vpm.policy.target import TargetPolicy
 
 KINDS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64}
+DOMAINS = ("", "ai.onnx", "ai.onnx.ml")
+"""Where ONNX's own operators are; others are extensions of a runtime."""
+ROWS = 4096
+"""Observations given to the graph at once, so that honest networks stay far below the limit."""
+MOST_MEMORY = 1 << 30
+"""Bytes that all graphs of a process may take together for their tensors."""
 
 
-def load_onnx(path: Path, **options: Any) -> TargetPolicy:
+def load_onnx(path: Path, *, trust: bool = False, **options: Any) -> TargetPolicy:
     """A policy from a graph of one input, the observations; `from_function` reads its first output."""
-    runtime = library("onnxruntime", "onnx")
-    try:
-        session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    except Exception as error:
-        # onnxruntime's own exceptions have no common class but Exception.
-        raise ValueError(f"{path} cannot be read as ONNX: {str(error).splitlines()[0]}") from error
+    runtime, format_library = library("onnxruntime", "onnx"), library("onnx", "onnx")
+    with reading(path, "ONNX"):
+        model = format_library.load_model_from_string(path.read_bytes())
+    if not trust:
+        _check_harmless(path, model)
+    settings = _settings(runtime, trust)
+    # What runs is what was looked at, written again: the file may read differently as another format.
+    with reading(path, "ONNX"):
+        session = runtime.InferenceSession(model.SerializeToString(), settings, providers=["CPUExecutionProvider"])
     inputs = session.get_inputs()
     if len(inputs) != 1 or inputs[0].type not in KINDS:
         raise ValueError(
@@ -33,12 +50,74 @@ def load_onnx(path: Path, **options: Any) -> TargetPolicy:
 
     def run(observations: Array) -> Array:
         batch = np.asarray(observations, dtype=kind)
-        if -1 not in sizes:
-            batch = batch.reshape(len(batch), *sizes)
-        output: Array = session.run(None, {name: batch})[0]
-        return output
+        try:
+            if -1 not in sizes:
+                batch = batch.reshape(len(batch), *sizes)
+            pieces = [batch[start : start + ROWS] for start in range(0, len(batch), ROWS)]
+            return np.concatenate([np.asarray(session.run(None, {name: piece})[0]) for piece in pieces])
+        except Exception as error:
+            # onnxruntime's own exceptions have no common class but Exception.
+            raise ValueError(
+                f"{path} cannot be run on observations of shape {np.shape(observations)}: {one_line(error)}"
+            ) from error
 
     policy = from_function(run, **options)
     if sizes and -1 not in sizes:
         policy.observation_size = int(np.prod(sizes))
     return policy
+
+
+def _settings(runtime: Any, trust: bool) -> Any:
+    settings = runtime.SessionOptions()
+    settings.log_severity_level = 4  # errors come as exceptions, not as lines on stderr too
+    settings.add_session_config_entry("session.load_model_format", "ONNX")
+    if not trust:
+        _limit_memory(runtime)
+        settings.add_session_config_entry("session.use_env_allocators", "1")
+        # Optimising runs constant parts of the graph while it is loaded, beyond the limit on memory.
+        settings.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return settings
+
+
+@cache
+def _limit_memory(runtime: Any) -> None:
+    """Register, once in a process, an allocator with a limit, which sessions may ask for."""
+    default = -1
+    limits = runtime.OrtArenaCfg(MOST_MEMORY, default, default, default)
+    kind = runtime.OrtAllocatorType.ORT_ARENA_ALLOCATOR
+    where = runtime.OrtMemoryInfo("Cpu", kind, 0, runtime.OrtMemType.DEFAULT)
+    runtime.create_and_register_allocator(where, limits)
+
+
+def _check_harmless(path: Path, model: Any) -> None:
+    """Refuse weights in other files, loops and branches, and operators that are not ONNX's own."""
+    functions = {(function.domain, function.name) for function in model.functions}
+    inside = list(chain.from_iterable(function.node for function in model.functions))
+    nodes = [*model.graph.node, *inside]
+    if any((node.domain, node.op_type) in functions for node in inside):
+        raise PermissionError(_refusal(path, "functions that call functions, which can multiply without end"))
+    for node in nodes:
+        if any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute):
+            raise PermissionError(_refusal(path, f"the operator {node.op_type[:40]!r}, which can loop for ever"))
+        if node.domain not in DOMAINS and (node.domain, node.op_type) not in functions:
+            raise PermissionError(_refusal(path, f"the foreign operator {node.domain[:40]}.{node.op_type[:40]}"))
+    for tensor in _tensors(model, nodes):
+        if tensor.external_data or tensor.data_location == tensor.EXTERNAL:
+            raise PermissionError(_refusal(path, "weights in another file"))
+
+
+def _tensors(model: Any, nodes: list[Any]) -> Iterator[Any]:
+    """Every tensor of a model without inner graphs."""
+    sparse = [*model.graph.sparse_initializer]
+    yield from model.graph.initializer
+    for attribute in chain.from_iterable(node.attribute for node in nodes):
+        yield attribute.t
+        yield from attribute.tensors
+        sparse += [attribute.sparse_tensor, *attribute.sparse_tensors]
+    for tensor in sparse:
+        yield tensor.values
+        yield tensor.indices
+
+
+def _refusal(path: Path, what: str) -> str:
+    return f"{path} holds {what}: pass trust=True if you know where it comes from"

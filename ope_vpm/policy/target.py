@@ -148,23 +148,39 @@ class TargetPolicy(ABC):
 
 
 def in_batches(function: Callable[[Array], Array], observations: Array) -> Array:
-    """Apply a function to at most `BATCH` rows at a time."""
-    if len(observations) <= BATCH:
-        return function(observations)
-    parts = [function(observations[start : start + BATCH]) for start in range(0, len(observations), BATCH)]
-    return np.concatenate(parts)
+    """Apply a function to at most `BATCH` rows at a time, each time to a copy, which it may edit without harm."""
+    starts = range(0, max(len(observations), 1), BATCH)
+    parts = [_one_per_row(function, np.array(observations[start : start + BATCH])) for start in starts]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def checked_actions(values: npt.ArrayLike) -> Floats:
-    """Continuous actions, (n, m), as a policy's function returned them."""
+def _one_per_row(function: Callable[[Array], Array], batch: Array) -> Array:
+    rows = len(batch)
+    values = function(batch)
+    if values.ndim == 0 or len(values) != rows:
+        raise ValueError(f"a policy must return one row for each of the {rows} observations: got shape {values.shape}")
+    return values
+
+
+def checked_actions(values: npt.ArrayLike, dimension: int | None = None) -> Floats:
+    """Finite continuous actions, (n, m), as a policy's function returned them; (n,) is taken for (n, 1)."""
     actions = np.asarray(values, dtype=np.float64)
-    return actions.reshape(len(actions), -1)
+    actions = actions[:, None] if actions.ndim == 1 else actions
+    if actions.ndim != 2 or (dimension is not None and actions.shape[1] != dimension):
+        raise ValueError(f"actions must have shape (n, {dimension or 'm'}): got {np.shape(values)}")
+    wrong = ~np.isfinite(actions).all(axis=1)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(f"actions must be finite numbers: row {row} is {actions[row]}")
+    return actions
 
 
 def checked_moments(mean: npt.ArrayLike, std: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """Means and standard deviations, both (n, m), as a policy's function returned them."""
-    centre = checked_actions(mean)
-    return centre, np.broadcast_to(np.asarray(std, dtype=np.float64), centre.shape)
+    """Means and positive standard deviations, both (n, m), as a policy's function returned them."""
+    centre, spread = checked_actions(mean), np.asarray(std, dtype=np.float64)
+    if not (np.isfinite(spread) & (spread > 0)).all():
+        raise ValueError(f"a standard deviation must be positive: the policy returns {spread.min()}")
+    return centre, np.broadcast_to(spread, centre.shape)
 
 
 def checked_probabilities(values: Array, rows: int, n_actions: int | None) -> Floats:

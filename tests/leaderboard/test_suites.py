@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 
 import numpy as np
@@ -211,3 +212,47 @@ def test_an_unknown_suite_is_answered_with_the_nearest():
         read_suite("quik")
     with pytest.raises(FileNotFoundError, match=r"none\.toml"):
         read_suite("none.toml")
+
+
+HOSTILE = {
+    "nested lists": ("estimators = " + "[" * 100_000, "this is not TOML"),
+    "nested keys": ("a." * 20_000 + "b = 1\n", "there is no field|nested|recursion"),
+    "many runs": ("runs = 1000000000000\n", "runs must be at most 10000000"),
+    "many digits": ("runs = 0x" + "f" * 100_000 + "\n", "runs must be at most 10000000: got a whole number of 400000"),
+    "too many digits": ("runs = " + "9" * 10_000 + "\n", "this is not TOML"),
+    "not a number": (f"{TASK}alpha = nan\n", "alpha must be a finite number"),
+    "infinite": (f"{TASK}alpha = -inf\n", "alpha must be a finite number"),
+    "a log that fills the memory": (f"{TASK}trajectories = 1000000\nlength = 1000000\n", "trajectories times length"),
+    "too many settings": (
+        f"vary_all = 1\n{TASK}vary = 'all'\ntrajectories = {list(range(2, 1000))}\nlength = {list(range(1, 1000))}\n",
+        "lists make 997002 settings",
+    ),
+    "too many cells": (f"runs = 2000000\n{TASK}", "at most 1000000 cells"),
+    "settings of an estimator": (
+        f"estimators = [{{ name = 'liu', settings = {{ training_steps = 1{'0' * 15} }} }}]\n{TASK}",
+        "training_steps must be at most",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_absurd_suites_are_told_in_sentences(kind, suite):
+    text, expected = HOSTILE[kind]
+    estimators = "" if "estimators" in text else 'estimators = ["vpm"]\n'
+    assert any(re.search(expected, problem) for problem in problems(suite, estimators + text))
+
+
+def test_a_suite_cannot_trust_its_own_files(suite, files):
+    """The file of a suite may come from the same stranger as the pickles beside it."""
+
+    class Bomb:
+        def __reduce__(self):
+            return pytest.fail, ("the pickle was loaded",)
+
+    (files / "bomb.pkl").write_bytes(pickle.dumps(Bomb()))
+    own = '[[tasks]]\nname = "own"\nkind = "files"\ndataset = "bomb.pkl"\ntrust = true\n'
+    text = f'estimators = ["vpm"]\n{own}policies = {{ old = "old.npy" }}\n'
+    assert problems(suite, text) == ("trust = true lets its files run code: pass --trust if you know them",)
+    good = text.replace("bomb.pkl", "log.npz")
+    assert problems(suite, good) == ("trust = true lets its files run code: pass --trust if you know them",)
+    assert suite(good, lambda name: checked_suite(name, trust=True)).settings

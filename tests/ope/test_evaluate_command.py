@@ -2,10 +2,13 @@
 
 import json
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import onnx
 import pytest
+import torch
 
 import ope_vpm as ov
 from ope_vpm.cli import main
@@ -77,3 +80,53 @@ def test_a_mistake_ends_with_one_sentence_and_code_two(run, case):
     assert expected in done.stderr
     assert done.stderr.startswith("ope-vpm: ")
     assert done.stderr.count("\n") == 1
+
+
+# Rewards near the largest number overflow on purpose.
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_value_that_is_not_finite_is_null_in_json(run, files):
+    huge = np.where(np.arange(len(DATA)) % 2 == 0, 1e308, 1.7e308)
+    replace(DATA, rewards=huge).save(files / "huge.npz")
+    done = run("huge.npz", "--policy", "policy.npy", "--estimator", "naive", "--json")
+    assert done.returncode == 0
+    (value,) = json.loads(done.stdout, parse_constant=pytest.fail)
+    assert value["value"] is None
+    assert value["verdict"] == "unreliable"
+
+
+def test_a_file_of_another_observation_size_ends_with_one_sentence(run, files):
+    rng = np.random.default_rng(0)
+    points = ov.LoggedDataset.from_arrays(rng.normal(size=(40, 3)), rng.normal(size=(40, 2)), rng.normal(size=40))
+    points.save(files / "points.npz")
+    network = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+    torch.save(network.state_dict(), files / "weights.pt")
+    sum_of_five = [[1.0] * 2] * 5
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "policy",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, None)],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
+        [onnx.numpy_helper.from_array(np.array(sum_of_five, np.float32), "w")],
+    )
+    opset = [onnx.helper.make_opsetid("", 17)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=9), files / "policy.onnx")
+    for policy, options in (("weights.pt", ["--activation", "tanh"]), ("policy.onnx", [])):
+        done = run("points.npz", "--policy", policy, *options)
+        assert done.returncode == 2
+        assert done.stderr.count("\n") == 1
+        assert "observations" in done.stderr
+
+
+def test_names_in_files_do_not_command_the_terminal(run, files):
+    (files / "escape.csv").write_text("observation,\x1b]0;owned\x07\n1,2\n")
+    done = run("escape.csv", "--policy", "policy.npy")
+    assert done.returncode == 2
+    assert "\x1b" not in done.stderr
+    assert "?]0;owned?" in done.stderr
+
+
+def test_torchscript_needs_the_flag(run, files):
+    (files / "network.pt").write_bytes(b"\x80\x02}q\x00.")
+    done = run("log.npz", "--policy", "network.pt")
+    assert done.returncode == 2
+    assert "pass trust=True" in done.stderr

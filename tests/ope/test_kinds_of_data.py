@@ -5,6 +5,8 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
+from ope_vpm.envs.random_mdp import RandomMDP
+from ope_vpm.ope.adapter.encoding import Encoder
 from ope_vpm.policy import GaussianPolicy
 
 NAMES = tuple(name for name in ov.estimators() if name != "d3rlpy_fqe")  # takes d3rlpy's policies only
@@ -66,3 +68,45 @@ def test_equal_rewards_on_points(name):
     found = ov.evaluate(data, TARGET.policy(), name, **FAST.get(name, {}))
     assert found.value == pytest.approx(2)
     assert found.interval == pytest.approx((2, 2))
+
+
+def bits_log(width):
+    """A chain of eight states whose three bits are logged, the first of them again and again."""
+    mdp = RandomMDP.draw(8, 2, seed=0)
+    data = mdp.dataset(30, 20, np.full((8, 2), 0.5), seed=1)
+
+    def bits(states):
+        first = (states[:, None] >> np.arange(3)) & 1
+        return np.hstack([first, np.repeat(first[:, :1], width - 3, axis=1)])
+
+    columns = {"terminated": data.terminated, "truncated": data.truncated, "episode": data.episode}
+    following = np.where(data.next_known[:, None], bits(np.maximum(data.next_observations, 0)), -1)
+    return ov.LoggedDataset.from_arrays(
+        bits(data.observations), data.actions, data.rewards, following, next_known=data.next_known, **columns
+    )
+
+
+def by_the_first_bit(seen):
+    return np.stack([0.3 + 0.4 * seen[:, 0], 0.7 - 0.4 * seen[:, 0]], axis=1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_more_states_than_can_be_numbered(name):
+    """Copies of a bit change nothing, be there 2^10 or 2^80 possible states; dr's folds follow a hash of the rows."""
+    policy = ov.as_policy(by_the_first_bit, n_actions=2)
+    few, many, most = (ov.evaluate(bits_log(width), policy, name) for width in (10, 41, 80))
+    tolerance = 3 * (few.standard_error or 0) if name == "dr" else 1e-9
+    assert many.value == pytest.approx(few.value, abs=tolerance)
+    assert most.value == pytest.approx(few.value, abs=tolerance)
+
+
+def test_states_that_were_not_logged_share_a_number():
+    data = bits_log(41)
+    encoder = Encoder.fit(data, 2, absorbs=True)
+    seen = encoder.states(data.observations)
+    assert len(np.unique(seen)) == 8
+    new = np.arange(82).reshape(2, 41) % 2
+    new[1] = 1 - new[0]
+    assert (encoder.states(new) == encoder.states(new)[0]).all()
+    assert encoder.states(new)[0] not in seen
+    assert encoder.absorbing()[0] > encoder(new, np.array([1, 1])).max()

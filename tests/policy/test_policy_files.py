@@ -123,13 +123,14 @@ def test_a_bomb_among_the_weights_is_not_loaded(tmp_path):
     algo = built("TD3")
     algo.save(str(tmp_path / "good.d3"))
     stored = pickle.loads((tmp_path / "good.d3").read_bytes())
-    (tmp_path / "bad.d3").write_bytes(pickle.dumps(stored | {"torch": pickle.dumps(Bomb(), 2)}))
-    with pytest.raises(ValueError, match=r"bad.d3 must be a file of d3rlpy's save"):
-        load_policy(tmp_path / "bad.d3")
-    for wrong in ({"config": "{}"}, stored | {"config": "{}"}, stored | {"config": "?"}, [1]):
+    weights = {"torch": pickle.dumps(Bomb(), 2)}
+    for wrong in ({"config": "{}"}, stored | {"config": "{}"}, stored | {"config": "?"}, stored | weights):
         (tmp_path / "bad.d3").write_bytes(pickle.dumps(wrong))
-        with pytest.raises(ValueError, match="must be a file of d3rlpy's save"):
+        with pytest.raises(ValueError, match=r"bad\.d3 (must be a file of d3rlpy's save|cannot be read as a policy)"):
             load_policy(tmp_path / "bad.d3")
+    (tmp_path / "bad.d3").write_bytes(pickle.dumps([1]))
+    with pytest.raises(PermissionError, match="pass trust=True"):
+        load_policy(tmp_path / "bad.d3")
 
 
 # d3rlpy exports by tracing, which torch comments on.
@@ -138,7 +139,7 @@ def test_a_bomb_among_the_weights_is_not_loaded(tmp_path):
 def test_torchscript_exported_by_d3rlpy(name, discrete, tmp_path):
     algo = built(name, discrete=discrete, scaled=True)
     algo.save_policy(str(tmp_path / "policy.pt"))
-    policy = load_policy(tmp_path / "policy.pt", **({"n_actions": 4} if discrete else {}))
+    policy = load_policy(tmp_path / "policy.pt", trust=True, **({"n_actions": 4} if discrete else {}))
     np.testing.assert_allclose(policy.sample(STATES, RNG), algo.predict(STATES), atol=1e-5)
 
 
@@ -182,27 +183,40 @@ class Doubled(torch.nn.Module):
         return 2 * x[:, :2]
 
 
-class Writer(torch.nn.Module):
-    def forward(self, x):
-        torch.save(x, "stolen")
-        return x
-
-
-class Reader(torch.nn.Module):
-    def forward(self, x):
-        return torch.from_file("/etc/hostname", False, 1, dtype=torch.uint8)
-
-
-def test_torchscript(tmp_path):
+def test_torchscript_needs_trust(tmp_path):
+    """It is a program: what its text says does not bound what it does."""
     torch.jit.save(torch.jit.script(Doubled()), tmp_path / "policy.pt")
-    np.testing.assert_allclose(load_policy(tmp_path / "policy.pt").sample(STATES, RNG), 2 * STATES[:, :2])
-
-
-@pytest.mark.parametrize("module", [Writer, Reader])
-def test_torchscript_that_reaches_files_needs_trust(module, tmp_path):
-    torch.jit.save(torch.jit.script(module()), tmp_path / "policy.pt")
-    with pytest.raises(PermissionError, match="reaches files"):
+    with pytest.raises(PermissionError, match=r"is TorchScript, a program .*trust=True.*state_dict.*ONNX"):
         load_policy(tmp_path / "policy.pt")
+    policy = load_policy(tmp_path / "policy.pt", trust=True)
+    np.testing.assert_allclose(policy.sample(STATES, RNG), 2 * STATES[:, :2])
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_the_weights_of_a_perceptron_need_no_trust(inside, tmp_path):
+    module = Greedy(discrete=False)
+    layers = module.layers
+    torch.save((module if inside else layers).state_dict(), tmp_path / "weights.pt")
+    expected = layers(torch.as_tensor(STATES)).detach().numpy()
+    for trust in (False, True):
+        policy = load_policy(tmp_path / "weights.pt", activation="tanh", trust=trust)
+        assert policy.observation_size == 3
+        np.testing.assert_allclose(policy.sample(STATES, RNG), expected, atol=1e-6)
+    logits = load_policy(tmp_path / "weights.pt", activation="Tanh", output="logits")
+    shifted = np.exp(expected.astype(np.float64))
+    np.testing.assert_allclose(logits.probabilities(STATES), shifted / shifted.sum(axis=1, keepdims=True), atol=1e-6)
+    with pytest.raises(ValueError, match="do not say what follows a hidden layer: give activation="):
+        load_policy(tmp_path / "weights.pt")
+
+
+def test_weights_of_other_networks_are_refused(tmp_path):
+    network = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.LayerNorm(4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+    torch.save(network.state_dict(), tmp_path / "weights.pt")
+    with pytest.raises(ValueError, match="must be affine layers with an activation after each"):
+        load_policy(tmp_path / "weights.pt", activation="relu")
+    torch.save({"step": 3, "model": network.state_dict()}, tmp_path / "weights.pt")
+    with pytest.raises(ValueError, match="must hold tensors by name: 'step' is a int"):
+        load_policy(tmp_path / "weights.pt", activation="relu")
 
 
 def test_a_pickled_module_needs_trust(tmp_path):
@@ -211,8 +225,8 @@ def test_a_pickled_module_needs_trust(tmp_path):
         load_policy(tmp_path / "policy.pt")
     trusted = load_policy(tmp_path / "policy.pt", trust=True)
     np.testing.assert_allclose(trusted.sample(STATES, RNG), 2 * STATES[:, :2])
-    torch.save({"weights": torch.zeros(2)}, tmp_path / "weights.pt")
-    with pytest.raises(ValueError, match="must hold a torch module: it holds a dict"):
+    torch.save([torch.zeros(2)], tmp_path / "weights.pt")
+    with pytest.raises(ValueError, match="must hold a torch module or a state dictionary: it holds a list"):
         load_policy(tmp_path / "weights.pt", trust=True)
 
 

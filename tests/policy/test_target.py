@@ -267,3 +267,77 @@ def test_scores_undo_squashing():
     raw = POINTS[:, :1] + 0.5 * np.linspace(-2, 2, 2000)[:, None]
     score = policy.score(POINTS, 5 + 5 * np.tanh(raw))
     np.testing.assert_allclose(score[:, 0], np.linspace(-2, 2, 2000), atol=1e-7)
+
+
+def wrong_shapes(rows, numbers):
+    """What a function that mixes up rows and coordinates returns."""
+    return {"transposed": np.zeros((numbers, rows)), "flat": np.zeros(rows * numbers), "one row": np.zeros(numbers)}
+
+
+@pytest.mark.parametrize("how", ["transposed", "flat", "one row"])
+def test_actions_of_another_shape_are_refused(how, rng):
+    returned = wrong_shapes(2000, 2)[how]
+    for policy in (
+        DeterministicPolicy(lambda seen: returned),
+        GaussianPolicy(lambda seen: (returned, 1.0)),
+        as_policy(lambda seen: returned),
+    ):
+        with pytest.raises(ValueError, match=r"one row for each of the 2000 observations: got shape"):
+            policy.sample(POINTS, rng)
+    with pytest.raises(ValueError, match=r"actions must have shape \(n, 3\): got \(2000, 2\)"):
+        DeterministicPolicy(lambda seen: seen[:, :2], action_dimension=3).sample(POINTS, rng)
+
+
+def test_densities_of_another_shape_are_refused():
+    def one_for_all(seen):
+        return torch.distributions.Normal(torch.zeros(3, len(seen)), 1.0)
+
+    policy = as_policy(one_for_all, output="distribution")
+    with pytest.raises(ValueError, match=r"one row for each of the 2 observations: got shape \(3, 2\)"):
+        policy.log_prob(POINTS, np.zeros(2000))
+
+
+@pytest.mark.parametrize("std", [-0.5, [0.5, -1e-9], 0.0, np.nan])
+def test_a_standard_deviation_that_is_not_positive_is_refused(std, rng):
+    policy = GaussianPolicy(lambda seen: (seen[:, :2], std))
+    with pytest.raises(ValueError, match="a standard deviation must be positive"):
+        policy.sample(POINTS, rng)
+    with pytest.raises(ValueError, match="a standard deviation must be positive"):
+        policy.log_prob(POINTS, POINTS[:, :2])
+
+
+def test_actions_that_are_not_finite_are_refused(rng):
+    def divided(seen):
+        return np.where(np.arange(len(seen))[:, None] == 7, np.nan, seen)
+
+    with pytest.raises(ValueError, match="actions must be finite numbers: row 7 is"):
+        DeterministicPolicy(divided).sample(POINTS, rng)
+
+
+def centring(seen):
+    """A function that normalises in place, as careless preprocessing does."""
+    seen -= 5.0
+    return seen[:, :2]
+
+
+def torch_centring(seen):
+    return torch.from_numpy(seen).sub_(5.0)[:, :2].numpy()
+
+
+@pytest.mark.parametrize("function", [centring, torch_centring])
+def test_a_function_that_edits_its_input_does_not_change_the_data(function, rng):
+    given = POINTS.copy()
+    given.flags.writeable = False
+    expected = POINTS[:, :2] - 5.0
+    np.testing.assert_allclose(as_policy(function).sample(given, rng), expected)
+    np.testing.assert_array_equal(given, POINTS)
+    np.testing.assert_allclose(GaussianPolicy(lambda seen: (function(seen), 1.0)).moments(POINTS)[0], expected)
+    np.testing.assert_array_equal(given, POINTS)
+
+    def normal(seen):
+        return torch.distributions.Normal(torch.as_tensor(function(seen)), 1.0)
+
+    twice = as_policy(normal, output="distribution")
+    actions = np.zeros((2000, 2))
+    np.testing.assert_array_equal(twice.log_prob(given, actions), twice.log_prob(given, actions))
+    np.testing.assert_array_equal(given, POINTS)

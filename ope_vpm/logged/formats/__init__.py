@@ -16,7 +16,7 @@ from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.formats import csv, d3rlpy, d4rl, imitation, minari, npz, parquet, sb3
 from ope_vpm.logged.formats.files import Options
 from ope_vpm.logged.formats.sniff import check_name, sniff
-from ope_vpm.outside import reading, write_whole
+from ope_vpm.outside import check_regular, reading, write_whole
 
 FORMATS: dict[str, ModuleType] = {
     "npz": npz,
@@ -52,7 +52,7 @@ def load_dataset(
         source: a path; a Minari id; a d3rlpy, Minari or stable-baselines3 object; imitation trajectories.
         format: one of `FORMATS`; found by content if not given.
         columns: names of a table's columns, as in `{"observations": ["x", "y"], "rewards": "score"}`.
-        trust: allow unpickling, which runs whatever code the file holds.
+        trust: allow unpickling, which runs whatever code the file holds, and sizes far beyond that of the file.
         mmap: leave the columns of an .npz on disk.
         observation_space: where the file does not tell, or tells it wrong.
         action_space: likewise; the doctor checks the actions against it.
@@ -69,6 +69,8 @@ def load_dataset(
         if isinstance(source, str) and (format == "minari" or minari.matches(source)):
             return minari.read(source, options)
         raise FileNotFoundError(f"there is no file {path} (nor does it read like a Minari id)")
+    if not path.is_dir():
+        check_regular(path)
     if format is None:
         format = sniff(path)  # noqa: A001
         check_name(path, format)
@@ -118,9 +120,6 @@ def _read_object(source: object, name: str | None, options: Options) -> LoggedDa
 
 
 def _read_file(path: Path, name: str, options: Options) -> LoggedDataset:
-    try:
-        with reading(path, name):
-            data: LoggedDataset = FORMATS[name].read(path, options)
-    except TypeError as error:
-        raise ValueError(f"{path}: {error}") from error
+    with reading(path, name):
+        data: LoggedDataset = FORMATS[name].read(path, options)
     return data

@@ -14,10 +14,10 @@ import numpy as np
 from gymnasium import spaces
 
 from ope_vpm.arrays import Array
-from ope_vpm.logged.columns import Space
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.episode import Episode, split
 from ope_vpm.logged.formats.files import Options, require
+from ope_vpm.logged.formats.hdf5 import Members, opened
 from ope_vpm.optional import library
 
 FIELDS = ("observations", "actions", "rewards", "terminated")
@@ -81,77 +81,80 @@ def _episode(episode: Any, discrete: bool) -> Episode:
 
 
 def _read_file(path: Path, options: Options) -> LoggedDataset:
-    with library("h5py", "d3rlpy").File(path, "r") as file:
-        if "num_episodes" not in file:
-            from ope_vpm.logged.formats.d4rl import read
+    with opened(path, options.trust) as file:
+        if "num_episodes" in file:
+            return _columns(path, file, options)
+    from ope_vpm.logged.formats.d4rl import read
 
-            return read(path, options)
-        require(path, ("version", "columns"), file)
-        version = file["version"].asstr()[()]
-        if version != "2.1":
-            raise ValueError(f"{path} is of d3rlpy's format {version}: only 2.1 and 1 are known")
-        require(path, FIELDS, list(file["columns"].asstr()[()]))
-        return _columns(path, file, options.observation_space, options.action_space)
+    return read(path, options)
 
 
-def _columns(path: Path, file: Any, observation_space: Space | None, action_space: Space | None) -> LoggedDataset:
+def _columns(path: Path, file: Members, options: Options) -> LoggedDataset:
     """All episodes at once: reading a million rows costs little more than h5py itself."""
-    numbers = range(int(file["num_episodes"][()]))
-    require(path, [f"{name}_{number}" for number in numbers for name in FIELDS[1:]], _Names(file))
-    actions = [file[f"actions_{number}"][()] for number in numbers]
-    lengths = np.array([len(part) for part in actions])
+    require(path, ("version", "columns"), file)
+    version = file.texts("version")
+    if version != ["2.1"]:
+        raise ValueError(f"{path} is of d3rlpy's format {', '.join(version)[:40]}: only 2.1 and 1 are known")
+    require(path, FIELDS, file.texts("columns"))
+    numbers = range(_episodes(path, file))
+    actions = [file.numbers(f"actions_{number}") for number in numbers]
+    lengths = np.array([len(_rows(part)) for part in actions])
     ended = np.zeros(int(lengths.sum()), dtype=np.bool_)
     cut = ended.copy()
     last = np.cumsum(lengths) - 1
-    ended[last] = [bool(file[f"terminated_{number}"][()]) for number in numbers]
+    ended[last] = [file.flag(f"terminated_{number}") for number in numbers]
     cut[last] = ~ended[last]
+    rewards = [file.numbers(f"rewards_{number}") for number in numbers]
     return LoggedDataset.from_arrays(
         _observations(path, file, numbers, lengths),
         np.concatenate(actions),
-        np.concatenate([file[f"rewards_{number}"][()] for number in numbers]),
+        _joined(path, "rewards", rewards, lengths),
         terminated=ended,
         truncated=cut,
-        observation_space=observation_space,
-        action_space=action_space,
+        observation_space=options.observation_space,
+        action_space=options.action_space,
     )
 
 
-def _observations(path: Path, file: Any, numbers: range, lengths: Array) -> Any:
+def _episodes(path: Path, file: Members) -> int:
+    """How many episodes there are: as many as the file claims, if it holds each of them."""
+    claimed = file.whole_number("num_episodes")
+    if claimed < 1:
+        raise ValueError(f"{path} must hold at least one episode: it claims {claimed}")
+    # The first missing name ends this, so that a claim of a billion costs nothing.
+    for name in (f"{field}_{number}" for number in range(claimed) for field in FIELDS[1:]):
+        require(path, [name], file)
+    return claimed
+
+
+def _observations(path: Path, file: Members, numbers: range, lengths: Array) -> Any:
     """One column, or a tuple of columns where the file holds tuple observations."""
+
+    def column(suffix: str) -> Array:
+        parts = [file.numbers(f"observations_{number}{suffix}") for number in numbers]
+        return _joined(path, "observations", parts, lengths)
+
     if "observations_0" in file:
-        return _joined(path, [file[f"observations_{number}"][()] for number in numbers], lengths)
+        return column("")
     width = 0
     while f"observations_0_{width}" in file:
         width += 1
     require(path, ["observations_0"] if width == 0 else [], file)
-    return tuple(
-        _joined(path, [file[f"observations_{number}_{part}"][()] for number in numbers], lengths)
-        for part in range(width)
-    )
+    return tuple(column(f"_{part}") for part in range(width))
 
 
-def _joined(path: Path, parts: list[Array], lengths: Array) -> Array:
+def _joined(path: Path, name: str, parts: list[Array], lengths: Array) -> Array:
     for number, (part, length) in enumerate(zip(parts, lengths, strict=True)):
-        if len(part) != length:
-            raise ValueError(f"episode {number} of {path} is ragged: {len(part)} observations against {length} actions")
+        if len(_rows(part)) != length:
+            raise ValueError(f"episode {number} of {path} is ragged: {len(part)} {name} against {length} actions")
     return np.concatenate(parts)
+
+
+def _rows(part: Array) -> Array:
+    if part.ndim == 0 or len(part) == 0:
+        raise ValueError(f"an episode must have at least one step: got shape {part.shape}")
+    return part
 
 
 def _matrix(column: Array) -> Array:
     return column.reshape(len(column), -1)
-
-
-class _Names:
-    """The members of an HDF5 file: asking is fast, listing (only for an error) keeps to the first few."""
-
-    def __init__(self, file: Any) -> None:
-        self.file = file
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.file
-
-    def __iter__(self) -> Any:
-        return iter(list(self.file)[:12])
-
-    def __len__(self) -> int:
-        return len(self.file)

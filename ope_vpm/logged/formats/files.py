@@ -68,4 +68,4 @@ def _space(note: dict[str, Any] | None) -> Space | None:
         return spaces.Discrete(note["n"])
     if note["kind"] == "MultiDiscrete":
         return spaces.MultiDiscrete(note["nvec"])
-    return spaces.Box(np.float32(note["low"]), np.float32(note["high"]), dtype=np.float32)
+    return spaces.Box(np.float64(note["low"]), np.float64(note["high"]), dtype=np.float64)

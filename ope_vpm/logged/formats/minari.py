@@ -6,6 +6,8 @@ Read by Minari itself, episode by episode: d3rlpy's reader lays its T + 1 observ
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from ope_vpm.logged.columns import simple_space
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.episode import Episode, split
 from ope_vpm.logged.formats.files import Options
+from ope_vpm.logged.formats.minari_files import check_folder, largest_space
 from ope_vpm.optional import library
 
 DATASET_ID = re.compile(r"([\w.-]+/)*[\w.-]+-v\d+")
@@ -30,9 +33,11 @@ def matches(source: object) -> bool:
 
 def read(source: Any, options: Options) -> LoggedDataset:
     """Every episode, with the state after its last step."""
-    dataset = _open(source)
+    dataset = _open(source, options.trust)
+    with _images_as_claimed(dataset, options.trust):
+        episodes = [_episode(episode) for episode in dataset.iterate_episodes()]
     return LoggedDataset.from_episodes(
-        [_episode(episode) for episode in dataset.iterate_episodes()],
+        episodes,
         observation_space=options.observation_space or simple_space(dataset.observation_space),
         action_space=options.action_space or simple_space(dataset.action_space),
     )
@@ -57,21 +62,43 @@ def to_minari(data: LoggedDataset, dataset_id: str) -> Any:
     )
 
 
-def _open(source: Any) -> Any:
+def _open(source: Any, trust: bool) -> Any:
     minari = library("minari", "minari")
-    if isinstance(source, Path):
-        folder = source.parent if source.is_file() else source
-        inner = folder / "data"
-        return minari.MinariDataset(inner if inner.is_dir() else folder)
-    if not isinstance(source, str):
+    if not isinstance(source, str | Path):
         return source
-    try:
-        return minari.load_dataset(source)
-    except FileNotFoundError as error:
+    folder = _folder(source)
+    check_folder(folder, trust)
+    return minari.MinariDataset(folder)
+
+
+def _folder(source: str | Path) -> Path:
+    """Where the files of a dataset lie, by its id, its folder, or its main file."""
+    if isinstance(source, Path):
+        outer = source.parent if source.is_file() else source
+        return outer / "data" if (outer / "data").is_dir() else outer
+    local = library("minari.storage.datasets_root_dir", "minari")
+    folder = Path(local.get_dataset_path(source)) / "data"
+    if not folder.is_dir():
         raise FileNotFoundError(
             f"there is neither a file nor a local Minari dataset called {source!r} "
             "(minari.download_dataset fetches one)"
-        ) from error
+        )
+    return folder
+
+
+@contextmanager
+def _images_as_claimed(dataset: Any, trust: bool) -> Iterator[None]:
+    """Let no stored image unpack to more pixels than the spaces have numbers."""
+    if trust:
+        yield
+        return
+    image = library("PIL.Image", "minari")
+    before = image.MAX_IMAGE_PIXELS
+    image.MAX_IMAGE_PIXELS = largest_space(dataset.observation_space, dataset.action_space)
+    try:
+        yield
+    finally:
+        image.MAX_IMAGE_PIXELS = before
 
 
 def _episode(episode: Any) -> Episode:

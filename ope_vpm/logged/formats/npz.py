@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ope_vpm.archives import Archive, npz_member, opened, read_header
 from ope_vpm.arrays import Array
+from ope_vpm.logged.columns import flag_column
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.formats.files import Options, require, spaces_from_json, spaces_to_json
 
@@ -37,36 +39,35 @@ def write(data: LoggedDataset, path: Path) -> None:
 
 def read(path: Path, options: Options) -> LoggedDataset:
     """Read our file, or any .npz whose arrays have the names of `LoggedDataset.from_arrays`."""
-    with np.load(path, allow_pickle=False) as archive:
-        names = set(archive.files)
+    with opened(path, options.trust) as archive:
+        names = {name.removesuffix(".npy") for name in archive.names}
         require(path, REQUIRED, names)
         if not names & {"terminated", "episode"}:
             require(path, ("terminated",), names, "or give an episode column")
-        columns: dict[str, Any] = {name: archive[name] for name in COLUMNS if name in names and not options.mmap}
-        extras = {name: archive[name] for name in ("from_reset", "spaces") if name in names}
-    if options.mmap:
-        columns = {name: _mapped(path, name) for name in COLUMNS if name in names}
+        take = _mapped if options.mmap else _loaded
+        columns: dict[str, Any] = {name: take(path, archive, name) for name in COLUMNS if name in names}
+        extras = {name: _loaded(path, archive, name) for name in ("from_reset", "spaces") if name in names}
     notes: dict[str, Any] = spaces_from_json(str(extras["spaces"])) if "spaces" in extras else {}
     for name in ("observation_space", "action_space"):
         notes[name] = getattr(options, name) or notes.get(name)
     data = LoggedDataset.from_arrays(**columns, **notes)
-    return data.with_resets(extras["from_reset"]) if "from_reset" in extras else data
+    if "from_reset" not in extras:
+        return data
+    return data.with_resets(flag_column("from_reset", extras["from_reset"], data.n_episodes))
 
 
-def _mapped(path: Path, name: str) -> Array:
+def _loaded(path: Path, archive: Archive, name: str) -> Array:
+    return npz_member(path, archive, f"{name}.npy")
+
+
+def _mapped(path: Path, archive: Archive, name: str) -> Array:
     """One array of the archive, left on disk."""
-    with zipfile.ZipFile(path) as archive:
-        info = archive.getinfo(f"{name}.npy")
-        if info.compress_type != zipfile.ZIP_STORED:
-            raise ValueError(f"{path} is compressed and cannot be memory-mapped: load it without mmap=True")
-        with archive.open(info) as member:
-            version = np.lib.format.read_magic(member)
-            new = version != (1, 0)
-            header: Any = np.lib.format.read_array_header_2_0 if new else np.lib.format.read_array_header_1_0
-            shape, fortran, dtype = header(member)
-            inside = member.tell()
-    if dtype.hasobject:
-        raise ValueError(f"{path} holds Python objects in {name}: only numbers are read")
+    info = archive.info(f"{name}.npy")
+    if info.compress_type != zipfile.ZIP_STORED:
+        raise ValueError(f"{path} is compressed and cannot be memory-mapped: load it without mmap=True")
+    with archive.open(info.filename) as member:
+        shape, fortran, dtype = read_header(f"{name} in {path}", member, info.file_size)
+        inside = member.tell()
     order: Any = "F" if fortran else "C"
     return np.memmap(path, dtype, mode="r", offset=_data_offset(path, info) + inside, shape=shape, order=order)
 

@@ -11,10 +11,13 @@ import numpy as np
 from ope_vpm.arrays import Array
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.formats.files import Options, spaces_from_json, spaces_to_json
-from ope_vpm.logged.formats.table import from_table, to_table
+from ope_vpm.logged.formats.table import check_unique, from_table, to_table
 from ope_vpm.optional import library
+from ope_vpm.outside import check_unpacked
 
 SPACES = b"ope_vpm_spaces"
+BYTES_A_CELL = 8
+"""What most cells take once they are read: a float or an integer of 64 bits."""
 
 
 def write(data: LoggedDataset, path: Path) -> None:
@@ -27,11 +30,12 @@ def write(data: LoggedDataset, path: Path) -> None:
 
 def read(path: Path, options: Options) -> LoggedDataset:
     """Columns by convention or by `columns=`; a column of equal-length lists is a vector column."""
-    arrow, parquet = library("pyarrow", "parquet"), library("pyarrow.parquet", "parquet")
-    try:
-        table = parquet.read_table(path)
-    except arrow.ArrowException as error:
-        raise ValueError(f"{path} cannot be read as parquet: {error}") from error
+    library("pyarrow", "parquet")
+    parquet = library("pyarrow.parquet", "parquet")
+    check_size(parquet, path, options.trust)
+    with path.open("rb") as stream:  # a name would be taken for an address, of which Arrow knows many kinds
+        table = parquet.ParquetFile(stream).read()
+    check_unique(path, table.column_names)
     note = (table.schema.metadata or {}).get(SPACES)
     if note is not None:
         stored = spaces_from_json(note.decode())
@@ -43,10 +47,21 @@ def read(path: Path, options: Options) -> LoggedDataset:
     return from_table(path, {name: _column(table[name]) for name in table.column_names}, options)
 
 
+def check_size(parquet: Any, path: Path, trust: bool) -> None:
+    """Refuse a table that claims far more rows than its file could hold: one repeated value takes no room."""
+    with path.open("rb") as stream:
+        notes = parquet.ParquetFile(stream).metadata
+        groups = [notes.row_group(number).total_byte_size for number in range(notes.num_row_groups)]
+    claimed = max(sum(groups), BYTES_A_CELL * notes.num_rows * notes.num_columns)
+    check_unpacked(path, path.stat().st_size, claimed, trust)
+
+
 def _column(values: Any) -> Array:
     array: Array = values.to_numpy()
     if array.dtype != object:
         return array
+    if values.null_count:
+        raise ValueError("a column of text or lists must have a value in every row: some are missing")
     cells = array.tolist()
     if {np.shape(cell) for cell in cells} == {np.shape(cells[0])} and np.ndim(cells[0]) == 1:
         return np.stack(cells)

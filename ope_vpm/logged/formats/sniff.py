@@ -59,14 +59,10 @@ def _folder(path: Path) -> str:
 
 
 def _hdf5(path: Path) -> str:
-    h5py = library("h5py", "d3rlpy")
-    with reading(path, "HDF5"), h5py.File(path, "r") as file:
-        names = set(file)
-    if "num_episodes" in names or "episode_terminals" in names:
-        return "d3rlpy"
-    if any(name.startswith("episode_") for name in names):
-        return "minari"
-    return "d4rl"
+    with reading(path, "HDF5"), library("h5py", "d3rlpy").File(path, "r") as file:
+        if "num_episodes" in file or "episode_terminals" in file:
+            return "d3rlpy"
+        return "minari" if any(name.startswith("episode_") for name in file) else "d4rl"
 
 
 def _zip(path: Path) -> str:

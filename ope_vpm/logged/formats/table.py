@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,15 @@ def from_table(path: object, table: Mapping[str, Array], options: Options) -> Lo
         **columns, observation_space=options.observation_space, action_space=options.action_space
     )
     return data if resets is None else data.with_resets(resets[data.starts])
+
+
+def check_unique(path: object, names: Sequence[str]) -> None:
+    """Refuse columns of one name: which of them is meant cannot be told."""
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(
+            f"columns of {path} must have different names: {', '.join(map(repr, twice))[:200]} comes twice"
+        )
 
 
 def to_table(data: LoggedDataset) -> dict[str, Array]:

@@ -15,13 +15,16 @@ from ope_vpm.ope.adapter.ends import Clock
 from ope_vpm.policy import TargetPolicy
 
 MOST_STATES = 1 << 40
-"""Multi-discrete states beyond this many are treated as continuous: with millions of actions, pairs of fewer states can
-still be numbered in 64 bits."""
+"""Multi-discrete states beyond this many are numbered as they were seen: a product of counts would overflow. With
+continuous actions they are treated as vectors."""
 MOST_ONE_HOT = 4096
 """Finite states that go with continuous actions have a coordinate each; matrices of more columns would be too large."""
 FAR = 4.0
 """How far the absorbing state lies from the others, in units of √d, a kernel's usual bandwidth: at four bandwidths a
 Gaussian kernel is e⁻⁸, so that smooth functions can have any value there."""
+FARTHEST = 5.0
+"""Standard deviations from the mean up to which features tell states apart: a flag that is seldom set would be hundreds
+of them away, and its row would decide every regression."""
 
 
 @dataclass(frozen=True)
@@ -44,18 +47,23 @@ class Encoder:
     action_scale: Standardiser
     """Used unless actions are discrete."""
     absorbs: bool = False
+    labels: dict[bytes, int] | None = None
+    """Numbers of the states that were seen, where their space is too large; all others share the next number."""
 
     @classmethod
     def fit(cls, data: LoggedDataset, n_actions: int | None, absorbs: bool) -> Encoder:
         """Sizes and scales from the data; `n_actions` from the policy, which may know more than were seen."""
-        shape = _state_shape(data)
+        shape, labels = _state_shape(data), None
+        if shape is not None and prod(shape) > MOST_STATES:
+            labels = None if n_actions is None else _labels(data)
+            shape = None if labels is None else (len(labels) + 1,)
         if shape is not None and n_actions is None and prod(shape) > MOST_ONE_HOT:
             raise ValueError(
                 f"{prod(shape)} finite states with continuous actions are too many to tell apart "
                 f"(at most {MOST_ONE_HOT}): give the observations as floats"
             )
         scales = Standardiser.fit(data.observations), Standardiser.fit(data.actions)
-        return cls(shape, n_actions, *scales, absorbs)
+        return cls(shape, n_actions, *scales, absorbs, labels)
 
     @property
     def finite(self) -> bool:
@@ -66,6 +74,8 @@ class Encoder:
         """Observations alone: state numbers, or standardised vectors."""
         if self.shape is None:
             return self.observation_scale(observations)
+        if self.labels is not None:
+            return np.array([self.labels.get(key, len(self.labels)) for key in _keys(observations)], dtype=np.int64)
         columns = np.asarray(observations).reshape(len(observations), -1)
         numbers: Array = np.ravel_multi_index(tuple(columns.T), self.shape)
         return numbers.astype(np.int64)
@@ -106,12 +116,20 @@ def _state_shape(data: LoggedDataset) -> tuple[int, ...] | None:
         shape = tuple(space.nvec.tolist())
     if (np.atleast_1d(seen) > np.array(shape)).any():
         raise ValueError(f"observations must be inside their space {space}: they reach {seen - 1}")
-    return shape if prod(shape) <= MOST_STATES else None
+    return shape
 
 
-FARTHEST = 5.0
-"""Standard deviations from the mean up to which features tell states apart: a flag that is seldom set would be hundreds
-of them away, and its row would decide every regression."""
+def _labels(data: LoggedDataset) -> dict[bytes, int]:
+    """A number for each state that was seen, whatever the order of the rows."""
+    seen = {*_keys(data.observations), *_keys(data.next_observations)}
+    return {key: number for number, key in enumerate(sorted(seen))}
+
+
+def _keys(observations: Array) -> list[bytes]:
+    """The bytes of each row."""
+    rows = np.ascontiguousarray(observations, dtype=np.int64).reshape(len(observations), -1)
+    keys: list[bytes] = rows.view(f"V{rows.itemsize * rows.shape[1]}")[:, 0].tolist()
+    return keys
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,159 @@
+"""HDF5 files from outside: only data sets that the file itself holds, and holds in full, are read.
+
+HDF5 can point to other files in three ways (external links, external storage and virtual data sets), reads what was
+never written as zeros, and believes any size that a file claims. All of this is refused here.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import ceil, prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ope_vpm.arrays import Array
+from ope_vpm.optional import library
+from ope_vpm.outside import UNPACKED, check_unpacked
+
+DEFLATE = 1
+FILTERS = {DEFLATE: "deflate", 2: "shuffle", 3: "fletcher32", 32000: "lzf"}
+"""What h5py and the libraries on it write; others allocate what the file tells them to."""
+DEFLATE_RATIO = 1032
+"""How many times deflate can shrink a block of zeros; chunks that could not reach `UNPACKED` are not tried first."""
+MOST_TEXTS = 10_000
+"""Texts in one data set: names of columns."""
+
+
+class Members:
+    """The data sets of an open file by name; each is checked before it is read."""
+
+    def __init__(self, path: Path, file: Any, trust: bool = False) -> None:
+        self._path = path
+        self.root = file
+        self._trust = trust
+        self._packed = path.stat().st_size
+        self._total = 0
+        self._h5py = library("h5py", "d3rlpy")
+
+    def __contains__(self, name: object) -> bool:
+        return self.root.get(name, getlink=True, default=None) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        """The first few names: only errors list them, and a log of a million episodes has four million."""
+        return (name for name, _ in zip(self.root, range(12), strict=False))
+
+    def __len__(self) -> int:
+        return len(self.root)
+
+    def numbers(self, name: str) -> Array:
+        """A data set of numbers or truth values."""
+        found = self._dataset(name)
+        if found.dtype.kind not in "biuf":
+            raise ValueError(f"{name} in {self._path} must hold numbers: its type is {found.dtype}")
+        self.check(name, found)
+        values: Array = np.asarray(found[()])
+        return values
+
+    def whole_number(self, name: str) -> int:
+        """A data set of one whole number."""
+        value = self.numbers(name)
+        if value.shape != () or value.dtype.kind not in "iu":
+            raise ValueError(f"{name} in {self._path} must be one whole number: got {value.dtype} {value.shape}")
+        return int(value)
+
+    def flag(self, name: str) -> bool:
+        """A data set of one truth value, or a number that is 0 or 1."""
+        value = self.numbers(name)
+        if value.size != 1 or value.reshape(-1)[0] not in (0, 1):
+            raise ValueError(f"{name} in {self._path} must be one truth value: got {value.dtype} {value.shape}")
+        return bool(value.reshape(-1)[0])
+
+    def texts(self, name: str) -> list[str]:
+        """A data set of one text or a few."""
+        found = self._dataset(name)
+        if self._h5py.check_string_dtype(found.dtype) is None or found.size > MOST_TEXTS:
+            raise ValueError(f"{name} in {self._path} must hold text: its type is {found.dtype}")
+        self._check_inside(name, found)
+        return [str(text) for text in np.atleast_1d(found.asstr()[()])]
+
+    def _dataset(self, name: str) -> Any:
+        """The data set of a name, every part of whose path must be in the file itself."""
+        place = self.root
+        for part in name.split("/"):
+            place = self.follow(place, part)
+        if not isinstance(place, self._h5py.Dataset):
+            raise TypeError(f"{name} in {self._path} must be a data set: it is a {type(place).__name__}")
+        return place
+
+    def follow(self, group: Any, part: str) -> Any:
+        """What a group holds under a name, if it is in the file itself."""
+        if not isinstance(group, self._h5py.Group):
+            raise TypeError(f"{part} in {self._path} must be inside a group: it is inside a {type(group).__name__}")
+        link = group.get(part, getlink=True)
+        if not isinstance(link, self._h5py.HardLink):
+            raise TypeError(f"{part} in {self._path} is a link, which may lead to another file: copy the data into it")
+        return group[part]
+
+    def check(self, name: str, found: Any) -> None:
+        """Refuse a data set whose numbers are not all in the file, or that is far larger than the file."""
+        self._check_inside(name, found)
+        size = found.size * found.dtype.itemsize
+        if found.chunks is not None:
+            size = max(size, self._check_chunks(name, found))
+        elif found.id.get_storage_size() < size:
+            raise ValueError(
+                f"{name} in {self._path} claims {size} bytes, of which {found.id.get_storage_size()} were written"
+            )
+        self._total += size
+        check_unpacked(self._path, self._packed, self._total, self._trust)
+
+    def _check_inside(self, name: str, found: Any) -> None:
+        if found.is_virtual or found.external:
+            raise ValueError(f"{name} in {self._path} keeps its numbers in another file: copy the data into it")
+
+    def _check_chunks(self, name: str, found: Any) -> int:
+        """The bytes of all chunks once they are unpacked."""
+        filters = found.id.get_create_plist()
+        codes = [filters.get_filter(index)[0] for index in range(filters.get_nfilters())]
+        if not self._trust and (len(set(codes)) != len(codes) or not set(codes) <= set(FILTERS)):
+            raise PermissionError(
+                f"{name} in {self._path} is packed by the filters {codes}: pass trust=True if you know where it comes "
+                f"from (read without: {', '.join(FILTERS.values())}, each once)"
+            )
+        one: int = prod(found.chunks) * found.dtype.itemsize
+        expected = prod(ceil(side / step) for side, step in zip(found.shape, found.chunks, strict=True))
+        written = found.id.get_num_chunks() if found.size else 0
+        if written != expected:
+            raise ValueError(f"{name} in {self._path} claims {expected} chunks, of which {written} were written")
+        check_unpacked(self._path, self._packed, self._total + one * written, self._trust)
+        if DEFLATE in codes and written and not self._trust:
+            self._check_inflated(name, found, codes.index(DEFLATE), one)
+        return one * written
+
+    def _check_inflated(self, name: str, found: Any, place: int, size: int) -> None:
+        """Refuse a chunk that inflates to more than it claims: HDF5 would follow it as far as it goes."""
+        large: list[Any] = []
+
+        def note(chunk: Any) -> None:
+            if chunk.size * DEFLATE_RATIO > UNPACKED and not chunk.filter_mask & 1 << place:
+                large.append(chunk.chunk_offset)
+
+        found.id.chunk_iter(note)
+        for offset in large:
+            stream, left, total = zlib.decompressobj(), found.id.read_direct_chunk(offset)[1], 0
+            while left and total <= size:
+                total += len(stream.decompress(left, 1 << 20))
+                left = stream.unconsumed_tail
+            if total > size:
+                raise ValueError(f"{name} in {self._path} holds a chunk that unpacks beyond the {size} bytes it claims")
+
+
+@contextmanager
+def opened(path: Path, trust: bool = False) -> Iterator[Members]:
+    """Open a file for reading."""
+    with library("h5py", "d3rlpy").File(path, "r") as file:
+        yield Members(path, file, trust)

@@ -1,0 +1,157 @@
+"""The doctor's question about time: are the rows of an episode in the order in which they happened?
+
+Where the log holds no next states, a shuffled episode still looks like one, and every transition in it is wrong. Its
+rows betray themselves by facts that hold together only then:
+
+- *rows know their episode*: states of one episode are more alike than those of different ones, as they are wherever a
+  state depends on the one before it, and episodes differ in their spread too, not only in a level of their own;
+- *rows do not know their place in it*: no statistic of time (the distance and the correlations of neighbours, the
+  trend, what follows an action) differs from its values after further shuffling.
+
+Independent states, constant ones, jumps without memory, and noise around a level that is drawn at a reset fail the
+first; every process in which something depends on what came before passes it and fails the second. Honest data in
+which both hold can be made up (noise without memory whose level and spread are drawn at a reset), so the finding is a
+warning. Measured: of 100 shuffled logs of the linear-Gaussian MDP with 50 × 50 rows 97 are found, with 200 × 100 all,
+and of those in order none; of independent, heavy-tailed, constant, chaotic, alternating and teleporting states in
+order none; of noise around a level of each episode's own 7 % with 20 × 20 rows and 3 % with 50 × 50.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.stats import f as f_distribution
+from scipy.stats import rankdata
+
+from ope_vpm.arrays import Array, Floats, Integers
+from ope_vpm.logged.dataset import LoggedDataset
+from ope_vpm.logged.doctor import Finding, finding
+
+ROWS = 10_000
+"""Rows looked at; the first episodes that fit."""
+LEAST_ROWS, LEAST_EPISODES, LEAST_LENGTH = 200, 5, 3
+"""Fewer say too little for the tests."""
+DIRECTIONS = 8
+"""Coordinates that are tested; states and actions of more are projected on as many random directions."""
+FALSE_ALARM = 1e-6
+"""How often episodes that do not differ seem to, whatever their order."""
+DEALT = 99
+"""Random deals of rows to episodes with which the spread of episodes is compared."""
+BEYOND = 98
+"""How many of these the episodes must exceed: about 2 % of logs whose episodes differ only in level do so."""
+SHUFFLES = 40
+"""Further shuffles from which each statistic of time gets its mean and deviation."""
+ORDERED = 4.5
+"""Deviations at which one statistic of time shows that there is an order. With forty shuffles and at most 200
+statistics, 3 % of shuffled logs exceed it by chance and pass unnoticed."""
+
+
+def rows_shuffled(data: LoggedDataset) -> Finding | None:
+    """Episodes whose rows are alike but in no order, in a log without next states to check it by."""
+    if data.finite or data.next_known[data.ends].any() or not np.isfinite(data.observations).all():
+        return None  # known next states are compared with the rows that follow, which is exact
+    episode = data.episode[: _enough(data)]
+    raw = np.asarray(data.observations[: len(episode)][:, _varying(data, len(episode))], dtype=np.float64)
+    states = _directions(raw)
+    lengths = np.bincount(episode) if len(episode) else np.zeros(1, dtype=np.int64)
+    if len(episode) < LEAST_ROWS or len(lengths) < LEAST_EPISODES or np.median(lengths) < LEAST_LENGTH:
+        return None
+    if states.shape[1] == 0 or not (_differ_in_level(states, episode) and _differ_in_spread(raw, episode)):
+        return None
+    actions = _directions(data.actions[: len(episode)].reshape(len(episode), -1).astype(np.float64))
+    if not np.isfinite(actions).all() or _know_their_place(states, actions, episode):
+        return None
+    message = (
+        "states within an episode are alike, and yet in no order: the rows look shuffled "
+        "(put them in the order of time; where states have no memory, pass over this finding)"
+    )
+    return finding("rows-shuffled", "warning", message, np.arange(len(data)))
+
+
+def _enough(data: LoggedDataset) -> int:
+    """The last row of the last episode that fits into the sample, plus one."""
+    fitting = data.ends[data.ends < ROWS]
+    return int(fitting[-1]) + 1 if len(fitting) else 0
+
+
+def _varying(data: LoggedDataset, rows: int) -> Array:
+    """The columns that change within episodes: a goal that is drawn at a reset says nothing about order."""
+    states, inside = data.observations[:rows], data.episode[1:rows] == data.episode[: max(rows - 1, 0)]
+    varying: Array = (states[1:] != states[:-1])[inside].any(axis=0)
+    return varying
+
+
+def _directions(columns: Floats) -> Floats:
+    """Ranks of the columns, so that outliers do not count, or a few random directions of many of them."""
+    if columns.size == 0:
+        return columns
+    ranks: Floats = rankdata(columns, axis=0) / len(columns) - 0.5
+    if ranks.shape[1] <= DIRECTIONS:
+        return ranks
+    mixing = np.random.default_rng(0).standard_normal((ranks.shape[1], DIRECTIONS))
+    mixed: Floats = ranks @ mixing
+    return mixed
+
+
+def _differ_in_level(states: Floats, episode: Integers) -> bool:
+    """Whether episodes' means differ by more than chance: an F test of each direction, at `FALSE_ALARM` together."""
+    count = int(episode[-1]) + 1
+    lengths = np.bincount(episode, minlength=count)[:, None]
+    means = _sums(states, episode, count) / lengths
+    between = (lengths * np.square(means - states.mean(axis=0))).sum(axis=0) / (count - 1)
+    within = np.square(states - means[episode]).sum(axis=0) / max(len(states) - count, 1)
+    chance = f_distribution.sf(between / np.maximum(within, 1e-300), count - 1, len(states) - count)
+    return bool((chance * states.shape[1] < FALSE_ALARM).any())
+
+
+def _differ_in_spread(states: Floats, episode: Integers) -> bool:
+    """Whether squares and products within episodes vary more over episodes than if rows were dealt out at random."""
+    count = int(episode[-1]) + 1
+    lengths = np.bincount(episode, minlength=count)[:, None]
+    residuals = _directions(states - (_sums(states, episode, count) / lengths)[episode])
+    left, right = np.triu_indices(residuals.shape[1])
+
+    def variation(rows: Floats) -> Floats:
+        products = _sums(rows[:, left] * rows[:, right], episode, count) / lengths
+        return np.asarray(products.var(axis=0))
+
+    rng = np.random.default_rng(0)
+    dealt = np.array([variation(rng.permutation(residuals)) for _ in range(DEALT)])
+    scale = np.maximum(dealt.mean(axis=0), 1e-300)
+    beyond = (variation(residuals) / scale).sum() > (dealt / scale).sum(axis=1)
+    return bool(beyond.sum() >= BEYOND)
+
+
+def _know_their_place(states: Floats, actions: Floats, episode: Integers) -> bool:
+    """Whether some statistic of time differs from its values after shuffling within episodes."""
+    rng = np.random.default_rng(0)
+    seen = _of_time(states, actions, episode)
+    shuffled = []
+    for _ in range(SHUFFLES):
+        order = np.lexsort((rng.random(len(episode)), episode))
+        shuffled.append(_of_time(states[order], actions[order], episode))
+    spread = np.std(shuffled, axis=0, ddof=1)
+    score = np.abs(seen - np.mean(shuffled, axis=0)) / np.where(spread > 1e-12, spread, np.inf)
+    return bool((score > ORDERED).any())
+
+
+def _of_time(states: Floats, actions: Floats, episode: Integers) -> Floats:
+    """Distances and products of neighbours, and products with time."""
+    count = int(episode[-1]) + 1
+    lengths = np.bincount(episode, minlength=count)[:, None]
+    centred = states - (_sums(states, episode, count) / lengths)[episode]
+    here = np.flatnonzero(episode[1:] == episode[:-1])
+    before = np.hstack([centred, np.square(centred), actions - actions.mean(axis=0)])[here]
+    after = centred[here + 1]
+    apart = np.square(after - centred[here]).sum(axis=1, keepdims=True)
+    first = np.concatenate([[0], np.flatnonzero(np.diff(episode)) + 1])
+    time = np.arange(len(episode)) - first[episode]
+    place = time / np.maximum(lengths[episode, 0] - 1, 1) - 0.5
+    products: Floats = (before.T @ after).reshape(-1)
+    return np.concatenate([products, apart.sum(axis=0), place @ centred])
+
+
+def _sums(values: Floats, episode: Integers, count: int) -> Floats:
+    """Sums over the rows of each episode, which follow one another."""
+    first = np.searchsorted(episode, np.arange(count))
+    totals: Floats = np.add.reduceat(values, first, axis=0)
+    return totals

@@ -1,0 +1,264 @@
+"""stable-baselines3's .zip files, of every age, and those of sb3-contrib's TRPO, TQC and QRDQN.
+
+A file holds `data`, a JSON text in which spaces and settings stand as pickles with a readable copy beside each, and
+`policy.pth`, the networks' arrays. Only the readable copies and the arrays are read, so nothing of the file runs, old
+files that name classes which no longer exist load too, and stable-baselines3 need not be installed. Parts that
+cannot be known this way, such as a network class of your own, are named in the error and need `trust=True`, which
+unpickles them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from gymnasium import spaces
+
+from ope_vpm.archives import opened
+from ope_vpm.arrays import Array
+from ope_vpm.outside import check_regular, one_line
+from ope_vpm.policy import sb3
+from ope_vpm.policy.networks import Network, identity, layers, linear, perceptron
+from ope_vpm.policy.sb3_settings import Settings, UnknownPart, readable_settings
+from ope_vpm.policy.sb3_trusted import trusted_policy, trusted_statistics
+from ope_vpm.policy.target import TargetPolicy
+from ope_vpm.policy.tensors import Tensors, as_torch, only_tensors, read_tensors
+
+LOG_STD = (-20.0, 2.0)
+"""Where SAC's actor clamps its log standard deviation."""
+VARIANCE_FLOOR = 1e-6
+"""What the library adds to a state-dependent variance, and to the logarithm's argument of `use_expln`."""
+
+
+def load_sb3(path: Path, *, trust: bool, deterministic: bool = False, normalize: Any = None) -> TargetPolicy:
+    """A target policy from a model's .zip."""
+    statistics = _statistics(Path(normalize), trust) if isinstance(normalize, str | Path) else normalize
+    with opened(path, trust) as archive:
+        stored = _stored(path, archive.read("data"))
+        arrays = only_tensors(read_tensors(archive.read("policy.pth"), trust))
+    try:
+        return _rebuilt(readable_settings(stored), arrays, statistics, deterministic)
+    except UnknownPart as error:
+        if not trust:
+            raise PermissionError(
+                f"{path} is not read without trust: {error} (pass trust=True, which runs code of the file, if you "
+                "know where it comes from)"
+            ) from error
+    return trusted_policy(path, stored, arrays, deterministic, statistics)
+
+
+def _stored(path: Path, text: bytes) -> dict[str, Any]:
+    try:
+        stored = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the settings in {path} are damaged: {one_line(error)}") from error
+    if not isinstance(stored, dict):
+        raise TypeError(f"the settings in {path} are damaged: they are a {type(stored).__name__}, not a table")
+    return stored
+
+
+def _statistics(path: Path, trust: bool) -> Any:
+    if not trust:
+        raise PermissionError(
+            f"{path} is a pickle, and loading a pickle runs whatever code is in it: "
+            "pass trust=True if you know where it comes from"
+        )
+    check_regular(path)
+    return trusted_statistics(path)
+
+
+def _rebuilt(settings: Settings, arrays: Tensors, statistics: Any, deterministic: bool) -> TargetPolicy:
+    """The policy that the settings and the names of the arrays describe."""
+    actor = Actor(settings, arrays, statistics, sb3.Interface(settings.observation_space, settings.action_space))
+    return KINDS[settings.kind](actor, deterministic)
+
+
+@dataclass(frozen=True)
+class Actor:
+    """A file's contents on the way to a policy."""
+
+    settings: Settings
+    arrays: Tensors
+    statistics: Any
+    interface: sb3.Interface
+
+    def inputs(self, extractor: str) -> Callable[[Array], Any]:
+        """From observations to the vectors that the first layer takes; `features` says how long they are."""
+        settings, network = self.settings, self.features(extractor)
+
+        def vectors(seen: Array) -> Any:
+            shape = settings.observation_space.shape or ()
+            batch = torch.as_tensor(sb3.normalized(seen, shape, self.statistics))
+            return network.run(settings.encoded(batch))
+
+        return vectors
+
+    def features(self, extractor: str) -> Network:
+        """What comes before the first layer: nothing, or the convolutions of the Nature paper on images."""
+        names = [name for name in self.arrays if name.startswith(f"{extractor}.")]
+        if not names:
+            return identity(self.settings.encoded_size)
+        return _nature_cnn(self.settings, self.arrays, extractor)
+
+    def check_names(self, *known: str) -> None:
+        """Refuse arrays that belong to no part that is known here."""
+        for name in self.arrays:
+            if not name.startswith(known):
+                raise UnknownPart(f"its weights hold {name}, a part of no network we know")
+
+
+def _actor_critic(actor: Actor, deterministic: bool) -> TargetPolicy:
+    """PPO, A2C and TRPO: `mlp_extractor`, then `action_net`, and `log_std` for continuous actions."""
+    actor.check_names(
+        "features_extractor.", "pi_features_extractor.", "vf_features_extractor.", "mlp_extractor.shared_net.",
+        "mlp_extractor.policy_net.", "mlp_extractor.value_net.", "action_net.", "value_net.", "log_std",
+    )  # fmt: skip
+    settings, arrays = actor.settings, actor.arrays
+    actor.interface.check_actor_critic(settings.squash)
+    activation = settings.activation("Tanh")
+    width = actor.features("features_extractor").gives
+    shared = perceptron(arrays, "mlp_extractor.shared_net.", width, activation)
+    latent = shared.then(perceptron(arrays, "mlp_extractor.policy_net.", shared.gives, activation))
+    head, inputs = linear(arrays, "action_net"), actor.inputs("features_extractor")
+    whole = latent.then(head)
+    settings.check_outputs(head.gives)
+    if isinstance(settings.action_space, spaces.Discrete):
+        return sb3.categorical(
+            actor.interface, lambda seen: torch.softmax(whole.run(inputs(seen)), dim=1), deterministic
+        )
+    deviation = _deviation(actor, "log_std", latent.gives, head.gives)
+
+    def moments(seen: Array) -> tuple[Any, Any]:
+        hidden = latent.run(inputs(seen))
+        return head.run(hidden), deviation(hidden)
+
+    return sb3.gaussian(actor.interface, moments, deterministic)
+
+
+def _squashed_actor(actor: Actor, deterministic: bool) -> TargetPolicy:
+    """SAC and TQC: `actor.latent_pi`, then `actor.mu` and `actor.log_std`."""
+    actor.check_names("actor.features_extractor.", "actor.latent_pi.", "actor.mu.", "actor.log_std", *CRITICS)
+    settings, arrays = actor.settings, actor.arrays
+    latent = perceptron(
+        arrays, "actor.latent_pi.", actor.features("actor.features_extractor").gives, settings.activation("ReLU")
+    )
+    clipped = "actor.mu.0.weight" in arrays  # with gSDE, the mean is clipped after its layer
+    mean = linear(arrays, "actor.mu.0" if clipped else "actor.mu")
+    if clipped:
+        most = settings.number("clip_mean", 2.0)
+        mean = mean.activated(lambda values: values.clamp(-most, most))
+    settings.check_outputs(latent.then(mean).gives)
+    inputs = actor.inputs("actor.features_extractor")
+    deviation = _deviation(actor, "actor.log_std", latent.gives, mean.gives)
+
+    def moments(seen: Array) -> tuple[Any, Any]:
+        hidden = latent.run(inputs(seen))
+        return mean.run(hidden), deviation(hidden)
+
+    return sb3.squashed(actor.interface, moments, deterministic)
+
+
+def _td3(actor: Actor, _: bool) -> TargetPolicy:
+    """TD3 and DDPG: `actor.mu`, whose last activation is tanh."""
+    actor.check_names("actor.features_extractor.", "actor.mu.", "actor_target.", *CRITICS)
+    width = actor.features("actor.features_extractor").gives
+    activation = actor.settings.activation("ReLU")
+    network = perceptron(actor.arrays, "actor.mu.", width, activation, last=False).activated(torch.tanh)
+    actor.settings.check_outputs(network.gives)
+    inputs = actor.inputs("actor.features_extractor")
+    return sb3.one_action(actor.interface, lambda seen: network.run(inputs(seen)))
+
+
+def _dqn(actor: Actor, _: bool) -> TargetPolicy:
+    """DQN: `q_net.q_net`, one value for each action."""
+    actor.check_names("q_net.features_extractor.", "q_net.q_net.", "q_net_target.")
+    network = _values(actor, "q_net", "q_net.q_net.")
+    actor.settings.check_outputs(network.gives)
+    inputs = actor.inputs("q_net.features_extractor")
+    return sb3.greedy(actor.interface, lambda seen: network.run(inputs(seen)))
+
+
+def _qrdqn(actor: Actor, _: bool) -> TargetPolicy:
+    """QRDQN: `quantile_net.quantile_net`, quantiles of each action's return, whose mean is its value."""
+    actor.check_names("quantile_net.features_extractor.", "quantile_net.quantile_net.", "quantile_net_target.")
+    network = _values(actor, "quantile_net", "quantile_net.quantile_net.")
+    actions = int(actor.interface.action_space.n)
+    if network.gives % actions:
+        raise ValueError(f"{network.gives} quantiles must be equally many for each of {actions} actions")
+    inputs = actor.inputs("quantile_net.features_extractor")
+    return sb3.greedy(
+        actor.interface, lambda seen: network.run(inputs(seen)).reshape(len(seen), -1, actions).mean(dim=1)
+    )
+
+
+def _values(actor: Actor, network: str, prefix: str) -> Network:
+    if not isinstance(actor.settings.action_space, spaces.Discrete):
+        raise TypeError(f"{network} must choose from discrete actions: the space is {actor.settings.action_space}")
+    width = actor.features(f"{network}.features_extractor").gives
+    return perceptron(actor.arrays, prefix, width, actor.settings.activation("ReLU"), last=False)
+
+
+def _deviation(actor: Actor, name: str, hidden: int, outputs: int) -> Callable[[Any], Any]:
+    """The standard deviation by the last hidden layer: a layer's, a constant, or that of gSDE."""
+    arrays = actor.arrays
+    if name not in arrays:
+        layer = linear(arrays, name)
+        if (layer.takes, layer.gives) != (hidden, outputs):
+            raise ValueError(f"{name} must take {hidden} numbers and give {outputs}: got {layer.takes}, {layer.gives}")
+        return lambda latent: layer.run(latent).clamp(*LOG_STD).exp()
+    log_std = as_torch(arrays[name]).float()
+    if not actor.settings.state_dependent_noise:
+        if log_std.shape != (outputs,):
+            raise ValueError(f"{name} must hold {outputs} numbers: got shape {tuple(log_std.shape)}")
+        return lambda latent: log_std.exp().expand(len(latent), outputs)
+    if tuple(log_std.shape) not in ((hidden, outputs), (hidden, 1)):
+        raise ValueError(f"{name} must have shape {(hidden, outputs)}: got {tuple(log_std.shape)}")
+    deviation = _expln(log_std) if actor.settings.flag("use_expln", False) else log_std.exp()
+    variance = deviation.square().expand(hidden, outputs)
+    return lambda latent: (latent.square() @ variance + VARIANCE_FLOOR).sqrt()
+
+
+def _expln(log_std: torch.Tensor) -> torch.Tensor:
+    """The exponential below 0 and log1p + 1 above, which grows less fast."""
+    above = torch.log1p(log_std.clamp(min=0) + VARIANCE_FLOOR) + 1
+    return torch.where(log_std <= 0, log_std.exp(), above)
+
+
+def _nature_cnn(settings: Settings, arrays: Tensors, prefix: str) -> Network:
+    """Three convolutions of strides 4, 2 and 1 and an affine layer, each with a ReLU."""
+    settings.check_extractor()
+    shape, kernels = settings.observation_space.shape or (), []
+    for number, stride in ((0, 4), (2, 2), (4, 1)):
+        weight, bias = (arrays.get(f"{prefix}.cnn.{number}.{part}") for part in ("weight", "bias"))
+        if weight is None or bias is None or weight.ndim != 4 or bias.shape != weight.shape[:1]:
+            raise UnknownPart(f"its {prefix} is not the convolutional network of the Nature paper")
+        if len(shape) != 3 or shape[0] != weight.shape[1]:
+            raise ValueError(f"{prefix}.cnn.{number} must take {weight.shape[1]} channels: got shape {shape}")
+        kernels.append((as_torch(weight).float(), as_torch(bias).float(), stride))
+        sides = zip(shape[1:], weight.shape[2:], strict=True)
+        shape = (weight.shape[0], *((side - size) // stride + 1 for side, size in sides))
+    flat = shape[0] * shape[1] * shape[2]
+    (last,) = layers(arrays, f"{prefix}.linear.")
+
+    def run(batch: Any) -> Any:
+        for weight, bias, stride in kernels:
+            batch = torch.relu(torch.nn.functional.conv2d(batch, weight, bias, stride=stride))
+        return batch.flatten(1)
+
+    return Network(run, settings.encoded_size, flat).then(last).activated(torch.relu)
+
+
+CRITICS = ("critic.", "critic_target.")
+KINDS: dict[str, Callable[[Actor, bool], TargetPolicy]] = {
+    "stable_baselines3.common.policies": _actor_critic,
+    "stable_baselines3.sac.policies": _squashed_actor,
+    "sb3_contrib.tqc.policies": _squashed_actor,
+    "stable_baselines3.td3.policies": _td3,
+    "stable_baselines3.dqn.policies": _dqn,
+    "sb3_contrib.qrdqn.policies": _qrdqn,
+}
+"""How a policy acts, by the module of its class."""

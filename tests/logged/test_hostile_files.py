@@ -1,0 +1,257 @@
+"""Datasets made to run code, to read other files, to block, or to fill the memory."""
+
+import json
+import os
+import zipfile
+import zlib
+
+import gymnasium as gym
+import h5py
+import minari
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from test_read_exactly import d3rlpy_file
+
+from ope_vpm import load_dataset
+
+D4RL = {
+    "observations": np.arange(8.0).reshape(4, 2),
+    "actions": np.zeros((4, 1)),
+    "rewards": np.ones(4),
+    "terminals": np.array([0, 1, 0, 1]),
+}
+
+
+def d4rl_file(path, **changes):
+    with h5py.File(path, "w") as file:
+        for name, column in D4RL.items():
+            if name not in changes:
+                file[name] = column
+        for name, change in changes.items():
+            change(file, name)
+    return path
+
+
+def secret(path):
+    """Another file, with columns that must not be read through a dataset."""
+    with h5py.File(path, "w") as file:
+        file["observations"] = np.full((4, 2), 42.0)
+    return path
+
+
+def test_hdf5_links_to_other_files(tmp_path):
+    other = secret(tmp_path / "secret.h5")
+
+    def external(file, name):
+        file[name] = h5py.ExternalLink(str(other), "/observations")
+
+    def soft(file, name):
+        file["elsewhere"] = h5py.ExternalLink(str(other), "/")
+        file[name] = h5py.SoftLink("/elsewhere/observations")
+
+    for link in (external, soft):
+        with pytest.raises(ValueError, match="is a link, which may lead to another file"):
+            load_dataset(d4rl_file(tmp_path / "log.h5", observations=link))
+
+
+def test_hdf5_storage_in_other_files(tmp_path):
+    np.full((4, 2), 42.0).tofile(tmp_path / "secret.bin")
+    other = secret(tmp_path / "secret.h5")
+
+    def raw(file, name, target="secret.bin"):
+        where = [(str(tmp_path / target), 0, h5py.h5f.UNLIMITED)]
+        file.create_dataset(name, (4, 2), "f8", external=where)
+
+    def missing(file, name):  # which HDF5 reads as zeros
+        raw(file, name, "nowhere.bin")
+
+    def virtual(file, name):
+        layout = h5py.VirtualLayout((4, 2), "f8")
+        layout[:] = h5py.VirtualSource(str(other), "observations", (4, 2))
+        file.create_virtual_dataset(name, layout)
+
+    for storage in (raw, missing, virtual):
+        with pytest.raises(ValueError, match="keeps its numbers in another file"):
+            load_dataset(d4rl_file(tmp_path / "log.h5", observations=storage))
+
+
+def test_hdf5_claims_beyond_the_file(tmp_path):
+    def contiguous(file, name):  # late allocation: nothing is written
+        file.create_dataset(name, (10**9, 2), "f8")
+
+    def chunked(file, name):
+        file.create_dataset(name, (10**9, 2), "f8", chunks=(1000, 2))
+
+    def partly(file, name):
+        file.create_dataset(name, (4, 2), "f8", chunks=(2, 2))[:2] = 1.0
+
+    for claim, message in ((contiguous, "of which 0 were written"), (chunked, "of which 0"), (partly, "of which 1")):
+        with pytest.raises(ValueError, match=message):
+            load_dataset(d4rl_file(tmp_path / "log.h5", observations=claim))
+
+
+def test_hdf5_chunks_that_unpack_to_more_than_they_claim(tmp_path):
+    """400 MB of zeros in a chunk of 32 bytes: HDF5 itself would unpack them all."""
+
+    def bomb(file, name):
+        made = file.create_dataset(name, (4, 2), "f8", chunks=(4, 2), compression="gzip")
+        made.id.write_direct_chunk((0, 0), zlib.compress(bytes(400 << 20), 9))
+
+    with pytest.raises(ValueError, match="holds a chunk that unpacks beyond the 64 bytes it claims"):
+        load_dataset(d4rl_file(tmp_path / "log.h5", observations=bomb))
+
+
+def test_compressed_hdf5_is_read(tmp_path):
+    def packed(file, name):
+        file.create_dataset(name, data=D4RL[name], chunks=(2, 2), compression="gzip", shuffle=True, fletcher32=True)
+
+    def quick(file, name):
+        file.create_dataset(name, data=D4RL[name], chunks=(3, 2), compression="lzf")
+
+    for pack in (packed, quick):
+        data = load_dataset(d4rl_file(tmp_path / "log.h5", observations=pack))
+        np.testing.assert_array_equal(data.observations, D4RL["observations"])
+
+
+def test_a_billion_episodes_are_not_believed(tmp_path):
+    path = d3rlpy_file(tmp_path / "log.h5", (3, 3))
+    with h5py.File(path, "r+") as file:
+        del file["num_episodes"]
+        file["num_episodes"] = 10**9
+    with pytest.raises(ValueError, match="lacks the columns actions_2"):
+        load_dataset(path)
+
+
+def test_an_npz_that_unpacks_to_a_gigabyte(tmp_path):
+    with zipfile.ZipFile(tmp_path / "log.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        with archive.open("observations.npy", "w", force_zip64=True) as member:
+            np.lib.format.write_array_header_1_0(
+                member, {"descr": "<f8", "fortran_order": False, "shape": (1 << 26, 2)}
+            )
+            for _ in range(64):
+                member.write(bytes(1 << 24))
+        for name in ("actions", "rewards", "terminated"):
+            with archive.open(f"{name}.npy", "w") as member:
+                np.lib.format.write_array(member, np.zeros(4))
+    assert (tmp_path / "log.npz").stat().st_size < 2_000_000
+    with pytest.raises(PermissionError, match=r"unpacks to 1073.*pass trust=True"):
+        load_dataset(tmp_path / "log.npz")
+
+
+def test_compressed_npz_is_read(cartpole, same, tmp_path):
+    cartpole.save(tmp_path / "plain.npz")
+    with np.load(tmp_path / "plain.npz") as archive:
+        np.savez_compressed(tmp_path / "packed.npz", **dict(archive))
+    same(load_dataset(tmp_path / "packed.npz"), cartpole)
+
+
+@pytest.mark.parametrize("mmap", [False, True])
+def test_npy_headers_that_claim_other_sizes(mmap, cartpole, tmp_path):
+    cartpole.save(tmp_path / "log.npz")
+    with zipfile.ZipFile(tmp_path / "log.npz") as old, zipfile.ZipFile(tmp_path / "bad.npz", "w") as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name).replace(b"(400, 4)", b"(399, 4)"))
+    with pytest.raises(ValueError, match="claims 6384 bytes of numbers and holds 6400"):
+        load_dataset(tmp_path / "bad.npz", mmap=mmap)
+
+
+def test_a_parquet_file_of_one_repeated_value(tmp_path):
+    rows = 40_000_000
+    column = pa.chunked_array([pa.array(np.zeros(1_000_000))] * (rows // 1_000_000))
+    with pq.ParquetWriter(tmp_path / "log.parquet", pa.schema([("observation", pa.float64())])) as writer:
+        writer.write_table(pa.table({"observation": column}), row_group_size=rows)
+    assert (tmp_path / "log.parquet").stat().st_size < 1_000_000
+    with pytest.raises(PermissionError, match=r"unpacks to 320000000.*pass trust=True"):
+        load_dataset(tmp_path / "log.parquet")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_only_regular_files_are_opened(kind, tmp_path):
+    path = tmp_path / "log.csv"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    with pytest.raises(ValueError, match="must be a regular file"):
+        load_dataset(path)
+    with pytest.raises(ValueError, match="must be a regular file"):
+        load_dataset(path, format="csv")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A real Minari dataset of three short episodes."""
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    env = minari.DataCollector(gym.make("CartPole-v1", max_episode_steps=5))
+    for seed in range(3):
+        env.reset(seed=seed)
+        env.action_space.seed(seed)
+        ended = False
+        while not ended:
+            _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            ended = terminated or truncated
+    env.create_dataset("cartpole/short-v0")
+    return tmp_path / "cartpole" / "short-v0" / "data"
+
+
+# Minari comments on what its metadata lacks.
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_minari_folder_runs_nothing(folder, tmp_path):
+    """Without spaces, Minari calls whatever function its metadata name as environment."""
+    notes = json.loads((folder / "metadata.json").read_text())
+    assert load_dataset(folder).n_episodes == 3
+    command = {"id": "Bomb-v0", "entry_point": "os:mkdir", "kwargs": {"path": str(tmp_path / "stolen")}}
+    spec = json.loads(notes["env_spec"]) | command
+    bad = {name: value for name, value in notes.items() if name != "observation_space"} | {"env_spec": json.dumps(spec)}
+    (folder / "metadata.json").write_text(json.dumps(bad))
+    for source in (folder, folder.parent, "cartpole/short-v0"):
+        with pytest.raises(PermissionError, match="lacks observation_space, and Minari then runs what it names"):
+            load_dataset(source)
+    assert not (tmp_path / "stolen").exists()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_minari_folder_claims_only_what_it_holds(folder):
+    notes = json.loads((folder / "metadata.json").read_text())
+    (folder / "metadata.json").write_text(json.dumps(notes | {"total_episodes": 10**9}))
+    with pytest.raises(ValueError, match="claims 1000000000 episodes: there are 3"):
+        load_dataset(folder)
+    (folder / "metadata.json").write_text(json.dumps(notes))
+    with h5py.File(folder / "main_data.hdf5", "r+") as file:
+        del file["episode_1"]["rewards"]
+        file["episode_1"]["rewards"] = h5py.ExternalLink("secret.h5", "/observations")
+    with pytest.raises(ValueError, match=r"rewards in .* is a link, which may lead to another file"):
+        load_dataset(folder)
+    os.unlink(folder / "metadata.json")
+    os.mkfifo(folder / "metadata.json")
+    with pytest.raises(ValueError, match="must be a regular file"):
+        load_dataset(folder)
+
+
+SENTENCES = {
+    "long.csv": (b"observation,action\n" + b"1" * 200_000 + b",2\n", "field larger than field limit"),
+    "quotes.csv": (b'observation,action\n"1"2,3\n', "cannot be read as csv"),
+    "header.npz": (None, "EOF in multi-line statement|cannot be read as npz"),
+}
+
+
+@pytest.mark.parametrize("name", SENTENCES)
+def test_what_parsers_raise_becomes_one_sentence(name, cartpole, tmp_path):
+    content, message = SENTENCES[name]
+    path = tmp_path / name
+    if content is None:
+        cartpole.save(path)
+        with zipfile.ZipFile(path) as archive:
+            members = {member: archive.read(member) for member in archive.namelist()}
+        with zipfile.ZipFile(path, "w") as archive:
+            for member, data in members.items():
+                # An open bracket: numpy's reader raises tokenize.TokenError here.
+                archive.writestr(member, data.replace(b"'shape': (400, 4)", b"'shape': ((((400"))
+    else:
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match=message) as caught:
+        load_dataset(path)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)

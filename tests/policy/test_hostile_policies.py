@@ -1,0 +1,269 @@
+"""Policy files made to run code, to read other files, to end the process, or to fill the memory."""
+
+import base64
+import io
+import json
+import os
+import pickle
+import subprocess
+import sys
+import zipfile
+
+import d3rlpy
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper
+from stable_baselines3 import PPO
+
+from ope_vpm import load_policy
+from ope_vpm.policy.described import describe
+from ope_vpm.policy.tensors import read_tensors
+
+# numpy.dtype("O") with its flags cleared by __setstate__, then eight bytes of the attacker taken for an object.
+CRASH = (
+    b"\x80\x03cnumpy._core.multiarray\nscalar\ncnumpy\ndtype\nX\x01\x00\x00\x00O\x89\x88\x87R"
+    b"(K\x03X\x01\x00\x00\x00|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tbC\x08AAAAAAA\x00\x86R."
+)
+LOADER = """
+import resource, sys
+import torch  # its own memory is not what is limited
+from ope_vpm import load_policy
+used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30),) * 2)
+for path in sys.argv[1:]:
+    try:
+        load_policy(path)
+    except (ValueError, PermissionError) as error:
+        print(type(error).__name__, str(error))
+    else:
+        print('loaded')
+"""
+
+
+def loaded_apart(*paths):
+    """What loading each file says, in a process of its own that may take one GB and a minute beyond its imports."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", LOADER, *map(str, paths)], capture_output=True, text=True, timeout=60, env=environment
+    )
+    assert done.returncode == 0, (done.returncode, done.stderr[-500:])
+    return done.stdout.splitlines()
+
+
+def sb3_file(path, **changes):
+    """A saved model with some settings changed."""
+    PPO("MlpPolicy", "CartPole-v1", policy_kwargs={"net_arch": [4]}, device="cpu").save(path)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    settings = json.loads(members["data"])
+    members["data"] = json.dumps(settings | changes).encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return path
+
+
+def archive_of(pickled, *storages, compression=zipfile.ZIP_STORED):
+    """A file as torch.save writes it, with a pickle and storages of our own."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", compression) as archive:
+        archive.writestr("archive/data.pkl", pickled)
+        for number, storage in enumerate(storages):
+            archive.writestr(f"archive/data/{number}", storage)
+    return stream.getvalue()
+
+
+def tensor(size, stride, offset=0, kind="FloatStorage"):
+    """The pickle of a dictionary with one tensor on storage 0."""
+
+    class Storage:
+        pass
+
+    class Pickler(pickle.Pickler):
+        def persistent_id(self, value):
+            return ("storage", getattr(torch, kind), "0", "cpu", 1) if isinstance(value, Storage) else None
+
+    class Tensor:
+        def __reduce__(self):
+            return torch._utils._rebuild_tensor_v2, (Storage(), offset, size, stride, False, {})
+
+    stream = io.BytesIO()
+    Pickler(stream, 2).dump({"0.weight": Tensor()})
+    return stream.getvalue()
+
+
+def test_object_pointers_do_not_end_the_process(tmp_path):
+    names = ("observation_space", "action_space", "policy_kwargs", "policy_class")
+    crash = {":serialized:": base64.b64encode(CRASH).decode()}
+    archives = [sb3_file(tmp_path / f"{name}.zip", **{name: crash}) for name in names]
+    (tmp_path / "whole.d3").write_bytes(CRASH)
+    (tmp_path / "part.d3").write_bytes(b"\x80\x03}X\x06\x00\x00\x00config" + CRASH[2:-1] + b"s.")
+    *zips, whole, part = loaded_apart(*archives, tmp_path / "whole.d3", tmp_path / "part.d3")
+    assert all("is not read without trust" in answer for answer in zips)
+    assert "pass trust=True" in whole
+    assert "must be a file of d3rlpy's save" in part
+
+
+def test_keys_that_are_nested_a_million_deep(tmp_path):
+    """The hash of such a tuple overflows the C stack, in torch.load(weights_only=True) too."""
+    deep = b"\x80\x02})" + b"\x85" * 1_000_000 + b"K\x01s."
+    (tmp_path / "weights.pt").write_bytes(archive_of(deep))
+    assert "must set dictionary entries by text or number" in loaded_apart(tmp_path / "weights.pt")[0]
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "offset"),
+    [((10**9,), (0,), 0), ((2,), (10**9,), 0), ((4,), (1,), 1), ((2, 2), (-1, 1), 0), ((4, 2), (1, 1), 0)],
+)
+def test_tensors_beyond_their_storage(size, stride, offset):
+    with pytest.raises(ValueError, match=r"must (fit into its storage|be whole numbers)"):
+        read_tensors(archive_of(tensor(size, stride, offset), np.zeros(4, np.float32).tobytes()))
+
+
+def test_tensors_within_their_storage():
+    numbers = np.arange(6, dtype=np.float32)
+    read = read_tensors(archive_of(tensor((3, 2), (1, 3)), numbers.tobytes()))["0.weight"]
+    np.testing.assert_array_equal(read, numbers.reshape(2, 3).T)
+    original = {"a": torch.randn(3, 4).T, "b": torch.arange(5), "c": {"d": torch.tensor(2.5, dtype=torch.float64)}}
+    stream = io.BytesIO()
+    torch.save(original, stream)
+    read = read_tensors(stream.getvalue())
+    np.testing.assert_array_equal(read["a"], original["a"].numpy())
+    np.testing.assert_array_equal(read["b"], np.arange(5))
+    assert read["c"]["d"] == 2.5
+
+
+def test_packed_zeros_are_not_unpacked(tmp_path):
+    zeros = bytes(300 << 20)
+    packed = archive_of(tensor((1,), (1,)), zeros, compression=zipfile.ZIP_DEFLATED)
+    (tmp_path / "weights.pt").write_bytes(packed)
+    with pytest.raises(PermissionError, match=r"has \d{6} bytes and unpacks to 3145.*pass trust=True"):
+        load_policy(tmp_path / "weights.pt", activation="tanh")
+
+
+def test_d3rlpy_settings_that_claim_large_networks(tmp_path):
+    algo = d3rlpy.algos.SACConfig(
+        actor_encoder_factory=d3rlpy.models.VectorEncoderFactory([4, 4]),
+        critic_encoder_factory=d3rlpy.models.VectorEncoderFactory([4, 4]),
+    ).create(device="cpu:0")
+    algo.create_impl((3,), 2)
+    algo.save(str(tmp_path / "good.d3"))
+    stored = pickle.loads((tmp_path / "good.d3").read_bytes())
+    wide, many, long = (json.loads(stored["config"]) for _ in range(3))
+    wide["config"]["params"]["actor_encoder_factory"]["params"]["hidden_units"] = [200_000, 200_000]
+    many["config"]["params"]["n_critics"] = 10**9
+    long["observation_shape"] = [10**10]
+    paths = [tmp_path / f"{number}.d3" for number in range(3)]
+    for path, config in zip(paths, (wide, many, long), strict=True):
+        path.write_bytes(pickle.dumps(stored | {"config": json.dumps(config)}))
+    for answer in loaded_apart(*paths):
+        assert "claim networks far larger than the weights" in answer
+
+
+def graph(nodes, initializers=(), functions=()):
+    """An ONNX model from observations `x` of three numbers to `y`."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 3])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    made = helper.make_graph(nodes, "policy", [x], [y], initializer=list(initializers))
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    return helper.make_model(made, opset_imports=opsets, ir_version=9, functions=list(functions))
+
+
+def test_onnx_weights_in_another_file(tmp_path):
+    (tmp_path / "secret.bin").write_bytes(np.array([7, 8, 9], np.float32).tobytes())
+    outside = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[3], data_location=TensorProto.EXTERNAL)
+    outside.external_data.add(key="location", value="secret.bin")
+    model = graph([helper.make_node("Add", ["x", "w"], ["y"])], [outside])
+    (tmp_path / "policy.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(PermissionError, match="holds weights in another file"):
+        load_policy(tmp_path / "policy.onnx")
+    constant = helper.make_node("Constant", [], ["w"])
+    constant.attribute.add(name="value", t=outside, type=onnx.AttributeProto.TENSOR)
+    (tmp_path / "policy.onnx").write_bytes(
+        graph([constant, helper.make_node("Add", ["x", "w"], ["y"])]).SerializeToString()
+    )
+    with pytest.raises(PermissionError, match="holds weights in another file"):
+        load_policy(tmp_path / "policy.onnx")
+
+
+def test_onnx_loops_and_large_tensors(tmp_path):
+    names = [helper.make_tensor_value_info(name, TensorProto.BOOL, []) for name in ("go", "on")]
+    count = helper.make_tensor_value_info("i", TensorProto.INT64, [])
+    body = helper.make_graph([helper.make_node("Identity", ["go"], ["on"])], "body", [count, names[0]], [names[1]])
+    forever = [
+        numpy_helper.from_array(np.array(np.iinfo(np.int64).max), "n"),
+        numpy_helper.from_array(np.array(True), "yes"),
+    ]
+    nodes = [helper.make_node("Loop", ["n", "yes"], [], body=body), helper.make_node("Identity", ["x"], ["y"])]
+    (tmp_path / "loop.onnx").write_bytes(graph(nodes, forever).SerializeToString())
+    with pytest.raises(PermissionError, match="holds the operator 'Loop', which can loop for ever"):
+        load_policy(tmp_path / "loop.onnx")
+    nodes = [
+        helper.make_node("ConstantOfShape", ["s"], ["c"]),
+        helper.make_node("ReduceSum", ["c"], ["r"], keepdims=0),
+        helper.make_node("Add", ["x", "r"], ["y"]),
+    ]
+    size = numpy_helper.from_array(np.array([3_000_000_000]), "s")
+    (tmp_path / "large.onnx").write_bytes(graph(nodes, [size]).SerializeToString())
+    policy = load_policy(tmp_path / "large.onnx")
+    with pytest.raises(ValueError, match=r"large\.onnx cannot be run on observations of shape \(2, 3\)"):
+        policy.sample(np.zeros((2, 3)), np.random.default_rng(0))
+
+
+def test_onnx_functions_that_multiply(tmp_path):
+    """f1 calls f0 twice, f2 calls f1 twice, …: inlined, thirty of them have a billion nodes."""
+    functions = []
+    for number in range(30):
+        inner, domain = ("Relu", "") if number == 0 else (f"f{number - 1}", "own")
+        nodes = [
+            helper.make_node(inner, ["a"], ["b"], domain=domain),
+            helper.make_node(inner, ["b"], ["c"], domain=domain),
+        ]
+        imports = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+        functions.append(helper.make_function("own", f"f{number}", ["a"], ["c"], nodes, imports))
+    model = graph([helper.make_node("f29", ["x"], ["y"], domain="own")], functions=functions)
+    (tmp_path / "policy.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(PermissionError, match="functions that call functions"):
+        load_policy(tmp_path / "policy.onnx")
+
+
+# TorchScript is what libraries still save; torch announces its end.
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated:DeprecationWarning")
+def test_files_of_another_observation_size_are_told_in_one_sentence(tmp_path):
+    network = torch.nn.Sequential(torch.nn.Linear(3, 2))
+    torch.jit.save(torch.jit.script(network), tmp_path / "policy.pt")
+    policy = load_policy(tmp_path / "policy.pt", trust=True)
+    with pytest.raises(ValueError, match=r"cannot be run on observations of shape \(\d, 4\)"):
+        policy.sample(np.zeros((5, 4)), np.random.default_rng(0))
+    weight = numpy_helper.from_array(np.ones((3, 2), np.float32), "w")
+    model = graph([helper.make_node("MatMul", ["x", "w"], ["y"])], [weight])
+    (tmp_path / "policy.onnx").write_bytes(model.SerializeToString())
+    policy = load_policy(tmp_path / "policy.onnx")
+    assert policy.observation_size == 3
+    with pytest.raises(ValueError, match=r"cannot be run on observations of shape \(\d, 4\)"):
+        policy.sample(np.zeros((5, 4)), np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "device"])
+def test_only_regular_files_are_opened(kind, tmp_path):
+    path = tmp_path / "policy.npy"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    with pytest.raises(ValueError, match="must be a regular file"):
+        load_policy(path)
+
+
+def test_a_pickle_is_only_described():
+    described = describe(pickle.dumps({"run": os.system, "texts": ["a", b"b", 2.5, None, (1, True)]}))
+    assert (described["run"].module, described["run"].name) == ("posix", "system")
+    assert described["texts"] == ["a", b"b", 2.5, None, (1, True)]
+    with pytest.raises(PermissionError, match="instruction INST"):
+        describe(b"(ios\nsystem\n.")
+    huge = b"\x80\x04]r\xff\xff\xff\xff."  # remembered at place 2^32 - 1: pickle.loads allocates all before it
+    assert describe(huge) == []
