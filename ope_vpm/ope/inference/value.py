@@ -132,7 +132,7 @@ def policy_value(problem: Problem, estimator: str, raw: RawEstimate) -> PolicyVa
         reasons = ("one episode gives no interval: it cannot say how episodes differ", *reasons)
     return PolicyValue(
         estimator=estimator,
-        value=float(np.clip(raw.value, hull.low, hull.high)),
+        value=hull.nearest(raw.value),
         gamma=problem.gamma,
         standard_error=error,
         interval=None if interval is None else hull.cut(interval),
@@ -155,6 +155,10 @@ class Hull:
     def rounding(self) -> float:
         """How far beyond the ends a value may lie by rounding errors alone."""
         return ROUNDING * max(abs(self.low), abs(self.high))
+
+    def nearest(self, value: float) -> float:
+        """The possible value nearest to one; one that is not finite stays what it is."""
+        return float(np.clip(value, self.low, self.high)) if np.isfinite(value) else value
 
     def cut(self, interval: Interval) -> Interval:
         """The part of an interval that is possible; everything possible, where the interval holds nothing of it."""
