@@ -25,6 +25,7 @@ from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.linear import cross_fitted_q, find_lstd, linear_base, lstd_equations
 from ope_vpm.ope.q.networks import fit_networks
 from ope_vpm.ope.q.values import QValues, influence
+from ope_vpm.ope.sensitivity import relative_error
 from ope_vpm.ope.vpm.estimator import POWER, find_factored
 
 Q_SOLVERS = ("neural", "linear")
@@ -114,6 +115,7 @@ def corrected(problem: Problem, fit: CrossFit, notes: dict[str, Any], overlap: f
             weights,
             overlap=overlap,
             unseen_mass=fit.unseen_mass,
+            relative_error=None if problem.finite else relative_error(problem, error, fit.error),
             remarks=(*fit.doubts, *clock_remarks(problem.data, problem.time_limit, known=not problem.finite)),
         ),
         diagnostics={

@@ -16,7 +16,8 @@ from ope_vpm.ope.inference.uncertainty import Likelihood
 from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.fitted import Networks, fitted_q
-from ope_vpm.ope.q.linear import find_lstd
+from ope_vpm.ope.q.linear import find_lstd, lstd_equations
+from ope_vpm.ope.sensitivity import with_feature_doubt
 from ope_vpm.ope.vpm.estimator import VPMEstimator
 
 SOLVERS = ("auto", "tabular", "linear", "neural")
@@ -80,7 +81,8 @@ class FQE(ProblemEstimator):
             return self._with_likelihood(problem, found)
         weight = vpm_weights(problem, self.n_features) if self.weighted else None
         if solver == "linear":
-            return find_lstd(problem, self.n_features, self.ridge, self.draws, weight)
+            found = find_lstd(problem, self.n_features, self.ridge, self.draws, weight)
+            return with_feature_doubt(lstd_equations(problem, self.n_features, self.draws, weight), found, self.draws)
         settings = Networks(self.members, self.training_steps, self.n_features, self.ridge, self.draws)
         return fitted_q(problem, settings, weight)
 

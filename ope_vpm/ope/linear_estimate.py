@@ -100,9 +100,9 @@ class RidgePath:
     """How each episode moves the value, for each ridge."""
 
 
-def ridge_path(equations: PairEquations, ridge: float | None) -> RidgePath:
+def ridge_path(equations: PairEquations, ridge: float | None, grid: tuple[float, ...] = RIDGES) -> RidgePath:
     """Solve for every ridge of the grid and choose one; for a given ridge solve also up to one ten times larger."""
-    ridges = RIDGES if ridge is None else (ridge, ridge * 10**0.5, ridge * 10)
+    ridges = grid if ridge is None else (ridge, ridge * 10**0.5, ridge * 10)
     solved = [equations.system.solve(each) for each in ridges]
     theta, beta = (np.stack(columns, axis=1) for columns in zip(*solved, strict=True))
     tau, residual = equations.apply(beta, theta)

@@ -146,12 +146,14 @@ class StateFeatures:
     clock: Clock | None = None
 
     @classmethod
-    def draw(cls, data: LoggedDataset, number: int, seed: int, clock: Clock | None = None) -> StateFeatures:
-        """Draw `number` Fourier features; the bandwidth is √d, the usual distance of two standardised states."""
+    def draw(
+        cls, data: LoggedDataset, number: int, seed: int, clock: Clock | None = None, bandwidth: float = 1.0
+    ) -> StateFeatures:
+        """Draw `number` Fourier features, their bandwidth in units of √d, the usual distance of two states."""
         encoder = Encoder.fit(data, None if not data.discrete_actions else 1, absorbs=False)
         size = encoder.observation_scale.mean.size if encoder.shape is None else prod(encoder.shape)
         size += clock is not None
-        frequencies = draw_frequencies(size, number, float(np.sqrt(size)), np.random.default_rng(seed))
+        frequencies = draw_frequencies(size, number, bandwidth * float(np.sqrt(size)), np.random.default_rng(seed))
         return cls(encoder, FourierFeatures(Standardiser.unit(size).within(FARTHEST), frequencies, linear=True), clock)
 
     @property

@@ -139,22 +139,27 @@ class PairFeatures:
         return self.by_logged_row(values)[self.steps.rows]
 
 
-def pair_features(problem: Problem, n_features: int, draws: int) -> PairFeatures:
+def pair_features(
+    problem: Problem, n_features: int, draws: int, bandwidth: float = 1.0, seed: int | None = None
+) -> PairFeatures:
     """The features of the problem's pairs; those of states are shared by all policies and discounts.
 
     Args:
         problem: the question.
         n_features: random Fourier features of the state.
         draws: target actions drawn for each state where the policy's mean action is not known otherwise.
+        bandwidth: of the features, in units of the usual one.
+        seed: of the features, where it is not the problem's.
     """
     steps = problem.steps  # it refuses logs in which nothing follows any step
-    states = problem.log.shared(_state_rows, n_features, problem.time_limit, problem.seed)
+    chosen = problem.seed if seed is None else seed
+    states = problem.log.shared(_state_rows, n_features, problem.time_limit, chosen, bandwidth)
     return PairFeatures(states, steps, centred_features(problem, draws))
 
 
-def _state_rows(log: Log, n_features: int, time_limit: TimeLimit, seed: int) -> StateRows:
+def _state_rows(log: Log, n_features: int, time_limit: TimeLimit, seed: int, bandwidth: float) -> StateRows:
     data = log.data
-    features = StateFeatures.draw(data, n_features, seed, clock_of(data, time_limit))
+    features = StateFeatures.draw(data, n_features, seed, clock_of(data, time_limit), bandwidth)
     ending = ending_rows(data, time_limit)
     rows = np.flatnonzero(ending | data.next_known)
     first = log.initial_observations

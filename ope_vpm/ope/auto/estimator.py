@@ -23,7 +23,8 @@ from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.fitted import Networks, fitted_q
-from ope_vpm.ope.q.linear import find_lstd
+from ope_vpm.ope.q.linear import find_lstd, lstd_equations
+from ope_vpm.ope.sensitivity import with_feature_doubt
 from ope_vpm.ope.vpm.estimator import VPMEstimator
 
 LEAST_OVERLAP = 0.3
@@ -86,7 +87,7 @@ class Auto(ProblemEstimator):
         if problem.finite:
             return Candidate("vpm", VPMEstimator().find), "finite states and actions: counted and solved exactly"
         if not problem.policy.has_log_prob:
-            return self._lstd, "continuous states, and a policy without densities: Q in closed form, no ratios"
+            return self._doubted_lstd, "continuous states, and a policy without densities: Q in closed form, no ratios"
         overlap = action_ratio(problem).overlap
         if overlap < LEAST_OVERLAP:
             networks = Networks(training_steps=self.training_steps, n_features=self.n_features)
@@ -98,6 +99,16 @@ class Auto(ProblemEstimator):
     @property
     def _lstd(self) -> Candidate:
         return Candidate("lstd-q", lambda problem: find_lstd(problem, self.n_features, None, DRAWS))
+
+    @property
+    def _doubted_lstd(self) -> Candidate:
+        """LSTD-Q as the first choice, which has to speak for its features itself."""
+
+        def find(problem: Problem) -> RawEstimate:
+            equations = lstd_equations(problem, self.n_features, DRAWS)
+            return with_feature_doubt(equations, find_lstd(problem, self.n_features, None, DRAWS), DRAWS)
+
+        return Candidate("lstd-q", find)
 
 
 def _joined(found: RawEstimate, other: RawEstimate, trust: float) -> tuple[RawEstimate, float | None]:

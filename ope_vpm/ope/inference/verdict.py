@@ -32,6 +32,8 @@ class Evidence:
     """The share of negative weights in Σ|τ|."""
     disagreement: float | None = None
     """How far another way to solve the same equations lies, in standard errors."""
+    relative_error: float | None = None
+    """The standard error, suspected bias included, in units of the logged mean's."""
     remarks: tuple[str, ...] = ()
     """Reasons for caution that are the estimator's own."""
 
@@ -64,6 +66,14 @@ RULES = (
     Rule("residual", 0.05, 0.2, "the found law is not stationary: residual {0:.2g} beyond chance", low_is_bad=False),
     Rule("unseen_mass", 0.05, 0.2, "{0:.0%} of the target's steps lead where there are no data", low_is_bad=False),
     Rule("negative_mass", 0.1, 0.3, "{0:.0%} of the weights are negative", low_is_bad=False),
+    Rule(
+        "relative_error",
+        2.0,
+        5.0,
+        "the value is {0:.1f} times less certain than the logged mean: episodes of the target, or of a policy "
+        "nearer to it, would help most",
+        low_is_bad=False,
+    ),
     Rule(
         "disagreement",
         2.0,

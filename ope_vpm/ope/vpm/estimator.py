@@ -15,6 +15,7 @@ from ope_vpm.ope.finite.treatments import Smooth
 from ope_vpm.ope.inference.value import RawEstimate, evidence_of_weights
 from ope_vpm.ope.linear_estimate import LinearEstimate, PairEquations, linear_estimate
 from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.sensitivity import with_feature_doubt
 from ope_vpm.ope.vpm.finite import EXACT_TREATMENTS, find_finite
 from ope_vpm.ope.vpm.pairs import find_by_solver
 
@@ -157,7 +158,8 @@ def _find_factored(problem: Problem, n_features: int, ridge: float | None, power
     weight = action.ratio**power
     pairs = pair_features(problem, n_features, draws).weighted(weight / weight.mean())
     fit = {"power": power, "behaviour_held_out_log_likelihood": action.held_out_log_likelihood}
-    return linear_estimate(PairEquations.of(problem, pairs), ridge, "factored", fit)
+    equations = PairEquations.of(problem, pairs)
+    return with_feature_doubt(equations, linear_estimate(equations, ridge, "factored", fit), draws)
 
 
 def nothing_in_common(problem: Problem) -> LinearEstimate:
