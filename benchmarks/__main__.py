@@ -1,4 +1,7 @@
-"""`python -m benchmarks [NAME]...`: run the benchmarks, each in a process of its own so that memory is not shared."""
+"""`python -m benchmarks [NAME]...`: run the benchmarks, each in a process of its own so that memory is not shared.
+
+Words from the first that begins with a dash on are passed to them: `python -m benchmarks wild --half tuning`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ from pathlib import Path
 
 def main() -> int:
     known = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("_"))
-    chosen = sys.argv[1:] or known
+    words = sys.argv[1:]
+    first = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
+    chosen, options = words[:first] or known, words[first:]
     unknown = [name for name in chosen if name not in known]
     if unknown:
         print(f"unknown benchmark {unknown[0]!r}: known are {', '.join(known)}", file=sys.stderr)
@@ -17,7 +22,7 @@ def main() -> int:
     failed = 0
     for name in chosen:
         print(f"== {name}", flush=True)
-        failed |= subprocess.call([sys.executable, "-c", f"from benchmarks.{name} import main; main()"])
+        failed |= subprocess.call([sys.executable, "-c", f"from benchmarks.{name} import main; main()", *options])
     return int(failed != 0)
 
 

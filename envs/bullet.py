@@ -13,7 +13,8 @@ from typing import Any
 
 import gymnasium as gym
 
-from ope_vpm.envs.collect import MakeEnvironment, collect
+from ope_vpm.envs.collect import MakeEnvironment, collect, register
+from ope_vpm.envs.networks import load_network
 from ope_vpm.envs.training import TASKS
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.optional import library
@@ -120,11 +121,11 @@ def add_return(file: Path, episodes: int = 100, seed: int = 0) -> None:
         episodes: the number of episodes.
         seed: of everything random.
     """
-    library("pybullet_envs_gymnasium", "sb3")
     note = file.with_suffix(".json")
     stored = json.loads(note.read_text())
+    register(stored["environment"])
     limit = gym.spec(stored["environment"]).max_episode_steps or 1000
-    returns = collect(stored["environment"], load_arrays(file), episodes, limit, seed).returns
+    returns = collect(stored["environment"], load_network(file), episodes, limit, seed).returns
     stored["return"] = {
         "mean": round(float(returns.mean()), 3),
         "standard_error": round(float(returns.std(ddof=1) / episodes**0.5), 3),

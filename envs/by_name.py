@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ope_vpm.envs import bullet
 from ope_vpm.envs.collect import collect
 from ope_vpm.envs.training import TASKS
+from ope_vpm.envs.wild import wild_tasks
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.policy import TablePolicy, TargetPolicy, load_policy, with_variance
 
@@ -36,7 +37,7 @@ def log(
     Args:
         environment: reacher, halfcheetah, ant, taxi, or a gymnasium id.
         policy: a file, or the name of a shipped policy; the task's target if not given. For the PyBullet tasks
-            also "mix".
+            also "mix", for the wild tasks "target", "near", "older", "mix" or "poor".
         trajectories: the number of trajectories.
         length: the largest number of steps of a trajectory.
         alpha: for Gaussian policies, acts with 1 + α times the variance. For Taxi, acts by the policy with
@@ -47,6 +48,11 @@ def log(
     if environment == TAXI:
         return _taxi(policy, trajectories, length, alpha, seed)
     if environment not in TASKS:
+        wild = wild_tasks().get(environment)
+        if wild is not None and (policy is None or not Path(policy).is_file()):
+            if alpha is not None:
+                raise ValueError(f"{environment} has behaviours of its own, such as near: leave --alpha out")
+            return wild.run(wild.behaviour(policy or "target"), trajectories, length, seed)
         if policy is None:
             near = get_close_matches(environment, [*TASKS, TAXI], n=1)
             hint = f"did you mean {near[0]}?" if near else "give a file by --policy"

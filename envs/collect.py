@@ -107,12 +107,19 @@ def make(environment: str | MakeEnvironment) -> gym.Env[Any, Any]:
     """Make one environment from a gymnasium id or by the given function."""
     if not isinstance(environment, str):
         return environment()
-    if "Bullet" in environment:
-        library("pybullet_envs_gymnasium", "sb3")
+    register(environment)
     try:
         return gym.make(environment, disable_env_checker=True)
     except gym.error.Error as error:
         raise ValueError(f"gymnasium cannot make {environment!r}: {error}") from error
+
+
+def register(environment: str) -> None:
+    """Import the library that registers a gymnasium id, where gymnasium itself does not know it."""
+    if "Bullet" in environment:
+        library("pybullet_envs_gymnasium", "sb3")
+    if environment.startswith("Sepsis/"):
+        library("icu_sepsis", "sepsis")
 
 
 @contextmanager

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from functools import partial
 from pathlib import Path
 
-from ope_vpm.envs import bullet
-from ope_vpm.envs.training import TASKS, scaled, train
+import numpy as np
+
+from ope_vpm.envs.bullet import add_return
+from ope_vpm.envs.training import TASKS, Recipe, scaled, train
+from ope_vpm.envs.wild import wild_tasks
+from ope_vpm.envs.wild.recipes import RECIPES
+from ope_vpm.envs.wild.tables import FiniteTask
+from ope_vpm.outside import write_text, write_whole
 from ope_vpm.progress import counting
+from ope_vpm.suggestions import suggestion
 
 EPISODES, EPISODES_BEFORE = 100, 20
 """Episodes over which returns are measured: for the last policy and for the checkpoints before it. Round numbers: the
@@ -17,7 +26,7 @@ def train_task(task: str, output: Path, seed: int, steps: int | None, episodes: 
     """Train by the task's recipe, measure the returns, and return the checkpoints' files.
 
     Args:
-        task: reacher, halfcheetah, ant or taxi.
+        task: reacher, halfcheetah, ant, taxi, or the gymnasium id of a wild task.
         output: the folder for the checkpoints.
         seed: of everything random.
         steps: the number of environment steps; None: the recipe's. The checkpoints are scaled with it.
@@ -25,11 +34,39 @@ def train_task(task: str, output: Path, seed: int, steps: int | None, episodes: 
     """
     if task == "taxi":
         return _train_taxi(output, seed, steps)
-    bullet.environment_id(task)
-    recipe = TASKS[task] if steps is None else scaled(TASKS[task], steps)
+    wild = wild_tasks().get(task)
+    if isinstance(wild, FiniteTask):
+        return _write_tables(wild, output, steps)
+    recipe = _recipe(task) if steps is None else scaled(_recipe(task), steps)
     with counting(f"training {task}", recipe.steps) as progress:
         files = train(recipe, output, seed=seed, progress=lambda done, _: progress(done))
     measure_returns(files, seed, episodes)
+    return files
+
+
+def _recipe(task: str) -> Recipe:
+    """The recipe of a task; an unknown one is answered with the nearest."""
+    known = {**TASKS, **RECIPES}
+    if task not in known:
+        names = dict.fromkeys(["taxi", *known, *wild_tasks()])
+        raise ValueError(f"there is no task {task!r}: {suggestion(task, names)}")
+    return known[task]
+
+
+def _write_tables(task: FiniteTask, output: Path, steps: int | None) -> list[Path]:
+    """The policies of a finite task as tables, each with a JSON of its exact return."""
+    if steps is not None:
+        raise ValueError(f"the policies of {task.id} come from value iteration, not from steps: leave --steps out")
+    output.mkdir(parents=True, exist_ok=True)
+    files = []
+    for name, policy in {"older": task.older(), "near": task.near(), "target": task.target}.items():
+        file = output / f"{name}.npy"
+        write_whole(file, partial(np.save, arr=policy.table))
+        about = {"environment": task.id, "policy": name, "limit": task.own_limit}
+        worth = task.model.episode_return(policy, task.own_limit)
+        about["return"] = {"mean": worth.value, "standard_error": 0.0, "deviation": worth.deviation}
+        write_text(file.with_suffix(".json"), json.dumps(about, indent=2) + "\n")
+        files.append(file)
     return files
 
 
@@ -43,7 +80,7 @@ def measure_returns(files: list[Path], seed: int, episodes: int = EPISODES) -> N
     """
     with counting("measuring returns", len(files)) as progress:
         for number, file in enumerate(files, start=1):
-            bullet.add_return(file, episodes if number == len(files) else min(episodes, EPISODES_BEFORE), seed)
+            add_return(file, episodes if number == len(files) else min(episodes, EPISODES_BEFORE), seed)
             progress(number)
 
 

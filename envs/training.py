@@ -1,6 +1,7 @@
-"""Training of the target policies for the PyBullet tasks with stable-baselines3; they are stored as plain arrays.
+"""Training of policies with stable-baselines3; they are stored as plain arrays, Gaussian or softmax ones.
 
-`TASKS` has the settings of each task; checkpoints on the way give policies of increasing skill.
+`TASKS` has the settings of each PyBullet task of the studies, `envs.wild.recipes` those of the wild tasks; checkpoints on
+the way give policies of increasing skill.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Discrete
 
-from ope_vpm.envs.collect import quiet
+from ope_vpm.envs.collect import quiet, register
+from ope_vpm.envs.networks import LogitLayers, SoftmaxNetwork, save_softmax
 from ope_vpm.optional import library
 from ope_vpm.outside import write_text
 from ope_vpm.policy.arrays import Layers, NetworkPolicy, save_arrays
@@ -24,6 +27,8 @@ PARALLEL = 16
 HalfCheetah."""
 OBSERVATION_CLIP = 10.0
 """Normalised observations are clipped to this many standard deviations: the default of `VecNormalize`."""
+NOISE_DRAWS = 1000
+"""Observations over which state-dependent noise is averaged: its mean is then known within a few per cent."""
 ROUNDS = 200
 """How often progress is reported during training: every half percent, often enough for a smooth progress bar."""
 
@@ -35,10 +40,11 @@ class Recipe:
     Args:
         environment: the gymnasium id.
         algorithm: "PPO" or "A2C".
-        steps: the total number of environment steps.
-        checkpoints: the numbers of steps after which a policy is stored; the last one is the target.
-        settings: arguments of the algorithm; the learning rate falls linearly to 0.
-        log_std: the logarithm of the actions' standard deviation at the start.
+        steps: the number of environment steps over which the learning rate falls linearly to 0.
+        checkpoints: the numbers of steps after which a policy is stored; training stops after the last one.
+        settings: arguments of the algorithm.
+        log_std: the logarithm of continuous actions' standard deviation at the start.
+        parallel: the number of environments that are stepped in parallel.
     """
 
     environment: str
@@ -47,6 +53,7 @@ class Recipe:
     checkpoints: tuple[int, ...]
     log_std: float
     settings: Mapping[str, Any] = field(default_factory=dict)
+    parallel: int = PARALLEL
 
 
 _A2C = {
@@ -111,13 +118,13 @@ def train(
         progress: called about 200 times with the steps done and the mean return of recent episodes.
     """
     sb3 = library("stable_baselines3", "sb3")
-    library("pybullet_envs_gymnasium", "sb3")
+    register(recipe.environment)
     import torch
     from stable_baselines3.common.env_util import make_vec_env
     from stable_baselines3.common.vec_env import VecNormalize
 
     output.mkdir(parents=True, exist_ok=True)
-    envs = VecNormalize(make_vec_env(recipe.environment, PARALLEL, seed=seed), clip_obs=OBSERVATION_CLIP)
+    envs = VecNormalize(make_vec_env(recipe.environment, recipe.parallel, seed=seed), clip_obs=OBSERVATION_CLIP)
     settings = dict(recipe.settings)
     rate = float(settings.pop("learning_rate"))
     model = getattr(sb3, recipe.algorithm)(
@@ -151,7 +158,7 @@ def train(
         if progress is not None and (kept or done - told >= recipe.steps / ROUNDS):
             told = done
             progress(done, mean)
-        return True
+        return len(written) < len(recipe.checkpoints)
 
     # The last checkpoint may fall just short of a whole round of the parallel environments.
     with quiet():  # PyBullet prints a banner at the first reset
@@ -160,28 +167,54 @@ def train(
     return written
 
 
-def _policy(model: Any, envs: Any) -> NetworkPolicy:
+def _policy(model: Any, envs: Any) -> NetworkPolicy | SoftmaxNetwork:
     """Return the trained network as a policy that includes the normalisation of observations."""
     network = model.policy
     layers = [network.mlp_extractor.policy_net[0], network.mlp_extractor.policy_net[2], network.action_net]
+    weights, biases = [_numpy(layer.weight) for layer in layers], [_numpy(layer.bias) for layer in layers]
+    statistics = {
+        "observation_mean": envs.obs_rms.mean.copy(),
+        "observation_std": np.sqrt(envs.obs_rms.var + envs.epsilon),
+        "observation_clip": np.array(envs.clip_obs),
+    }
     space = network.action_space
+    if isinstance(space, Discrete):
+        return SoftmaxNetwork(LogitLayers(weights, biases, **statistics))
     return NetworkPolicy(
         Layers(
-            [_numpy(layer.weight) for layer in layers],
-            [_numpy(layer.bias) for layer in layers],
-            observation_mean=envs.obs_rms.mean.copy(),
-            observation_std=np.sqrt(envs.obs_rms.var + envs.epsilon),
-            observation_clip=np.array(envs.clip_obs),
-            log_std=_numpy(network.log_std),
+            weights,
+            biases,
+            **statistics,
+            log_std=_log_std(model),
             low=space.low.astype(np.float64),
             high=space.high.astype(np.float64),
         )
     )
 
 
-def _write(output: Path, recipe: Recipe, seed: int, done: int, policy: NetworkPolicy, mean: float, took: float) -> Path:
+def _log_std(model: Any) -> Any:
+    """The log standard deviation of the actions.
+
+    The variance of state-dependent noise is averaged over standard normal draws, for observations are normalised.
+    """
+    if not model.use_sde:
+        return _numpy(model.policy.log_std)
+    import torch
+
+    draws = np.random.default_rng(0).standard_normal((NOISE_DRAWS, *model.observation_space.shape))
+    seen = torch.as_tensor(draws, dtype=torch.float32)
+    variance = model.policy.get_distribution(seen).distribution.variance
+    return _numpy(variance.mean(dim=0).sqrt().log())
+
+
+def _write(
+    output: Path, recipe: Recipe, seed: int, done: int, policy: NetworkPolicy | SoftmaxNetwork, mean: float, took: float
+) -> Path:
     path = output / f"step-{done:07d}.npz"
-    save_arrays(path, policy)
+    if isinstance(policy, SoftmaxNetwork):
+        save_softmax(path, policy)
+    else:
+        save_arrays(path, policy)
     about = {**asdict(recipe), "seed": seed, "steps_done": done, "training_return": mean, "seconds": round(took, 1)}
     write_text(path.with_suffix(".json"), json.dumps(about, indent=2) + "\n")
     return path

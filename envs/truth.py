@@ -125,8 +125,8 @@ def of_episodes(data: LoggedDataset, logged: int, seed: int = SEED) -> Truth:
     beyond = float(last.mean()) if len(last) else 0.0
     later = discounted_parts(data, GAMMA, beyond, logged)[data.lengths > logged]
     return Truth(
-        average={length: _ratio(*average_parts(data, length)) for length in LENGTHS},
-        discounted=_mean(discounted_parts(data, GAMMA, beyond)),
+        average={length: ratio_value(*average_parts(data, length)) for length in LENGTHS},
+        discounted=mean_value(discounted_parts(data, GAMMA, beyond)),
         tail=float(later.mean()) if len(later) else 0.0,
         horizon=end,
         episodes=data.n_episodes,
@@ -134,15 +134,16 @@ def of_episodes(data: LoggedDataset, logged: int, seed: int = SEED) -> Truth:
     )
 
 
-def _mean(values: Floats) -> Value:
+def mean_value(values: Floats) -> Value:
+    """The mean of one number per episode."""
     spread = float(values.std(ddof=1))
     return Value(float(values.mean()), spread / len(values) ** 0.5, spread)
 
 
-def _ratio(sums: Floats, steps: Floats) -> Value:
+def ratio_value(sums: Floats, steps: Floats) -> Value:
     """Return Σ rewards / Σ steps, with its standard error by the delta method."""
     value = float(sums.sum() / steps.sum())
-    around = _mean((sums - value * steps) / steps.mean())
+    around = mean_value((sums - value * steps) / steps.mean())
     return Value(value, around.standard_error, around.deviation)
 
 

@@ -83,7 +83,7 @@ def evaluate(
 
 @app.command("train-policy")
 def train_policy(
-    task: Annotated[str, typer.Argument(help="reacher, halfcheetah, ant or taxi.")],
+    task: Annotated[str, typer.Argument(help="reacher, halfcheetah, ant, taxi, or a wild task such as Pendulum-v1.")],
     seed: Annotated[int, typer.Option(help="Of environments, networks and draws.")] = 0,
     steps: Annotated[int | None, typer.Option(min=1, help="Fewer or more than the recipe's environment steps.")] = None,
     output: Annotated[Path | None, typer.Option(help="The folder for checkpoints; policies/TASK if not given.")] = None,
@@ -100,7 +100,7 @@ def collect(
     environment: Annotated[str, typer.Argument(help="reacher, halfcheetah, ant, taxi, or a gymnasium id.")],
     output: Annotated[str, typer.Option(help="A file .npz, .parquet or .h5 (d3rlpy), or a new Minari id.")],
     policy: Annotated[
-        str | None, typer.Option(help="A file, or a shipped one: target (default), step-0320000, mix, …")
+        str | None, typer.Option(help="A file, or a shipped one: target (default), step-0320000, near, older, mix, …")
     ] = None,
     trajectories: Annotated[int, typer.Option(min=1, help="How many.")] = 100,
     length: Annotated[int, typer.Option(min=1, help="Steps of each, at most.")] = 100,

@@ -107,7 +107,7 @@ def test_collect_from_a_file_in_any_environment(folder, tmp_path):
 MISTAKES = {
     "an ending we do not write": (("reacher", "--output", "log.txt"), "the output must end in"),
     "a folder that is not there": (("reacher", "--output", "nowhere/log.npz"), "does not exist"),
-    "no policy": (("CartPole-v1", "--output", "log.npz"), "give a file by --policy"),
+    "no policy": (("MountainCar-v0", "--output", "log.npz"), "give a file by --policy"),
     "a misspelt task": (("reachr", "--output", "log.npz"), "did you mean reacher"),
     "an unknown policy": (("reacher", "--policy", "best", "--output", "log.npz"), "has no policy 'best'"),
     "mix with alpha": (("reacher", "--policy", "mix", "--alpha", "1", "--output", "log.npz"), "leave --alpha out"),

@@ -11,6 +11,7 @@ from ope_vpm.leaderboard.tasks.bullet import BulletTask
 from ope_vpm.leaderboard.tasks.linear_gaussian import LinearGaussianTask
 from ope_vpm.leaderboard.tasks.random_mdp import RandomMDPTask
 from ope_vpm.leaderboard.tasks.taxi import TaxiTask
+from ope_vpm.leaderboard.tasks.wild import WildLeaderboardTask
 from ope_vpm.ope import Problem
 
 TASKS = {
@@ -18,6 +19,7 @@ TASKS = {
     "linear_gaussian": LinearGaussianTask(trajectories=20, length=200),
     "taxi": TaxiTask(trajectories=20, length=800),
     "bullet": BulletTask(robot="reacher", trajectories=2, length=5),
+    "wild": WildLeaderboardTask(environment="CartPole-v1", behaviour="mix"),
 }
 
 
@@ -67,4 +69,21 @@ def test_what_is_wrong_is_said():
     assert "length must be one of 25, 50, 100, 150: got 30" in BulletTask(robot="reacher", length=30).problems()
     assert "has no policy 'step-1'" in " ".join(BulletTask(robot="reacher", policies=("step-1",)).problems())
     assert BulletTask(robot="reacher").refusals(0.9) == ["the truth is stored for gamma 1 and 0.99: got 0.9"]
+    assert "did you mean 'CartPole-v1'" in WildLeaderboardTask(environment="Cartpole-v1").problems()[0]
+    assert "no behaviour 'nearer'" in WildLeaderboardTask(environment="CartPole-v1", behaviour="nearer").problems()[0]
     assert RandomMDPTask(states=1).problems() == ["states must be at least 2: got 1"]
+
+
+def test_references_of_wild_tasks():
+    """FrozenLake per step: a floor that falls by √4 with four times the episodes; CartPole pays the same each step."""
+    few, many = (
+        WildLeaderboardTask(environment="FrozenLake8x8-v1", trajectories=size).reference("target", 1.0)
+        for size in (50, 200)
+    )
+    assert few.truth == many.truth
+    assert few.floor == pytest.approx(2 * many.floor)
+    assert WildLeaderboardTask(environment="CartPole-v1").reference("target", 1.0).floor is None
+    whole = WildLeaderboardTask(environment="FrozenLake8x8-v1", whole=True)
+    assert whole.reference("target", 1.0).truth != few.truth
+    assert whole.axes()["length"] == 200
+    assert whole.identity(None) != WildLeaderboardTask(environment="FrozenLake8x8-v1").identity(None)

@@ -14,6 +14,7 @@ KINDS = {
     "random_mdp": "ope_vpm.leaderboard.tasks.random_mdp:RandomMDPTask",
     "linear_gaussian": "ope_vpm.leaderboard.tasks.linear_gaussian:LinearGaussianTask",
     "taxi": "ope_vpm.leaderboard.tasks.taxi:TaxiTask",
+    "wild": "ope_vpm.leaderboard.tasks.wild:WildLeaderboardTask",
     "bullet": "ope_vpm.leaderboard.tasks.bullet:BulletTask",
     "files": "ope_vpm.leaderboard.tasks.files:FilesTask",
 }

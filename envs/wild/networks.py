@@ -1,0 +1,102 @@
+"""Wild tasks with network policies: shipped checkpoints, logs from the environment itself, stored truths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from ope_vpm.envs.collect import collect, register
+from ope_vpm.envs.networks import SoftmaxNetwork, load_network
+from ope_vpm.envs.truth import Value
+from ope_vpm.envs.wild.tasks import NEAR, Per, WildTask, check_gamma
+from ope_vpm.envs.wild.truth import Truth
+from ope_vpm.envs.wild.uniform import UniformPolicy
+from ope_vpm.logged import LoggedDataset
+from ope_vpm.policy import CategoricalPolicy, TargetPolicy
+from ope_vpm.policy.arrays import NetworkPolicy
+
+POLICIES = Path(__file__).parent.parent / "policies"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkTask(WildTask):
+    """A task with network policies in `policies/ID`; its truth is that of 4000 episodes or more."""
+
+    target_name: str
+    """The checkpoint to evaluate, such as "step-0060000"."""
+    older_name: str
+
+    @property
+    def target(self) -> NetworkPolicy | SoftmaxNetwork:
+        """A Gaussian policy, or a softmax over discrete actions."""
+        return self.policy(self.target_name)
+
+    @property
+    def folder(self) -> Path:
+        """Where checkpoints and truth are kept."""
+        return POLICIES / self.id
+
+    @property
+    def truth_file(self) -> Path:
+        """Where the truth is kept."""
+        return self.folder / "truth.json"
+
+    def policy(self, name: str) -> NetworkPolicy | SoftmaxNetwork:
+        """A checkpoint by its name."""
+        return _network(self.folder / f"{name}.npz")
+
+    def checkpoints(self) -> list[str]:
+        """The names of the shipped policies, in the order of training."""
+        return sorted(file.stem for file in self.folder.glob("step-*.npz"))
+
+    def near(self) -> TargetPolicy:
+        """Twice the variance of continuous actions, twice the temperature of discrete ones."""
+        target = self.target
+        return target.with_temperature(NEAR) if isinstance(target, SoftmaxNetwork) else target.with_variance(NEAR)
+
+    def older(self) -> TargetPolicy:
+        """An earlier checkpoint."""
+        return self.policy(self.older_name)
+
+    def poor(self) -> TargetPolicy:
+        """Uniform over the action space."""
+        target = self.target
+        if isinstance(target, SoftmaxNetwork):
+            chances = np.full(len(target.layers.biases[-1]), 1 / len(target.layers.biases[-1]))
+            return CategoricalPolicy(lambda seen: np.tile(chances, (len(seen), 1)), len(chances))
+        return UniformPolicy(target.layers.low, target.layers.high)
+
+    def run(self, policies: list[TargetPolicy], episodes: int, limit: int, seed: int) -> LoggedDataset:
+        """In the environment itself."""
+        return collect(self._make, policies, episodes, limit, seed)
+
+    def content(self) -> bytes:
+        """The two files."""
+        return b"".join((self.folder / f"{name}.npz").read_bytes() for name in (self.target_name, self.older_name))
+
+    def _make(self) -> gym.Env[Any, Any]:
+        register(self.id)
+        return gym.make(self.id, disable_env_checker=True, max_episode_steps=self.own_limit)
+
+    def truth(self, gamma: float, per: Per = "step", *, cut: bool = True) -> Value:
+        """As stored."""
+        stored = _stored(self.truth_file)
+        if gamma == 1:
+            return (stored.per_step if per == "step" else stored.per_episode)[self.steps(cut)]
+        check_gamma(gamma, per)
+        return stored.discounted
+
+
+@cache
+def _network(file: Path) -> NetworkPolicy | SoftmaxNetwork:
+    return load_network(file)
+
+
+@cache
+def _stored(file: Path) -> Truth:
+    return Truth.read(file)
