@@ -10,11 +10,9 @@ import torch
 
 from ope_vpm.arrays import Floats
 from ope_vpm.logged.formats.d3rlpy import to_d3rlpy
-from ope_vpm.ope.estimator import ProblemEstimator
-from ope_vpm.ope.inference.uncertainty import Bootstrap, initial_sums
-from ope_vpm.ope.inference.value import RawEstimate
+from ope_vpm.ope.authoring import Bootstrap, Problem, ProblemEstimator, RawEstimate
+from ope_vpm.ope.inference.uncertainty import initial_sums
 from ope_vpm.ope.inference.verdict import Evidence
-from ope_vpm.ope.problem import Problem
 from ope_vpm.optional import is_from, library
 
 

@@ -16,16 +16,14 @@ import numpy as np
 
 from ope_vpm.arrays import Floats, Integers, group_sums
 from ope_vpm.ope.adapter.ends import clock_remarks
-from ope_vpm.ope.estimator import ProblemEstimator, check_positive, check_ridge
+from ope_vpm.ope.authoring import Bootstrap, Problem, ProblemEstimator, RawEstimate, evidence_of_weights
+from ope_vpm.ope.estimator import check_positive, check_ridge
 from ope_vpm.ope.finite.cross_fit import CrossFit, cross_fitted_counts
-from ope_vpm.ope.inference.uncertainty import Bootstrap
-from ope_vpm.ope.inference.value import RawEstimate, evidence_of_weights
-from ope_vpm.ope.linear_estimate import LinearEstimate
-from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.linear.estimate import LinearEstimate
+from ope_vpm.ope.linear.sensitivity import relative_error
 from ope_vpm.ope.q.linear import cross_fitted_q, find_lstd, linear_base, lstd_equations
 from ope_vpm.ope.q.networks import fit_networks
 from ope_vpm.ope.q.values import QValues, influence
-from ope_vpm.ope.sensitivity import relative_error
 from ope_vpm.ope.vpm.estimator import POWER, find_factored
 
 Q_SOLVERS = ("neural", "linear")

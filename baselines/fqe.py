@@ -8,16 +8,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ope_vpm.arrays import Floats
-from ope_vpm.ope.estimator import ProblemEstimator, check_positive, check_ridge
+from ope_vpm.ope.authoring import Problem, ProblemEstimator, RawEstimate
+from ope_vpm.ope.estimator import check_positive, check_ridge
 from ope_vpm.ope.finite.estimate import counted_estimate
 from ope_vpm.ope.finite.likelihood import likelihood_interval
 from ope_vpm.ope.finite.treatments import DEFAULT, treatment
 from ope_vpm.ope.inference.uncertainty import Likelihood
-from ope_vpm.ope.inference.value import RawEstimate
-from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.linear.sensitivity import with_feature_doubt
 from ope_vpm.ope.q.fitted import Networks, fitted_q
 from ope_vpm.ope.q.linear import find_lstd, lstd_equations
-from ope_vpm.ope.sensitivity import with_feature_doubt
 from ope_vpm.ope.vpm.estimator import VPMEstimator
 
 SOLVERS = ("auto", "tabular", "linear", "neural")

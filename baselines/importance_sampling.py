@@ -8,12 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ope_vpm.arrays import Bools, Floats
+from ope_vpm.ope.authoring import Bootstrap, EpisodeSums, Problem, ProblemEstimator, RawEstimate, evidence_of_weights
 from ope_vpm.ope.behaviour.source import Behaviour, behaviour_log_prob, check_behaviour
-from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.inference.logged_mean import time_weights, weighted_sums
-from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
-from ope_vpm.ope.inference.value import RawEstimate, evidence_of_weights, value_or_nan
-from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.inference.value import value_or_nan
 
 SMALLEST = 1e-300
 """Keeps divisions by weights that have all vanished defined."""

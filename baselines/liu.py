@@ -24,13 +24,11 @@ from ope_vpm.arrays import Floats, Integers, group_sums
 from ope_vpm.linear.features import median_bandwidth
 from ope_vpm.ope.adapter.encoding import StateFeatures
 from ope_vpm.ope.adapter.ends import clock_remarks
+from ope_vpm.ope.authoring import Bootstrap, EpisodeSums, Problem, ProblemEstimator, RawEstimate, evidence_of_weights
 from ope_vpm.ope.behaviour.action_ratio import ActionRatio
 from ope_vpm.ope.behaviour.source import Behaviour, behaviour_log_prob, check_behaviour
-from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.finite.counts import number_states
-from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
-from ope_vpm.ope.inference.value import RawEstimate, evidence_of_weights, value_or_nan
-from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.inference.value import value_or_nan
 from ope_vpm.ope.q.training import mlp
 
 RIDGE = 1e-10

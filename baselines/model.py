@@ -20,15 +20,14 @@ from ope_vpm.arrays import Array, Bools, Floats, Integers
 from ope_vpm.linear.features import Standardiser
 from ope_vpm.ope.adapter.encoding import StateFeatures
 from ope_vpm.ope.adapter.ends import rows_of
-from ope_vpm.ope.estimator import ProblemEstimator, check_positive
+from ope_vpm.ope.authoring import Bootstrap, Problem, ProblemEstimator, RawEstimate
+from ope_vpm.ope.estimator import check_positive
 from ope_vpm.ope.finite.estimate import counted_estimate
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.treatments import DEFAULT, treatment
-from ope_vpm.ope.inference.uncertainty import Bootstrap, Spread
-from ope_vpm.ope.inference.value import RawEstimate
+from ope_vpm.ope.inference.uncertainty import Spread
 from ope_vpm.ope.inference.verdict import Evidence
 from ope_vpm.ope.log import Log
-from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.training import Ensemble
 
 PAPER_HORIZON = 200

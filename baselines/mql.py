@@ -13,11 +13,11 @@ import numpy as np
 from ope_vpm.arrays import Floats
 from ope_vpm.linear.system import LinearSystem
 from ope_vpm.ope.adapter.ends import clock_remarks
+from ope_vpm.ope.authoring import Bootstrap, RawEstimate
 from ope_vpm.ope.behaviour.action_ratio import known_overlap
-from ope_vpm.ope.inference.uncertainty import Bootstrap
-from ope_vpm.ope.inference.value import RawEstimate, disagreement
+from ope_vpm.ope.inference.value import disagreement
 from ope_vpm.ope.inference.verdict import Evidence
-from ope_vpm.ope.linear_estimate import LinearEstimate, PairEquations
+from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations
 from ope_vpm.ope.ratio.estimator import RatioEstimator
 from ope_vpm.ope.ratio.least_squares import scaled_least_squares
 

@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from ope_vpm.arrays import Floats
 from ope_vpm.linear.system import LinearSystem
-from ope_vpm.ope.inference.value import RawEstimate
-from ope_vpm.ope.linear_estimate import LinearEstimate, PairEquations
+from ope_vpm.ope.authoring import RawEstimate
+from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations
 from ope_vpm.ope.ratio.estimator import RatioEstimator, ratio_estimate
 from ope_vpm.ope.ratio.least_squares import scaled_least_squares
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ope_vpm.ope.estimator import ProblemEstimator
+from ope_vpm.ope.authoring import Problem, ProblemEstimator, RawEstimate
 from ope_vpm.ope.inference.logged_mean import logged_mean
-from ope_vpm.ope.inference.value import RawEstimate
-from ope_vpm.ope.problem import Problem
 
 
 @dataclass(frozen=True, kw_only=True)

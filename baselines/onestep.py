@@ -7,13 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from ope_vpm.ope.authoring import Bootstrap, Problem, ProblemEstimator, RawEstimate, evidence_of_weights
 from ope_vpm.ope.behaviour.action_ratio import CAP, ActionRatio, action_ratio
 from ope_vpm.ope.behaviour.source import Behaviour, Cloned, check_behaviour, source_of
-from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.inference.logged_mean import time_weights, weighted_sums
-from ope_vpm.ope.inference.uncertainty import Bootstrap
-from ope_vpm.ope.inference.value import RawEstimate, evidence_of_weights, value_or_nan
-from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.inference.value import value_or_nan
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,13 +20,11 @@ import numpy as np
 
 from ope_vpm.arrays import Bools, Floats, group_sums
 from ope_vpm.baselines.importance_sampling import SMALLEST, step_weights
+from ope_vpm.ope.authoring import Bootstrap, EpisodeSums, Problem, ProblemEstimator, RawEstimate, evidence_of_weights
 from ope_vpm.ope.auto.blend import least_on_simplex
 from ope_vpm.ope.behaviour.source import Behaviour, behaviour_log_prob, check_behaviour
-from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.finite.cross_fit import CrossFit, cross_fitted_counts
-from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, entry_rate, initial_sums
-from ope_vpm.ope.inference.value import RawEstimate, evidence_of_weights
-from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.inference.uncertainty import entry_rate, initial_sums
 from ope_vpm.ope.q.linear import cross_fitted_q, find_lstd, lstd_equations
 from ope_vpm.ope.q.values import QValues, influence
 

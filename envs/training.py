@@ -1,7 +1,7 @@
 """Training of policies with stable-baselines3; they are stored as plain arrays, Gaussian or softmax ones.
 
-`TASKS` has the settings of each PyBullet task of the studies, `envs.wild.recipes` those of the wild tasks; checkpoints on
-the way give policies of increasing skill.
+`TASKS` has the settings of each PyBullet task of the studies, `envs.wild.recipes` those of the wild tasks; checkpoints
+on the way give policies of increasing skill.
 """
 
 from __future__ import annotations

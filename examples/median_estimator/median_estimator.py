@@ -1,7 +1,8 @@
-"""An estimator from another package: the median over episodes of the mean reward, which outliers hardly change.
+"""The median over episodes of their mean reward: a control that a few wild episodes cannot move.
 
-It shows all that such an estimator needs: a `name`, keyword-only settings, `estimate`, and one line in pyproject.toml.
-Once installed, `ov.evaluate(..., "median")` and every suite that names "median" or "all" have it.
+It shows all that an estimator of another package needs: a `name`, keyword-only settings, `find`, an uncertainty of its
+own, and one line in pyproject.toml. Once installed, `ov.evaluate(..., "median")` and every suite that names "median" or
+"all" have it.
 """
 
 from __future__ import annotations
@@ -11,41 +12,41 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-import ope_vpm as ov
+from ope_vpm.ope.authoring import Problem, ProblemEstimator, RawEstimate, Uncertainty, evidence_of_weights
 
 
 @dataclass(frozen=True, kw_only=True)
-class Median:
-    """The median episode of the behaviour policy; like the logged mean, it does not depend on the target policy."""
+class MedianBootstrap(Uncertainty):
+    """Medians of episodes that are drawn with replacement."""
+
+    means: Any
+    """The mean reward of each episode."""
+    replicates: int
+
+    def interval(self, value: float, log: Any, seed: int) -> tuple[float, tuple[float, float]]:
+        """The standard deviation and the 95 % percentiles of the medians."""
+        rng, ordered = np.random.default_rng(seed), self.means[log.episodes]
+        medians = np.median(rng.choice(ordered, size=(self.replicates, len(ordered))), axis=1)
+        low, high = np.quantile(medians, [0.025, 0.975])
+        return float(medians.std(ddof=1)), (float(low), float(high))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Median(ProblemEstimator):
+    """The typical episode of the behaviour policy; like the logged mean it does not ask what the target does."""
 
     name: ClassVar[str] = "median"
 
     replicates: int = 200
-    """Replicates of the bootstrap over episodes, from which the interval is computed."""
+    """Draws of the bootstrap over episodes that gives the interval."""
 
-    def estimate(
-        self, data: ov.LoggedDataset, policy: Any, *, gamma: float = 1.0, seed: int = 0, **choices: Any
-    ) -> ov.PolicyValue:
-        """Estimate the value of a policy by the median episode; neither the policy nor γ changes it.
-
-        Args:
-            data: the logged episodes.
-            policy: the target policy, which is not used.
-            gamma: the discount, which is only recorded.
-            seed: of the bootstrap.
-            choices: further settings of `ov.evaluate`, such as `time_limit`, which are not used.
-        """
+    def find(self, problem: Problem) -> RawEstimate:
+        """One number for the log, whatever the policy; γ plays no part."""
+        data = problem.data
         means = data.returns / data.lengths
-        drawn = np.random.default_rng(seed).choice(means, size=(self.replicates, len(means)))
-        medians = np.median(drawn, axis=1)
-        low, high = np.quantile(medians, [0.025, 0.975])
-        return ov.PolicyValue(
-            estimator=self.name,
+        remark = "the median episode is the behaviour's, whatever the target does"
+        return RawEstimate(
             value=float(np.median(means)),
-            gamma=gamma,
-            standard_error=float(medians.std(ddof=1)),
-            interval=(float(low), float(high)),
-            effective_sample_size=None,
-            verdict="caution",
-            reasons=("the median episode is the behaviour policy's: it does not depend on the target",),
+            uncertainty=MedianBootstrap(means=means, replicates=self.replicates),
+            evidence=evidence_of_weights(data, np.ones(len(data)), remarks=(remark,)),
         )

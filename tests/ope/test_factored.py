@@ -11,7 +11,7 @@ from ope_vpm.ope.adapter.ends import ending_rows, limit_of, times
 from ope_vpm.ope.adapter.pair_features import centred_features, pair_features
 from ope_vpm.ope.behaviour.action_ratio import ActionRatio, action_ratio, categorical_clone
 from ope_vpm.ope.behaviour.gaussian import Draws, fit_clone
-from ope_vpm.ope.linear_estimate import PairEquations
+from ope_vpm.ope.linear.estimate import PairEquations
 from ope_vpm.policy import CategoricalPolicy, GaussianPolicy
 from ope_vpm.policy.continuous import clipped_moments
 

@@ -7,7 +7,7 @@ import ope_vpm as ov
 from ope_vpm.linear.moments import accumulate
 from ope_vpm.ope import Problem
 from ope_vpm.ope.adapter.pair_features import pair_features
-from ope_vpm.ope.linear_estimate import PairEquations
+from ope_vpm.ope.linear.estimate import PairEquations
 from ope_vpm.ope.q.linear import find_lstd, lstd_equations
 from ope_vpm.policy import CategoricalPolicy
 

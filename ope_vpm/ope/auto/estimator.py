@@ -21,10 +21,10 @@ from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.inference.value import RawEstimate
+from ope_vpm.ope.linear.sensitivity import with_feature_doubt
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.fitted import Networks, fitted_q
 from ope_vpm.ope.q.linear import find_lstd, lstd_equations
-from ope_vpm.ope.sensitivity import with_feature_doubt
 from ope_vpm.ope.vpm.estimator import VPMEstimator
 
 LEAST_OVERLAP = 0.3

@@ -14,7 +14,7 @@ from ope_vpm.arrays import Floats, Integers
 from ope_vpm.linear.moments import apply_folds
 from ope_vpm.linear.system import RIDGES
 from ope_vpm.ope.adapter.pair_features import pair_features
-from ope_vpm.ope.linear_estimate import LinearEstimate, PairEquations, linear_estimate
+from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations, linear_estimate
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.values import QValues, influence
 

@@ -19,7 +19,7 @@ from ope_vpm.ope.estimator import ProblemEstimator, check_positive, check_ridge
 from ope_vpm.ope.finite.estimate import counted_estimate
 from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.inference.value import RawEstimate, disagreement, evidence_of_weights, value_or_nan
-from ope_vpm.ope.linear_estimate import LinearEstimate, PairEquations
+from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.linear import find_lstd, lstd_equations
 

@@ -13,9 +13,9 @@ from ope_vpm.ope.estimator import ProblemEstimator, check_ridge
 from ope_vpm.ope.finite.regression import Regression
 from ope_vpm.ope.finite.treatments import Smooth
 from ope_vpm.ope.inference.value import RawEstimate, evidence_of_weights
-from ope_vpm.ope.linear_estimate import LinearEstimate, PairEquations, linear_estimate
+from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations, linear_estimate
+from ope_vpm.ope.linear.sensitivity import with_feature_doubt
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.sensitivity import with_feature_doubt
 from ope_vpm.ope.vpm.finite import EXACT_TREATMENTS, find_finite
 from ope_vpm.ope.vpm.pairs import find_by_solver
 

@@ -17,7 +17,7 @@ from ope_vpm.linear.system import RIDGES
 from ope_vpm.ope.adapter.pair_features import pair_features
 from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.inference.uncertainty import Bootstrap
-from ope_vpm.ope.linear_estimate import LinearEstimate, PairEquations, ridge_path
+from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations, ridge_path
 from ope_vpm.ope.problem import Problem
 
 REDRAWS = ((0.5, 0), (2.0, 0), (1.0, 1), (1.0, 2))

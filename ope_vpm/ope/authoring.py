@@ -1,0 +1,29 @@
+"""All that an estimator is written with: eight names.
+
+An estimator is a frozen dataclass of keyword-only settings, with a `name` and one method:
+
+    class Mine(ProblemEstimator):
+        name: ClassVar[str] = "mine"
+
+        def find(self, problem: Problem) -> RawEstimate: ...
+
+`problem` has the log (`problem.data`), the target (`problem.policy`), `gamma`, the steps of the target's chain
+(`problem.steps`) and what is shared with other estimators (`problem.shared`). `RawEstimate` takes a value, its
+uncertainty, the weights of the rows and the evidence; the interval and the verdict are made of these.
+"""
+
+from ope_vpm.ope.estimator import ProblemEstimator
+from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, Uncertainty, influence_sums
+from ope_vpm.ope.inference.value import RawEstimate, evidence_of_weights
+from ope_vpm.ope.problem import Problem
+
+__all__ = [
+    "Bootstrap",
+    "EpisodeSums",
+    "Problem",
+    "ProblemEstimator",
+    "RawEstimate",
+    "Uncertainty",
+    "evidence_of_weights",
+    "influence_sums",
+]
