@@ -127,3 +127,20 @@ def test_wdr_and_magic_on_short_episodes_of_random_mdps(gamma):
     naive, wdr, magic = np.sqrt(np.mean(np.square(errors), axis=0))
     assert wdr < naive / 2
     assert magic < 1.2 * wdr
+
+
+@pytest.mark.parametrize("name", ["wdr", "magic"])
+def test_unseen_pairs_are_reported_with_their_error(name):
+    """State 0 pays 1 and leads to 1, which pays 0 and leads back; in state 0 the target takes an unseen action half the
+    time, so in a quarter of all steps. Q = ±¼ has deviation ¼, which makes the error ¼·¼.
+    """
+    states = np.tile([0, 1], 200)
+    data = ov.LoggedDataset.from_arrays(
+        states, np.zeros(400, dtype=int), 1.0 - states, 1 - states, truncated=np.arange(1, 401) % 20 == 0
+    )
+    found = ov.evaluate(data, [[0.5, 0.5], [1.0, 0.0]], estimator=name, ignore=QUIET)
+    assert found.diagnostics["unseen_mass"] == pytest.approx(0.25)
+    assert found.diagnostics["suspected_bias"] == pytest.approx(1 / 16)
+    assert found.standard_error == pytest.approx(1 / 16)
+    assert found.verdict == "unreliable"
+    assert "25% of the target's steps lead where there are no data" in found.reasons

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ope_vpm.ope.inference.uncertainty import EpisodeSums, percentile_interval, replicates
+import ope_vpm as ov
+from ope_vpm.ope import Problem
+from ope_vpm.ope.inference.uncertainty import EpisodeSums, Spread, percentile_interval, replicates
+from ope_vpm.ope.inference.value import SAYS_NOTHING, RawEstimate, disagreement, policy_value
 from ope_vpm.ope.inference.verdict import RULES, Evidence, judge
 
 
@@ -81,3 +84,89 @@ def test_residuals_within_chance_are_no_reason():
     assert judge(Evidence(residual=0.4, residual_noise=0.1), 50, ())[0] == "caution"
     assert judge(Evidence(mean_ratio=0.4), 50, ())[0] == "unreliable"
     assert judge(Evidence(), 2, ())[0] == "unreliable"
+
+
+def log_of(rewards, ended=False):
+    """Twelve episodes of four steps that pay these rewards in turn, in two states."""
+    states, last = np.tile([0, 1], 24), np.arange(1, 49) % 4 == 0
+    return ov.LoggedDataset.from_arrays(
+        states, np.zeros(48, dtype=int), np.resize(np.array(rewards, dtype=float), 48), 1 - states, last & ended,
+        last & (not ended),
+    )  # fmt: skip
+
+
+def judged(rewards, value, members=(0.0, 0.0), gamma=1.0, ended=False):
+    """What becomes of an estimate whose models differ by `members` from it."""
+    quiet = ("constant-columns", "flags-confused", "duplicated-episodes")
+    problem = Problem.pose(log_of(rewards, ended), [[1.0]] * 2, gamma=gamma, ignore=quiet)
+    spread = Spread(members=value + np.array(members))
+    return policy_value(problem, "mine", RawEstimate(value=value, uncertainty=spread))
+
+
+def test_values_that_the_rewards_do_not_allow_are_moved_and_unreliable():
+    found = judged([0, 1], 1.25)
+    assert found.value == 1
+    assert found.verdict == "unreliable"
+    assert found.reasons[0] == (
+        "the estimate 1.25 lies outside of what the rewards allow, [0, 1], and was moved to the nearest end"
+    )
+    assert found.interval == (0, 1)  # nothing of [1.25, 1.25] is possible, so everything possible is left
+    assert judged([-3, -2], -3.5).value == -3
+
+
+def test_intervals_end_where_the_rewards_do():
+    found = judged([0, 1], 0.9, members=(-0.1, 0.0, 0.1))
+    assert found.value == 0.9
+    assert found.verdict == "reliable"
+    assert 0 < found.interval[0] < 0.9
+    assert found.interval[1] == 1
+
+
+def test_rounding_errors_are_not_outside():
+    found = judged([0, 1], 1 + 1e-12)
+    assert found.verdict == "reliable"
+    assert found.value == 1
+
+
+def test_the_time_after_an_end_pays_nothing():
+    """Below γ = 1 an end absorbs: rewards of 1 and 2 then allow 0, too; otherwise they do not."""
+    assert judged([1, 2], 0.5, gamma=0.9, ended=True).value == 0.5
+    assert judged([1, 2], 0.5, gamma=0.9).value == 1
+    assert judged([1, 2], 0.5, ended=True).value == 1
+
+
+def test_equal_rewards_say_nothing_about_the_value_per_step():
+    for gamma, ended in ((1.0, False), (1.0, True), (0.9, False)):
+        found = judged([0.1], 0.1, gamma=gamma, ended=ended)
+        assert found.verdict == "unreliable"
+        assert SAYS_NOTHING in found.reasons
+    assert judged([0.1], 0.05, gamma=0.9, ended=True).verdict == "reliable"
+
+
+def test_disagreement_is_in_standard_errors_with_a_floor():
+    """Rewards 0 and 2 deviate by 1: without a standard error a distance counts in thousandths of that."""
+    data = log_of([0, 2])
+    assert disagreement(data, 0.3, 0.1) == pytest.approx(3, rel=1e-3)
+    assert disagreement(data, 0.004, 1e-16) == pytest.approx(4)
+    assert disagreement(data, 1e-10, 1e-16) == 0
+
+
+def test_disagreement_where_all_rewards_are_equal():
+    """Their deviation is 0 or rounding: the size of the rewards takes its place."""
+    assert disagreement(log_of([0.1]), 1e-12, 1e-17) == 0
+    assert disagreement(log_of([0.1]), 3e-4, 1e-17) == pytest.approx(3)
+    assert disagreement(log_of([0.0]), 0.0, 0.0) == 0
+    assert disagreement(log_of([0.0]), 0.1, 0.0) is None
+
+
+def test_treatments_that_hardly_differ_do_not_disagree():
+    """A deterministic cycle has rounding errors as standard error, and unseen mass of 10⁻⁵ hardly moves its value."""
+    states = np.resize([0, 1, 2, 3, 4, 5, 6], 400)
+    rewards = np.sin(1.0 + states)
+    data = ov.LoggedDataset.from_arrays(
+        states, np.zeros(400, dtype=int), rewards, (states + 1) % 7, truncated=np.arange(1, 401) % 20 == 0
+    )
+    quiet = ("constant-columns", "flags-confused", "duplicated-episodes")
+    found = ov.evaluate(data, [[1 - 1e-5, 1e-5]] * 7, ignore=quiet)
+    assert found.diagnostics["disagreement"] < 0.1
+    assert found.verdict == "reliable"

@@ -57,6 +57,43 @@ def test_quantiles_of_a_distribution_worked_out_by_hand():
         estimate.quantile(2)
 
 
+def two_states(seed, steps):
+    """A path of the chain that goes from 0 to 1 with probability 0.1 and back with 0.2: its long-run mean is ⅓."""
+    rng, path = np.random.default_rng(seed), [int(np.random.default_rng(seed + 10**6).random() < 1 / 3)]
+    for draw in rng.random(steps):
+        path.append(1 - path[-1] if draw < (0.1, 0.2)[path[-1]] else path[-1])
+    return np.array(path)
+
+
+@pytest.mark.parametrize("paths", [1, 5])
+@pytest.mark.parametrize("lag", [1, 10])
+def test_intervals_of_overlapping_pairs_cover(lag, paths):
+    """200 logs of 2000 steps in all: with 95 % intervals, 179 or fewer covered has a probability of 0.002."""
+    covered, means, errors = 0, [], []
+    for seed in range(200):
+        log = [two_states(1000 * seed + number, 2000 // paths) for number in range(paths)]
+        mean = ov.stationary(log, lag=lag, pool_increments=False).mean
+        covered += abs(mean - 1 / 3) < 1.96 * mean.standard_error
+        means.append(float(mean))
+        errors.append(mean.standard_error)
+    assert 180 <= covered <= 198
+    assert np.mean(errors) == pytest.approx(np.std(means), rel=0.15)
+
+
+def test_lagged_standard_errors_are_saved(tmp_path):
+    estimate = ov.stationary(two_states(0, 500), lag=7, pool_increments=False).estimate
+    estimate.save(tmp_path / "estimate.npz")
+    again = ov.StationaryEstimate.load(tmp_path / "estimate.npz")
+    wanted = estimate.expectation(estimate.transitions.x)
+    assert again.expectation(again.transitions.x).standard_error == pytest.approx(wanted.standard_error)
+
+
+def test_the_mean_and_the_report_print_the_same_interval():
+    found = ov.stationary(two_states(0, 500), pool_increments=False)
+    assert str(found.mean) == f"{float(found.mean):.6g} ± {1.96 * found.mean.standard_error:.2g} (95 %)"
+    assert str(found).splitlines()[0].split() == ["long-run", "mean", *str(found.mean).split()]
+
+
 def test_paths_with_several_coordinates_are_refused():
     with pytest.raises(ValueError, match="numbers of shape"):
         ov.stationary(np.zeros((5, 2)))
