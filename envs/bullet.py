@@ -14,13 +14,12 @@ from typing import Any
 import gymnasium as gym
 
 from ope_vpm.envs.collect import MakeEnvironment, collect, register
-from ope_vpm.envs.networks import load_network
 from ope_vpm.envs.training import TASKS
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.optional import library
 from ope_vpm.outside import write_text
 from ope_vpm.policy import TargetPolicy
-from ope_vpm.policy.arrays import NetworkPolicy, load_arrays
+from ope_vpm.policy.arrays import ArrayPolicy, load_arrays
 from ope_vpm.suggestions import suggestion
 
 POLICIES = Path(__file__).parent / "policies"
@@ -64,7 +63,7 @@ def checkpoints(task: str) -> list[Path]:
 
 
 @cache
-def policy(task: str, name: str = "target") -> NetworkPolicy:
+def policy(task: str, name: str = "target") -> ArrayPolicy:
     """Load a shipped policy: "target", "older" (of the mixture), or a checkpoint such as "step-0800000"."""
     files = checkpoints(task)
     by_name = {file.stem: file for file in files}
@@ -80,7 +79,7 @@ def about(task: str, name: str) -> dict[str, Any]:
     return stored
 
 
-def target(task: str) -> NetworkPolicy:
+def target(task: str) -> ArrayPolicy:
     """Load the task's target policy, the one to evaluate: its last checkpoint."""
     return policy(task, "target")
 
@@ -94,10 +93,10 @@ def behaviour(task: str, kind: Behaviour) -> list[TargetPolicy]:
             collected in turn by α = 0.5 and by an older checkpoint.
     """
     if kind == MIX:
-        return [target(task).with_variance(1 + MIX_ALPHA), policy(task, "older")]
+        return [target(task).more_random(1 + MIX_ALPHA), policy(task, "older")]
     if isinstance(kind, str) or not kind > -1:
         raise ValueError(f"a behaviour is {MIX!r} or a number α above -1: got {kind!r}")
-    return [target(task).with_variance(1 + kind)]
+    return [target(task).more_random(1 + kind)]
 
 
 def dataset(task: str, kind: Behaviour, trajectories: int, length: int, seed: int) -> LoggedDataset:
@@ -125,7 +124,7 @@ def add_return(file: Path, episodes: int = 100, seed: int = 0) -> None:
     stored = json.loads(note.read_text())
     register(stored["environment"])
     limit = gym.spec(stored["environment"]).max_episode_steps or 1000
-    returns = collect(stored["environment"], load_network(file), episodes, limit, seed).returns
+    returns = collect(stored["environment"], load_arrays(file), episodes, limit, seed).returns
     stored["return"] = {
         "mean": round(float(returns.mean()), 3),
         "standard_error": round(float(returns.std(ddof=1) / episodes**0.5), 3),

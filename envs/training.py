@@ -17,10 +17,9 @@ import numpy as np
 from gymnasium.spaces import Discrete
 
 from ope_vpm.envs.collect import quiet, register
-from ope_vpm.envs.networks import LogitLayers, SoftmaxNetwork, save_softmax
 from ope_vpm.optional import library
 from ope_vpm.outside import write_text
-from ope_vpm.policy.arrays import Layers, NetworkPolicy, save_arrays
+from ope_vpm.policy.arrays import ArrayPolicy, Layers, LogitLayers, NetworkPolicy, SoftmaxNetwork, save_arrays
 
 PARALLEL = 16
 """Environments that are stepped in parallel, as in the settings that were tried first and worked on Reacher and
@@ -167,7 +166,7 @@ def train(
     return written
 
 
-def _policy(model: Any, envs: Any) -> NetworkPolicy | SoftmaxNetwork:
+def _policy(model: Any, envs: Any) -> ArrayPolicy:
     """Return the trained network as a policy that includes the normalisation of observations."""
     network = model.policy
     layers = [network.mlp_extractor.policy_net[0], network.mlp_extractor.policy_net[2], network.action_net]
@@ -207,14 +206,9 @@ def _log_std(model: Any) -> Any:
     return _numpy(variance.mean(dim=0).sqrt().log())
 
 
-def _write(
-    output: Path, recipe: Recipe, seed: int, done: int, policy: NetworkPolicy | SoftmaxNetwork, mean: float, took: float
-) -> Path:
+def _write(output: Path, recipe: Recipe, seed: int, done: int, policy: ArrayPolicy, mean: float, took: float) -> Path:
     path = output / f"step-{done:07d}.npz"
-    if isinstance(policy, SoftmaxNetwork):
-        save_softmax(path, policy)
-    else:
-        save_arrays(path, policy)
+    save_arrays(path, policy)
     about = {**asdict(recipe), "seed": seed, "steps_done": done, "training_return": mean, "seconds": round(took, 1)}
     write_text(path.with_suffix(".json"), json.dumps(about, indent=2) + "\n")
     return path

@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 
-from ope_vpm.envs.collect import collect, register
-from ope_vpm.envs.networks import SoftmaxNetwork, load_network
+from ope_vpm.envs.collect import collect, copies, register
 from ope_vpm.envs.truth import Value
 from ope_vpm.envs.wild.tasks import NEAR, Per, WildTask, check_gamma
 from ope_vpm.envs.wild.truth import Truth
-from ope_vpm.envs.wild.uniform import UniformPolicy
+from ope_vpm.envs.wild.uniform import uniform_over
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.policy import CategoricalPolicy, TargetPolicy
-from ope_vpm.policy.arrays import NetworkPolicy
+from ope_vpm.policy import TargetPolicy
+from ope_vpm.policy.arrays import ArrayPolicy, load_arrays
 
 POLICIES = Path(__file__).parent.parent / "policies"
 
@@ -32,7 +30,7 @@ class NetworkTask(WildTask):
     older_name: str
 
     @property
-    def target(self) -> NetworkPolicy | SoftmaxNetwork:
+    def target(self) -> ArrayPolicy:
         """A Gaussian policy, or a softmax over discrete actions."""
         return self.policy(self.target_name)
 
@@ -46,7 +44,7 @@ class NetworkTask(WildTask):
         """Where the truth is kept."""
         return self.folder / "truth.json"
 
-    def policy(self, name: str) -> NetworkPolicy | SoftmaxNetwork:
+    def policy(self, name: str) -> ArrayPolicy:
         """A checkpoint by its name."""
         return _network(self.folder / f"{name}.npz")
 
@@ -56,8 +54,7 @@ class NetworkTask(WildTask):
 
     def near(self) -> TargetPolicy:
         """Twice the variance of continuous actions, twice the temperature of discrete ones."""
-        target = self.target
-        return target.with_temperature(NEAR) if isinstance(target, SoftmaxNetwork) else target.with_variance(NEAR)
+        return self.target.more_random(NEAR)
 
     def older(self) -> TargetPolicy:
         """An earlier checkpoint."""
@@ -65,11 +62,8 @@ class NetworkTask(WildTask):
 
     def poor(self) -> TargetPolicy:
         """Uniform over the action space."""
-        target = self.target
-        if isinstance(target, SoftmaxNetwork):
-            chances = np.full(len(target.layers.biases[-1]), 1 / len(target.layers.biases[-1]))
-            return CategoricalPolicy(lambda seen: np.tile(chances, (len(seen), 1)), len(chances))
-        return UniformPolicy(target.layers.low, target.layers.high)
+        with copies(self._make, 1) as made:
+            return uniform_over(made[0].action_space)
 
     def run(self, policies: list[TargetPolicy], episodes: int, limit: int, seed: int) -> LoggedDataset:
         """In the environment itself."""
@@ -93,8 +87,8 @@ class NetworkTask(WildTask):
 
 
 @cache
-def _network(file: Path) -> NetworkPolicy | SoftmaxNetwork:
-    return load_network(file)
+def _network(file: Path) -> ArrayPolicy:
+    return load_arrays(file)
 
 
 @cache

@@ -60,7 +60,7 @@ class FiniteTask(WildTask):
 
     def run(self, policies: list[TargetPolicy], episodes: int, limit: int, seed: int) -> LoggedDataset:
         """By drawing from the known outcomes: gymnasium's own environments draw from the same table."""
-        tables = [policy for policy in policies if isinstance(policy, TablePolicy)]
+        tables = [TablePolicy(policy.probabilities(np.arange(self.model.states))) for policy in policies]
         return self.model.simulate(tables, episodes, limit, seed)
 
     def content(self) -> bytes:

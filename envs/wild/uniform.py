@@ -1,12 +1,15 @@
-"""Uniformly random actions in a box."""
+"""Uniformly random actions."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
+from gymnasium import spaces
 
 from ope_vpm.arrays import Array, Floats
-from ope_vpm.policy import TargetPolicy
+from ope_vpm.policy import CategoricalPolicy, TargetPolicy
 
 
 class UniformPolicy(TargetPolicy):
@@ -24,3 +27,13 @@ class UniformPolicy(TargetPolicy):
     def log_prob(self, observations: Array, actions: Array) -> Floats:
         """The same density everywhere between the bounds."""
         return np.full(len(observations), -np.log(self.high - self.low).sum())
+
+
+def uniform_over(space: spaces.Space[Any]) -> TargetPolicy:
+    """The policy that draws uniformly from a space of discrete actions or a box."""
+    if isinstance(space, spaces.Discrete):
+        actions = int(space.n)
+        return CategoricalPolicy(lambda seen: np.full((len(seen), actions), 1 / actions), actions)
+    if isinstance(space, spaces.Box):
+        return UniformPolicy(space.low.reshape(-1), space.high.reshape(-1))
+    raise TypeError(f"actions must be a Box or Discrete: got {space}")

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from ope_vpm.envs.networks import SoftmaxNetwork, load_network
 from ope_vpm.envs.truth import Value
 from ope_vpm.envs.wild import BEHAVIOURS, collect_log, wild_task, wild_tasks
 from ope_vpm.envs.wild.measure import Episodes, run, truth_of
@@ -197,14 +196,3 @@ def test_runs_end_with_the_task_or_the_horizon():
     short = run("Pendulum-v1", NETWORKS["Pendulum-v1"].target, 3, 250, seed=1)
     assert short.lengths.tolist() == [250] * 3  # beyond the environment's own 200
     assert not short.ended.any()
-
-
-def test_a_softmax_network_is_read_as_it_was_written(tmp_path):
-    from ope_vpm.envs.networks import save_softmax
-
-    policy = NETWORKS["Acrobot-v1"].target
-    save_softmax(tmp_path / "a.npz", policy)
-    again = load_network(tmp_path / "a.npz")
-    assert isinstance(again, SoftmaxNetwork)
-    seen = collect_log(NETWORKS["Acrobot-v1"], "poor", 1, 0).observations
-    np.testing.assert_array_equal(policy.probabilities(seen), again.probabilities(seen))

@@ -7,10 +7,10 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.envs.by_name import log
-from ope_vpm.envs.networks import SoftmaxNetwork
 from ope_vpm.envs.train_command import train_task
 from ope_vpm.envs.training import _policy
 from ope_vpm.envs.wild import wild_task
+from ope_vpm.policy.arrays import SoftmaxNetwork
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("stable_baselines3")

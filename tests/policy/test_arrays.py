@@ -10,7 +10,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 import ope_vpm as ov
 from ope_vpm.envs.training import _policy
-from ope_vpm.policy.arrays import Layers, NetworkPolicy, save_arrays
+from ope_vpm.policy.arrays import Layers, LogitLayers, NetworkPolicy, SoftmaxNetwork, save_arrays
 
 RNG = np.random.default_rng(0)
 
@@ -59,6 +59,33 @@ def test_round_trip(tmp_path):
     assert loaded.observation_size == 1
     assert loaded.action_dimension == 1
     assert (tmp_path / "policy.npz").stat().st_size < 1_000_000
+
+
+def logits():
+    """The network above with two outputs, whose logits differ by 1 + 2·tanh of the standardised observation."""
+    plain = vars(layers()) | {
+        "weights": [np.array([[1.0], [0.0]]), np.array([[2.0, 1.0], [0.0, 0.0]])],
+        "biases": [np.array([0.0, 0.0]), np.array([0.5, -0.5])],
+    }
+    return LogitLayers(**{name: value for name, value in plain.items() if name not in ("log_std", "low", "high")})
+
+
+def test_softmax_probabilities_by_hand():
+    """(5 - 1)/2 = 2 standardised; twice the temperature halves the logarithm of the odds."""
+    seen = np.array([[5.0]])
+    odds = 1 + 2 * np.tanh(2.0)
+    policy = SoftmaxNetwork(logits())
+    assert policy.probabilities(seen)[0, 0] == pytest.approx(1 / (1 + np.exp(-odds)))
+    assert policy.more_random(2.0).probabilities(seen)[0, 0] == pytest.approx(1 / (1 + np.exp(-odds / 2)))
+    assert NetworkPolicy(layers()).more_random(2.0).moments(seen)[1] == pytest.approx(0.5 * np.sqrt(2))
+
+
+def test_a_softmax_network_is_read_as_it_was_written(tmp_path):
+    save_arrays(tmp_path / "policy.npz", SoftmaxNetwork(logits()))
+    loaded = ov.load_policy(tmp_path / "policy.npz")
+    assert (loaded.n_actions, loaded.observation_size) == (2, 1)
+    seen = RNG.normal(size=(50, 1))
+    np.testing.assert_allclose(loaded.probabilities(seen), SoftmaxNetwork(logits()).probabilities(seen), rtol=1e-6)
 
 
 def stored(tmp_path, **changes):

@@ -16,7 +16,7 @@ from ope_vpm.leaderboard.tasks.base import Reference, Task, at_least, without
 from ope_vpm.leaderboard.words import unknown
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.policy import TargetPolicy
-from ope_vpm.policy.arrays import NetworkPolicy
+from ope_vpm.policy.arrays import ArrayPolicy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +97,7 @@ class BulletTask(Task):
         return {**super().axes(), "alpha": None if self.mix else self.alpha}
 
 
-def _content(network: NetworkPolicy) -> str:
+def _content(network: ArrayPolicy) -> str:
     """A hash of a network's numbers."""
     parts = [*network.layers.weights, *network.layers.biases]
     parts += [value for value in vars(network.layers).values() if not isinstance(value, list)]
