@@ -16,7 +16,10 @@ from ope_vpm.leaderboard.code_version import code_version
 from ope_vpm.leaderboard.jobs import Job, Result, hashed
 from ope_vpm.leaderboard.tasks import Task
 from ope_vpm.logged import LoggedDataset, load_dataset
+from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.inference.value import PolicyValue
+from ope_vpm.ope.log import Log
+from ope_vpm.ope.problem import Problem
 from ope_vpm.outside import write_whole
 from ope_vpm.policy import TargetPolicy
 
@@ -33,6 +36,11 @@ class Question:
 
     data: LoggedDataset
     policy: TargetPolicy
+
+    @cached_property
+    def log(self) -> Log:
+        """The data, examined and put in order once for all estimators."""
+        return Log.check(self.data)
 
 
 def pose(job: Job, folder: str | None) -> Question:
@@ -108,7 +116,12 @@ def _estimate(job: Job, shared: Shared) -> tuple[dict[str, Any], float]:
     gamma, question = job.setting.gamma, shared.question
     estimator, choices = job.entry.make(), job.setting.task.choices(gamma)
     start = time.process_time()
-    value = estimator.estimate(question.data, question.policy, gamma=gamma, seed=job.seed, **choices)
+    if isinstance(estimator, ProblemEstimator) and "ignore" not in choices:
+        log = question.log.forgetful()  # every estimator pays for what it computes, whoever came before
+        start = time.process_time()
+        value = estimator.answer(Problem.on(log, question.policy, gamma=gamma, seed=job.seed, **choices))
+    else:
+        value = estimator.estimate(question.data, question.policy, gamma=gamma, seed=job.seed, **choices)
     seconds = time.process_time() - start
     return _outcome(value), seconds
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
@@ -83,6 +83,10 @@ class Log:
         The function sees the log and hashable settings only, so that nothing of a policy can get into its result.
         """
         return self._memory.recall(make, *given, **settings)(self)
+
+    def forgetful(self) -> Log:
+        """The same checked log with nothing computed on it yet."""
+        return replace(self, _memory=Memory(), _of_policies=WeakKeyDictionary())
 
     def memory_of(self, policy: TargetPolicy) -> Memory:
         """What was computed for one policy on this log; forgotten with the policy."""
