@@ -52,14 +52,6 @@ _TASKS: tuple[WildTask, ...] = (
         temperature=0.003,
     ),
     NetworkTask(
-        id="HopperBulletEnv-v0",
-        half="tuning",
-        limit=200,
-        own_limit=1000,
-        target_name="step-0700000",
-        older_name="step-0200000",
-    ),
-    NetworkTask(
         id="InvertedDoublePendulum-v5",
         half="reporting",
         limit=200,
@@ -82,14 +74,6 @@ _TASKS: tuple[WildTask, ...] = (
         own_limit=999,
         target_name="step-0020000",
         older_name="step-0002000",
-    ),
-    NetworkTask(
-        id="Walker2DBulletEnv-v0",
-        half="reporting",
-        limit=200,
-        own_limit=1000,
-        target_name="step-0400000",
-        older_name="step-0200000",
     ),
     FiniteTask(
         id="CliffWalking-v0",
