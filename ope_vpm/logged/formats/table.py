@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -50,7 +51,7 @@ def from_table(path: object, table: Mapping[str, Array], options: Options) -> Lo
 
 def check_unique(path: object, names: Sequence[str]) -> None:
     """Refuse columns of one name: which of them is meant cannot be told."""
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise ValueError(
             f"columns of {path} must have different names: {', '.join(map(repr, twice))[:200]} comes twice"
