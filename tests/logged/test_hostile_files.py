@@ -325,3 +325,26 @@ def test_notes_on_spaces_are_bounded(cartpole, tmp_path):
     np.savez_compressed(tmp_path / "log.npz", **columns)
     with pytest.raises(ValueError, match="settings must be at most 16777216 bytes of JSON"):
         load_dataset(tmp_path / "log.npz")
+
+
+# zipfile warns of what the test wants.
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_members_that_are_there_twice(cartpole, tmp_path):
+    cartpole.save(tmp_path / "log.npz")
+    with zipfile.ZipFile(tmp_path / "log.npz", "a") as archive, archive.open("rewards.npy", "w") as member:
+        np.lib.format.write_array(member, np.zeros(400))
+    with pytest.raises(ValueError, match="must hold every member once"):
+        load_dataset(tmp_path / "log.npz")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_damaged_minari_dataset_by_its_id(folder):
+    (folder / "metadata.json").write_text("{")
+    with pytest.raises(ValueError, match="short-v0 cannot be read as a Minari dataset: Expecting property name"):
+        load_dataset("cartpole/short-v0")
+
+
+def test_resets_must_be_flags(tmp_path):
+    (tmp_path / "log.csv").write_text("observation,action,reward,episode,from_reset\n1,0,2,0,nan\n2,1,2,0,0\n")
+    with pytest.raises(ValueError, match="from_reset must hold only true or false"):
+        load_dataset(tmp_path / "log.csv")

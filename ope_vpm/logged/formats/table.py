@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ope_vpm.arrays import Array
+from ope_vpm.logged.columns import flag_column
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.formats.files import Options, require
 
@@ -46,7 +47,7 @@ def from_table(path: object, table: Mapping[str, Array], options: Options) -> Lo
     data = LoggedDataset.from_arrays(
         **columns, observation_space=options.observation_space, action_space=options.action_space
     )
-    return data if resets is None else data.with_resets(resets[data.starts])
+    return data if resets is None else data.with_resets(flag_column("from_reset", resets, len(data))[data.starts])
 
 
 def check_unique(path: object, names: Sequence[str]) -> None:
