@@ -5,7 +5,7 @@ INSTALLED := .venv/.installed
 # Two test processes, one thread each: what two cores do best, and repeatable to the last bit.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: leaderboard paper test check format bench mutants clean
+.PHONY: leaderboard paper test check format bench mutants slow clean
 
 leaderboard: $(INSTALLED)
 	$(BIN)/ope-vpm leaderboard
@@ -36,6 +36,10 @@ format: $(INSTALLED)
 # Do the tests notice a changed line? Half an hour; prints the changes that no test noticed.
 mutants: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutants
+
+# A thousand damaged files for every reader; about twenty minutes.
+slow: $(INSTALLED)
+	$(PYTEST) -m long -rP
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks

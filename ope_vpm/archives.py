@@ -55,6 +55,9 @@ def opened(source: Path | bytes, trust: bool = False) -> Iterator[Archive]:
         strange = [entry.filename for entry in entries if entry.compress_type not in PACKINGS]
         if strange and not trust:
             raise ValueError(f"{path} must be stored or deflated: {strange[0]} is packed in another way")
+        names = archive.namelist()
+        if len(set(names)) != len(names):
+            raise ValueError(f"{path} must hold every member once: readers differ in which of two they take")
         yield Archive(archive)
 
 

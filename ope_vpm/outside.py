@@ -21,6 +21,8 @@ UNPACKED = 256 << 20
 RATIO = 20
 """Larger files may unpack to this many times their size: floats compress 1.1 to 3 times, flags and small integers
 up to about 20 times; deflate's limit, which attacks use, is 1032 times."""
+LARGEST_JSON = 16 << 20
+"""Bytes of a JSON text that is parsed: nested brackets take forty times their size in memory."""
 LONGEST = 300
 """Characters of a library's message that are shown: some quote whole files."""
 
@@ -88,6 +90,13 @@ def write_whole(path: str | Path, write: Callable[[Path], None]) -> None:
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The value of a JSON text of bounded size."""
+    if len(text) > LARGEST_JSON:
+        raise ValueError(f"settings must be at most {LARGEST_JSON} bytes of JSON: got {len(text)}")
+    return json.loads(text)
 
 
 def json_text(value: Any) -> str:

@@ -12,6 +12,8 @@ from ope_vpm.leaderboard.words import unknown
 
 LARGEST = 10_000_000
 """Whole numbers in a suite are counts and sizes; beyond ten million they are slips or attacks."""
+MOST_TOLD, LONGEST = 20, 100
+"""Unknown fields that are told, and letters of each: the search for the nearest name takes its time."""
 WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
 
@@ -19,7 +21,8 @@ def misfits(cls: type[Any], table: Mapping[str, Any], others: tuple[str, ...] = 
     """What keeps the table from being a `cls`; `others` are fields that are read elsewhere."""
     hints = get_type_hints(cls)
     known = {field.name: field for field in fields(cls)}
-    found = [unknown("field", name, [*others, *known]) for name in table if name not in known and name not in others]
+    strange = [name for name in table if name not in known and name not in others]
+    found = [unknown("field", name[:LONGEST], [*others, *known]) for name in strange[:MOST_TOLD]]
     for name, field in known.items():
         needed = field.default is MISSING and field.default_factory is MISSING
         if needed and name not in table:

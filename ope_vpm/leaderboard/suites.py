@@ -18,6 +18,8 @@ __all__ = ["Entry", "Head", "Setting", "Suite", "parse_suite", "read_suite", "sh
 
 READ_HERE = ("name", "kind", "gamma", "vary", "runs", "dataset")
 """Fields of a task that are read here, not by its kind."""
+MOST_PARTS = 1000
+"""Tasks of a suite, and estimators."""
 MOST_SETTINGS = 10_000
 """Settings that the lists of one task may make."""
 MOST_STEPS = 1_000_000_000
@@ -141,6 +143,9 @@ def _settings(tables: Any, folder: Path, problems: list[str]) -> tuple[Setting, 
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
         problems.append("a suite needs at least one [[tasks]] table")
         return ()
+    if len(tables) > MOST_PARTS:
+        problems.append(f"a suite must have at most {MOST_PARTS} tasks: got {len(tables)}")
+        return ()
     settings: list[Setting] = []
     for number, table in enumerate(tables, 1):
         found = list(_task(table, folder, problems, f"task {table.get('name', number)!r}"))
@@ -236,6 +241,9 @@ def _beside(path: str, folder: Path) -> str:
 def _entries(given: Any, tasks: list[str], problems: list[str]) -> tuple[Entry, ...]:
     if not isinstance(given, list) or not given:
         problems.append('a suite needs at least one estimator: estimators = ["vpm", ...], or "all" in the list')
+        return ()
+    if len(given) > MOST_PARTS:
+        problems.append(f"a suite must have at most {MOST_PARTS} estimators: got {len(given)}")
         return ()
     entries: list[Entry] = []
     for item in given:

@@ -61,10 +61,11 @@ def _shift(data: LoggedDataset) -> Finding | None:
     """Does the next row's action explain a step to which the row's own action adds nothing?"""
     inside = np.flatnonzero(data.episode[:-2] == data.episode[2:])[:SAMPLE]
     states = np.asarray(data.observations, dtype=np.float64)
-    actions = _as_points(data)
-    width = states.shape[1] * (1 + actions.shape[1]) + actions.shape[1] + 1
-    if not np.isfinite(actions).all() or len(inside) < 20 * width:
+    kinds = len(np.unique(data.actions)) - 1 if data.discrete_actions else data.actions.shape[1]
+    width = states.shape[1] * (1 + kinds) + kinds + 1
+    if len(inside) < 20 * width or not np.isfinite(data.actions).all():
         return None
+    actions = _as_points(data)
     steps = states[inside + 1] - states[inside]
     own = _explained(states[inside], actions[inside], steps)
     following = _explained(states[inside], actions[inside + 1], steps)
@@ -100,7 +101,8 @@ def _residual(features: Floats, targets: Floats) -> Floats:
 
 
 def _as_points(data: LoggedDataset) -> Floats:
-    """Actions as columns of numbers; discrete ones as dummies, all but the first."""
+    """Actions as columns of numbers; discrete ones as dummies of those that occur, all but the first."""
     if not data.discrete_actions:
         return np.asarray(data.actions, dtype=np.float64)
-    return np.eye(int(data.actions.max()) + 1)[data.actions][:, 1:]
+    seen, number = np.unique(data.actions, return_inverse=True)
+    return np.eye(len(seen))[number][:, 1:]

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from ope_vpm.arrays import Array, Bools
 from ope_vpm.logged.alignment import one_row_off
 from ope_vpm.logged.dataset import LoggedDataset
-from ope_vpm.logged.doctor import Check, Finding, Level, finding
+from ope_vpm.logged.doctor import SHOWN, Check, Finding, Level, finding
 from ope_vpm.logged.order import rows_shuffled
 
 
@@ -123,7 +123,8 @@ def constant_columns(data: LoggedDataset) -> Finding | None:
         names += [f"{name} {index}" for index in np.flatnonzero((table == table[:1]).all(axis=0))]
     if not names:
         return None
-    message = f"columns that never change: {', '.join(names)}"
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    message = f"columns that never change: {', '.join(names[:SHOWN])}{more}"
     return Finding("constant-columns", "warning", message, (), len(names))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from torch.distributions import Distribution
 
 from ope_vpm.arrays import Array
+from ope_vpm.outside import one_line
 
 PROBED = 2
 """Observations for which a function is called to see what it returns: with one, some functions drop the row's axis."""
@@ -51,6 +53,18 @@ def _of_rows(returned: Any, rows: int) -> Any:
         if shape[:1] != (rows,):
             raise ValueError(f"a distribution must have one row for each of the {rows} observations: got shape {shape}")
     return returned
+
+
+@contextmanager
+def running(observations: Array) -> Iterator[None]:
+    """Without gradients, and with one sentence where a network of a library cannot take the observations."""
+    try:
+        with torch.no_grad():
+            yield
+    except (RuntimeError, IndexError, AssertionError) as error:  # what torch and the libraries raise on other shapes
+        raise ValueError(
+            f"the network cannot be run on observations of shape {np.shape(observations)}: {one_line(error)}"
+        ) from error
 
 
 def as_array(values: Any) -> Array:

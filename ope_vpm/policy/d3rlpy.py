@@ -13,7 +13,9 @@ import torch
 
 from ope_vpm.arrays import Array
 from ope_vpm.optional import library
+from ope_vpm.outside import parse_json
 from ope_vpm.policy.budget import Budget
+from ope_vpm.policy.calls import running
 from ope_vpm.policy.continuous import DeterministicPolicy, GaussianPolicy
 from ope_vpm.policy.described import describe
 from ope_vpm.policy.discrete import CategoricalPolicy, one_hot
@@ -58,6 +60,7 @@ def load_d3rlpy(path: Path, *, trust: bool, deterministic: bool = False) -> Targ
     """A target policy from a .d3 file: a pickle of two texts and of bytes, which hold tensors saved by torch."""
     base = library("d3rlpy.base", "d3rlpy")
     config, weights = _contents(path, trust)
+    parse_json(config)  # refuses a text that is too large, before the library parses it
     states = read_tensors(weights, trust)
     # The settings claim sizes, the file holds numbers: networks may be built as large as the file is, with some room
     # for parts that are not saved, and no larger.
@@ -94,7 +97,7 @@ def _greedy_of(algo: Any, policy: TargetPolicy) -> TargetPolicy:
 def _greedy(algo: Any) -> Callable[[Array], Array]:
     def action(observations: Array) -> Array:
         # BCQ and CRR draw inside predict: always the same draws, and the global generator is put back.
-        with torch.random.fork_rng(devices=[]):
+        with running(observations), torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             actions: Array = algo.predict(_shaped(algo, observations))
         return actions
@@ -104,7 +107,7 @@ def _greedy(algo: Any) -> Callable[[Array], Array]:
 
 def _probabilities(algo: Any) -> Callable[[Array], Array]:
     def probabilities(observations: Array) -> Array:
-        with torch.no_grad():
+        with running(observations):
             chances: Array = algo.impl.policy(_tensor(algo, observations)).probs.cpu().numpy()
         return chances
 
@@ -113,7 +116,7 @@ def _probabilities(algo: Any) -> Callable[[Array], Array]:
 
 def _moments(algo: Any, observations: Array, mean: str) -> tuple[Array, Array]:
     """Mean and standard deviation in the network's own units, where actions fill [-1, 1]."""
-    with torch.no_grad():
+    with running(observations):
         output = algo.impl.policy(_tensor(algo, observations))
     return getattr(output, mean).cpu().numpy(), output.logstd.exp().cpu().numpy()
 

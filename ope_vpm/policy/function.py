@@ -14,8 +14,7 @@ import torch
 from torch.distributions import Distribution
 
 from ope_vpm.arrays import Array, Floats
-from ope_vpm.outside import one_line
-from ope_vpm.policy.calls import Call, as_array
+from ope_vpm.policy.calls import Call, as_array, running
 from ope_vpm.policy.continuous import DeterministicPolicy
 from ope_vpm.policy.discrete import CategoricalPolicy, one_hot
 from ope_vpm.policy.distribution_policy import categorical_probabilities, of_distributions
@@ -137,13 +136,8 @@ def _recognise(call: Call, observations: Array, output: Output | None) -> Target
 
 def _forward(module: torch.nn.Module, observations: Array) -> Any:
     kind = torch.int64 if np.asarray(observations).dtype.kind in "iu" else torch.float32
-    try:
-        with torch.no_grad():
-            return module(torch.as_tensor(np.array(observations)).to(kind))
-    except RuntimeError as error:  # what torch raises where shapes do not fit
-        raise ValueError(
-            f"the network cannot be run on observations of shape {np.shape(observations)}: {one_line(error)}"
-        ) from error
+    with running(observations):
+        return module(torch.as_tensor(np.array(observations)).to(kind))
 
 
 def _as_probabilities(returned: Any, n_actions: int | None, output: Output | None) -> Array:

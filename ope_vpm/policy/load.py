@@ -10,7 +10,7 @@ import torch
 
 from ope_vpm.archives import opened, read_npy
 from ope_vpm.optional import is_from
-from ope_vpm.outside import check_regular, reading
+from ope_vpm.outside import check_regular, one_line, reading
 from ope_vpm.policy.arrays import load_arrays
 from ope_vpm.policy.d3rlpy import from_d3rlpy, load_d3rlpy
 from ope_vpm.policy.discrete import TablePolicy
@@ -138,8 +138,9 @@ def _archive_kind(path: Path) -> str:
 
 def _table(path: Path) -> Any:
     try:
-        if path.suffix == ".csv":
-            return np.loadtxt(path, delimiter=",", ndmin=2)
-        return read_npy(path)
+        table = np.loadtxt(path, delimiter=",", ndmin=2) if path.suffix == ".csv" else read_npy(path)
     except ValueError as error:
-        raise ValueError(f"{path} must hold a table of probabilities, numbers only: {error}") from error
+        raise ValueError(f"{path} must hold a table of probabilities, numbers only: {one_line(error)}") from error
+    if table.dtype.kind not in "fiub":
+        raise ValueError(f"{path} must hold a table of probabilities, numbers only: its type is {table.dtype}")
+    return table

@@ -21,8 +21,10 @@ from ope_vpm.policy.function import from_function
 from ope_vpm.policy.target import TargetPolicy
 
 KINDS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64}
-DOMAINS = ("", "ai.onnx", "ai.onnx.ml")
-"""Where ONNX's own operators are; others are extensions of a runtime."""
+DOMAINS = ("", "ai.onnx")
+"""Where ONNX's own operators are; others are extensions of a runtime, or trees of ai.onnx.ml, which may have cycles."""
+MOST_NODES = 2000
+"""Operators of a graph: policies have tens, the deepest image networks some hundreds."""
 ROWS = 4096
 """Observations given to the graph at once, so that honest networks stay far below the limit."""
 MOST_MEMORY = 1 << 30
@@ -90,10 +92,12 @@ def _limit_memory(runtime: Any) -> None:
 
 
 def _check_harmless(path: Path, model: Any) -> None:
-    """Refuse weights in other files, loops and branches, and operators that are not ONNX's own."""
+    """Refuse weights in other files, loops and branches, sparse weights, and operators that are not ONNX's own."""
     functions = {(function.domain, function.name) for function in model.functions}
     inside = list(chain.from_iterable(function.node for function in model.functions))
     nodes = [*model.graph.node, *inside]
+    if len(nodes) > MOST_NODES:
+        raise PermissionError(_refusal(path, f"{len(nodes)} operators, more than {MOST_NODES}"))
     if any((node.domain, node.op_type) in functions for node in inside):
         raise PermissionError(_refusal(path, "functions that call functions, which can multiply without end"))
     for node in nodes:
@@ -101,22 +105,22 @@ def _check_harmless(path: Path, model: Any) -> None:
             raise PermissionError(_refusal(path, f"the operator {node.op_type[:40]!r}, which can loop for ever"))
         if node.domain not in DOMAINS and (node.domain, node.op_type) not in functions:
             raise PermissionError(_refusal(path, f"the foreign operator {node.domain[:40]}.{node.op_type[:40]}"))
-    for tensor in _tensors(model, nodes):
+    attributes = list(chain.from_iterable(node.attribute for node in nodes))
+    if model.graph.sparse_initializer or any(
+        attribute.HasField("sparse_tensor") or attribute.sparse_tensors for attribute in attributes
+    ):
+        raise PermissionError(_refusal(path, "sparse weights, which unpack to any size"))
+    for tensor in _tensors(model, attributes):
         if tensor.external_data or tensor.data_location == tensor.EXTERNAL:
             raise PermissionError(_refusal(path, "weights in another file"))
 
 
-def _tensors(model: Any, nodes: list[Any]) -> Iterator[Any]:
+def _tensors(model: Any, attributes: list[Any]) -> Iterator[Any]:
     """Every tensor of a model without inner graphs."""
-    sparse = [*model.graph.sparse_initializer]
     yield from model.graph.initializer
-    for attribute in chain.from_iterable(node.attribute for node in nodes):
+    for attribute in attributes:
         yield attribute.t
         yield from attribute.tensors
-        sparse += [attribute.sparse_tensor, *attribute.sparse_tensors]
-    for tensor in sparse:
-        yield tensor.values
-        yield tensor.indices
 
 
 def _refusal(path: Path, what: str) -> str:

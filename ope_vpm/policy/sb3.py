@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from gymnasium import spaces
 
 from ope_vpm.arrays import Array
+from ope_vpm.policy.calls import running
 from ope_vpm.policy.continuous import DeterministicPolicy, GaussianPolicy
 from ope_vpm.policy.discrete import CategoricalPolicy, one_hot
 from ope_vpm.policy.target import TargetPolicy
@@ -133,7 +133,7 @@ def categorical(interface: Interface, probabilities: Callable[[Array], Any], det
     count = int(interface.action_space.n)
 
     def table(seen: Array) -> Array:
-        with torch.no_grad():
+        with running(seen):
             values = _numpy(probabilities(seen))
         return one_hot(values.argmax(axis=1), count) if deterministic else values
 
@@ -162,7 +162,7 @@ def one_action(interface: Interface, action: Callable[[Array], Any]) -> TargetPo
     """TD3 and DDPG: one action in [-1, 1] for each state, stretched to the action space."""
 
     def stretched(seen: Array) -> Array:
-        with torch.no_grad():
+        with running(seen):
             return _unscaled(interface, _numpy(action(seen)))
 
     return DeterministicPolicy(stretched, **interface.sizes)
@@ -173,7 +173,7 @@ def greedy(interface: Interface, values: Callable[[Array], Any]) -> TargetPolicy
     count = int(interface.action_space.n)
 
     def probabilities(seen: Array) -> Array:
-        with torch.no_grad():
+        with running(seen):
             return one_hot(_numpy(values(seen)).argmax(axis=1), count)
 
     return CategoricalPolicy(probabilities, count, interface.sizes["observation_size"])
@@ -181,7 +181,7 @@ def greedy(interface: Interface, values: Callable[[Array], Any]) -> TargetPolicy
 
 def _as_arrays(moments: Callable[[Array], tuple[Any, Any]]) -> Moments:
     def arrays(seen: Array) -> tuple[Array, Array]:
-        with torch.no_grad():
+        with running(seen):
             mean, std = moments(seen)
         return _numpy(mean), _numpy(std)
 

@@ -9,7 +9,6 @@ unpickles them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from gymnasium import spaces
 
 from ope_vpm.archives import opened
 from ope_vpm.arrays import Array
-from ope_vpm.outside import check_regular, one_line
+from ope_vpm.outside import check_regular, one_line, parse_json
 from ope_vpm.policy import sb3
 from ope_vpm.policy.networks import Network, identity, layers, linear, perceptron
 from ope_vpm.policy.sb3_settings import Settings, UnknownPart, readable_settings
@@ -53,7 +52,7 @@ def load_sb3(path: Path, *, trust: bool, deterministic: bool = False, normalize:
 
 def _stored(path: Path, text: bytes) -> dict[str, Any]:
     try:
-        stored = json.loads(text)
+        stored = parse_json(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the settings in {path} are damaged: {one_line(error)}") from error
     if not isinstance(stored, dict):

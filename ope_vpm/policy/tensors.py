@@ -33,6 +33,9 @@ KINDS: dict[str, Any] = {
 REBUILD = Name("torch._utils", "_rebuild_tensor_v2")
 PARAMETER = Name("torch._utils", "_rebuild_parameter")
 
+SHARED = 8
+"""How often the numbers of a file may be used on average: a shared extractor of features stands there three times."""
+
 Tensors = dict[str, Array]
 
 
@@ -80,6 +83,13 @@ class _Storages:
         self._archive = archive
         self._folder = folder
         self._read: dict[str, Array] = {}
+        self._left = SHARED * sum(archive.info(name).file_size for name in archive.names)
+
+    def hand_out(self, size: int) -> None:
+        """Count the bytes of a tensor: many on one storage could be copied to far more than the file holds."""
+        self._left -= size
+        if self._left < 0:
+            raise ValueError(f"its tensors take more than {SHARED} times the numbers that it holds")
 
     def get(self, reference: object) -> Array:
         """The numbers that a pickle refers to by ('storage', its kind, its name, its device, its size)."""
@@ -118,11 +128,13 @@ def _tensor(arguments: Any, storages: _Storages) -> Array:
     storage, (offset, size, stride) = storages.get(arguments[0]), arguments[1:4]
     numbers = (offset, *size, *stride) if isinstance(size, tuple) and isinstance(stride, tuple) else (None,)
     if not all(type(number) is int and number >= 0 for number in numbers) or len(size) != len(stride):
-        raise ValueError(f"a tensor's offset, size and strides must be whole numbers: got {arguments[1:4]!r:.200}")
+        # What came is not shown: tuples that share their parts can take for ever to print.
+        raise ValueError("a tensor's offset, size and strides must be whole numbers, not negative")
     count = math.prod(size)
     last = offset + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
     if count > len(storage) or (count and last >= len(storage)):
         raise ValueError(f"a tensor of size {size!r:.100} must fit into its storage of {len(storage)} numbers")
+    storages.hand_out(count * storage.itemsize)
     if count == 0:
         return np.empty(size, dtype=storage.dtype)
     strides = tuple(step * storage.itemsize for step in stride)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from test_read_exactly import d3rlpy_file
 
-from ope_vpm import load_dataset
+from ope_vpm import inspect, load_dataset
 
 D4RL = {
     "observations": np.arange(8.0).reshape(4, 2),
@@ -255,3 +255,96 @@ def test_what_parsers_raise_becomes_one_sentence(name, cartpole, tmp_path):
         load_dataset(path)
     assert "\n" not in str(caught.value)
     assert str(path) in str(caught.value)
+
+
+def test_a_text_of_two_gigabytes_that_was_never_written(tmp_path):
+    path = d3rlpy_file(tmp_path / "log.h5", (3, 3))
+    with h5py.File(path, "r+") as file:
+        del file["version"]
+        file.create_dataset("version", (), dtype=h5py.string_dtype("ascii", 2_000_000_000))
+    with pytest.raises(ValueError, match=r"version in .* claims 2000000000 bytes, of which 0 were written"):
+        load_dataset(path)
+
+
+def test_a_link_on_the_way_to_a_column_is_not_followed(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    path = d4rl_file(tmp_path / "log.h5")
+    with h5py.File(path, "r+") as file:
+        file["infos"] = h5py.ExternalLink(str(tmp_path / "pipe"), "/")
+    with pytest.raises(ValueError, match=r"infos in .* is a link"):
+        load_dataset(path)
+
+
+LABELLED = {"observation": [0.5, 1.5, 2.5], "action": [0, 1, 0], "reward": [1.0, 2.0, 3.0]}
+
+
+def test_parquet_texts_are_held_once(tmp_path):
+    pq.write_table(pa.table(LABELLED | {"episode": ["a", "b", "b"]}), tmp_path / "log.parquet")
+    assert load_dataset(tmp_path / "log.parquet").starts.tolist() == [0, 1]
+    rows = 2000  # each with the same text of 100 KB, which the file holds once
+    columns = {name: np.resize(column, rows) for name, column in LABELLED.items()}
+    long = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), ["x" * 100_000]).cast(pa.string())
+    pq.write_table(pa.table(columns | {"episode": long, "note": long}), tmp_path / "log.parquet")
+    assert (tmp_path / "log.parquet").stat().st_size < 2_000_000
+    with pytest.raises(ValueError, match="a text must have at most 1000 characters: one has 100000"):
+        load_dataset(tmp_path / "log.parquet")
+    pq.write_table(pa.table(columns | {"episode": np.zeros(rows), "note": long}), tmp_path / "log.parquet")
+    assert len(load_dataset(tmp_path / "log.parquet")) == rows  # other columns are not read
+
+
+def test_a_parquet_row_with_a_hundred_million_numbers(tmp_path):
+    states = pa.ListArray.from_arrays([0, 100_000_000, 100_000_001, 100_000_002], np.zeros(100_000_002, np.int8))
+    pq.write_table(pa.table(LABELLED | {"observation": states, "episode": [0, 0, 0]}), tmp_path / "log.parquet")
+    assert (tmp_path / "log.parquet").stat().st_size < 1_000_000
+    with pytest.raises(PermissionError, match=r"unpacks to 8000000.*pass trust=True"):
+        load_dataset(tmp_path / "log.parquet")
+
+
+def test_csv_cells_and_lines(tmp_path):
+    """As an array of text, one cell of 100 KB would take 100 KB in every row."""
+    rows = "1,0,2,a\n" * 20_000
+    for line, message in (("1,0,2," + "a" * 100_000 + "\n", "a cell of 100000 characters"), ("\n", "0 != 4")):
+        (tmp_path / "log.csv").write_text(f"observation,action,reward,episode\n{rows}{line}{rows}")
+        with pytest.raises(ValueError, match=f"line 20002 of .* {message}"):
+            load_dataset(tmp_path / "log.csv")
+
+
+def test_a_single_large_action_does_not_fill_the_memory(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [f"{rng.normal()},{10**12 if row == 7 else row % 2},1,{row // 50}" for row in range(500)]
+    (tmp_path / "log.csv").write_text("\n".join(["observation,action,reward,episode", *rows]))
+    data = load_dataset(tmp_path / "log.csv")
+    assert data.n_actions == 10**12 + 1
+    inspect(data)
+
+
+def test_notes_on_spaces_are_bounded(cartpole, tmp_path):
+    cartpole.save(tmp_path / "log.npz")
+    with np.load(tmp_path / "log.npz") as archive:
+        columns = dict(archive) | {"spaces": np.array("[" * (17 << 20))}
+    np.savez_compressed(tmp_path / "log.npz", **columns)
+    with pytest.raises(ValueError, match="settings must be at most 16777216 bytes of JSON"):
+        load_dataset(tmp_path / "log.npz")
+
+
+# zipfile warns of what the test wants.
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_members_that_are_there_twice(cartpole, tmp_path):
+    cartpole.save(tmp_path / "log.npz")
+    with zipfile.ZipFile(tmp_path / "log.npz", "a") as archive, archive.open("rewards.npy", "w") as member:
+        np.lib.format.write_array(member, np.zeros(400))
+    with pytest.raises(ValueError, match="must hold every member once"):
+        load_dataset(tmp_path / "log.npz")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_damaged_minari_dataset_by_its_id(folder):
+    (folder / "metadata.json").write_text("{")
+    with pytest.raises(ValueError, match="short-v0 cannot be read as a Minari dataset: Expecting property name"):
+        load_dataset("cartpole/short-v0")
+
+
+def test_resets_must_be_flags(tmp_path):
+    (tmp_path / "log.csv").write_text("observation,action,reward,episode,from_reset\n1,0,2,0,nan\n2,1,2,0,0\n")
+    with pytest.raises(ValueError, match="from_reset must hold only true or false"):
+        load_dataset(tmp_path / "log.csv")

@@ -267,3 +267,54 @@ def test_a_pickle_is_only_described():
         describe(b"(ios\nsystem\n.")
     huge = b"\x80\x04]r\xff\xff\xff\xff."  # remembered at place 2^32 - 1: pickle.loads allocates all before it
     assert describe(huge) == []
+
+
+def test_many_tensors_on_one_storage(tmp_path):
+    """A hundred layers of 1000 × 1000 numbers on the same 4 MB would be copied to 400 MB."""
+    shared = torch.zeros(1000, 1000)
+    layers = {
+        f"{2 * number}.{part}": shared if part == "weight" else shared[0]
+        for number in range(100)
+        for part in ("weight", "bias")
+    }
+    torch.save(layers, tmp_path / "weights.pt")
+    assert (tmp_path / "weights.pt").stat().st_size < 5_000_000
+    with pytest.raises(ValueError, match="its tensors take more than 8 times the numbers that it holds"):
+        load_policy(tmp_path / "weights.pt", activation="tanh")
+
+
+def test_parts_that_share_their_parts_are_not_printed():
+    """((x, x), (x, x)), …: sixty levels have 2^60 entries when they are printed."""
+    doubled = b")" + b"".join(b"q%ch%c\x86" % (level, level) for level in range(60))  # remember, take again, pair
+    sizes = b"\x80\x02}X\x01\x00\x00\x00actorch._utils\n_rebuild_tensor_v2\n"
+    pointer = b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x01tQ"
+    pickled = sizes + b"(" + pointer + b"K\x00" + doubled + b")\x89}tRs."
+    with pytest.raises(ValueError, match="must be whole numbers"):
+        read_tensors(archive_of(pickled, bytes(4)))
+
+
+def test_settings_are_bounded(tmp_path):
+    path = sb3_file(tmp_path / "model.zip", padding=["[" * 17_000_000])
+    with pytest.raises(ValueError, match="at most 16777216 bytes of JSON"):
+        load_policy(path)
+
+
+def test_onnx_sparse_weights_and_trees(tmp_path):
+    values = helper.make_tensor("w", TensorProto.FLOAT, [1], [1.0])
+    indices = helper.make_tensor("i", TensorProto.INT64, [1], [0])
+    model = graph([helper.make_node("Add", ["x", "w"], ["y"])])
+    model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [2_000_000_000]))
+    (tmp_path / "policy.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(PermissionError, match="sparse weights, which unpack to any size"):
+        load_policy(tmp_path / "policy.onnx")
+    tree = helper.make_node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml")
+    (tmp_path / "policy.onnx").write_bytes(graph([tree]).SerializeToString())
+    with pytest.raises(PermissionError, match=r"the foreign operator ai\.onnx\.ml\.TreeEnsembleRegressor"):
+        load_policy(tmp_path / "policy.onnx")
+
+
+def test_states_that_a_network_does_not_know_end_in_a_sentence(tmp_path):
+    PPO("MlpPolicy", "Taxi-v3", policy_kwargs={"net_arch": [4]}, device="cpu").save(tmp_path / "taxi.zip")
+    policy = load_policy(tmp_path / "taxi.zip")
+    with pytest.raises(ValueError, match="the network cannot be run on observations of shape"):
+        policy.probabilities(np.array([3, 500]))

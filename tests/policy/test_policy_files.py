@@ -246,6 +246,9 @@ def test_tables_in_files(tmp_path):
     np.savetxt(tmp_path / "table.csv", table, delimiter=",")
     for name in ("table.npy", "table.csv"):
         np.testing.assert_array_equal(load_policy(tmp_path / name).probabilities(np.array([1, 0])), table[::-1])
+    np.save(tmp_path / "texts.npy", table.astype(str))
+    with pytest.raises(ValueError, match="numbers only"):
+        load_policy(tmp_path / "texts.npy")
     np.save(tmp_path / "bomb.npy", np.array([Bomb()], object), allow_pickle=True)
     with pytest.raises(ValueError, match="numbers only"):
         load_policy(tmp_path / "bomb.npy")

@@ -67,7 +67,8 @@ def load_dataset(
     path = Path(source).expanduser()
     if not path.exists():
         if isinstance(source, str) and (format == "minari" or minari.matches(source)):
-            return minari.read(source, options)
+            with reading(path, "a Minari dataset"):
+                return minari.read(source, options)
         raise FileNotFoundError(f"there is no file {path} (nor does it read like a Minari id)")
     if not path.is_dir():
         check_regular(path)

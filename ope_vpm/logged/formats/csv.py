@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.formats.files import Options
 from ope_vpm.logged.formats.table import check_unique, from_table
 
+LONGEST_CELL = 1000
+"""Characters of a number or a label: arrays of text take the longest for every row."""
 WHOLE = re.compile(r"[+-]?[0-9]+")
 TRUTH = {"true": "1", "false": "0", "True": "1", "False": "0", "TRUE": "1", "FALSE": "0"}
 
@@ -20,19 +23,28 @@ TRUTH = {"true": "1", "false": "0", "True": "1", "False": "0", "TRUE": "1", "FAL
 def read(path: Path, options: Options) -> LoggedDataset:
     """Columns by convention or by `columns=`; see `ope_vpm.logged.formats.table`."""
     with path.open(newline="", encoding="utf-8-sig") as file:
-        lines = list(csv.reader(file, strict=True))
-    if len(lines) < 2:
-        raise ValueError(f"{path} must have a header and at least one row: got {len(lines)} lines")
-    header, rows = lines[0], lines[1:]
-    for number, row in enumerate(rows, start=2):
-        if len(row) != len(header):
-            raise ValueError(
-                f"line {number} of {path} must have as many cells as the header: {len(row)} != {len(header)}"
-            )
+        header, *rows = _rows(path, csv.reader(file, strict=True))
+    if not rows:
+        raise ValueError(f"{path} must have a header and at least one row: it has a header only")
     names = [name.strip() for name in header]
     check_unique(path, names)
     columns = {name: [row[index].strip() for row in rows] for index, name in enumerate(names)}
     return from_table(path, {name: _parse(cells) for name, cells in columns.items()}, options)
+
+
+def _rows(path: Path, lines: Iterable[list[str]]) -> Iterator[list[str]]:
+    """The lines, each of which must be like the first; a wrong one ends the reading."""
+    cells = 0
+    for number, row in enumerate(lines, start=1):
+        cells = cells or len(row)
+        if len(row) != cells:
+            raise ValueError(f"line {number} of {path} must have as many cells as the header: {len(row)} != {cells}")
+        longest = max(map(len, row), default=0)
+        if longest > LONGEST_CELL:
+            raise ValueError(f"line {number} of {path} has a cell of {longest} characters, more than {LONGEST_CELL}")
+        yield row
+    if cells == 0:
+        raise ValueError(f"{path} must have a header and at least one row: it has no lines")
 
 
 def _parse(cells: list[str]) -> Array:

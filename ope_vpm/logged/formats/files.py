@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from ope_vpm.logged.columns import Space
+from ope_vpm.outside import parse_json
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ def spaces_to_json(observation_space: Space | None, action_space: Space | None) 
 def spaces_from_json(text: str) -> dict[str, Space | None]:
     """Both spaces as keyword arguments of a dataset."""
     try:
-        notes = json.loads(text)
+        notes = parse_json(text)
         return {
             "observation_space": _space(notes["observations"]),
             "action_space": _space(notes["actions"]),

@@ -40,7 +40,14 @@ class Members:
         self._h5py = library("h5py", "d3rlpy")
 
     def __contains__(self, name: object) -> bool:
-        return self.root.get(name, getlink=True, default=None) is not None
+        """Whether the name is there, as a link of any kind; a link on the way to it is not followed."""
+        *way, last = str(name).split("/")
+        place = self.root
+        for part in way:
+            if not place.id.links.exists(part.encode()):
+                return False
+            place = self.follow(place, part)
+        return bool(place.id.links.exists(last.encode()))
 
     def __iter__(self) -> Iterator[str]:
         """The first few names: only errors list them, and a log of a million episodes has four million."""
@@ -77,7 +84,7 @@ class Members:
         found = self._dataset(name)
         if self._h5py.check_string_dtype(found.dtype) is None or found.size > MOST_TEXTS:
             raise ValueError(f"{name} in {self._path} must hold text: its type is {found.dtype}")
-        self._check_inside(name, found)
+        self.check(name, found)
         return [str(text) for text in np.atleast_1d(found.asstr()[()])]
 
     def _dataset(self, name: str) -> Any:
@@ -93,9 +100,9 @@ class Members:
         """What a group holds under a name, if it is in the file itself."""
         if not isinstance(group, self._h5py.Group):
             raise TypeError(f"{part} in {self._path} must be inside a group: it is inside a {type(group).__name__}")
-        link = group.get(part, getlink=True)
-        if not isinstance(link, self._h5py.HardLink):
-            raise TypeError(f"{part} in {self._path} is a link, which may lead to another file: copy the data into it")
+        # Asked of the link itself: h5py's own `in` and `get` would open the file that it leads to.
+        if group.id.links.get_info(part.encode()).type != self._h5py.h5l.TYPE_HARD:
+            raise ValueError(f"{part} in {self._path} is a link, which may lead to another file: copy the data into it")
         return group[part]
 
     def check(self, name: str, found: Any) -> None:

@@ -6,7 +6,6 @@ names; it believes any number of episodes; and its HDF5 and images are read with
 
 from __future__ import annotations
 
-import json
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from gymnasium import spaces
 
 from ope_vpm.logged.formats import hdf5, parquet
 from ope_vpm.optional import library
-from ope_vpm.outside import check_regular, check_unpacked
+from ope_vpm.outside import check_regular, check_unpacked, parse_json
 
 MAIN = "main_data.hdf5"
 
@@ -28,7 +27,7 @@ def check_folder(folder: Path, trust: bool) -> None:
             check_regular(part)
     metadata = folder / "metadata.json"
     check_regular(metadata)
-    notes = json.loads(metadata.read_bytes())
+    notes = parse_json(metadata.read_bytes())
     if not isinstance(notes, dict):
         raise TypeError(f"{metadata} must be a table: it is a {type(notes).__name__}")
     if trust:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from ope_vpm.outside import check_unpacked
 SPACES = b"ope_vpm_spaces"
 BYTES_A_CELL = 8
 """What most cells take once they are read: a float or an integer of 64 bits."""
+LONGEST_TEXT = 1000
+"""Characters of an episode's label."""
 
 
 def write(data: LoggedDataset, path: Path) -> None:
@@ -31,38 +34,86 @@ def write(data: LoggedDataset, path: Path) -> None:
 def read(path: Path, options: Options) -> LoggedDataset:
     """Columns by convention or by `columns=`; a column of equal-length lists is a vector column."""
     library("pyarrow", "parquet")
-    parquet = library("pyarrow.parquet", "parquet")
-    check_size(parquet, path, options.trust)
     with path.open("rb") as stream:  # a name would be taken for an address, of which Arrow knows many kinds
-        table = parquet.ParquetFile(stream).read()
-    check_unique(path, table.column_names)
-    note = (table.schema.metadata or {}).get(SPACES)
-    if note is not None:
-        stored = spaces_from_json(note.decode())
-        options = replace(
-            options,
-            observation_space=options.observation_space or stored["observation_space"],
-            action_space=options.action_space or stored["action_space"],
-        )
-    return from_table(path, {name: _column(table[name]) for name in table.column_names}, options)
+        columns = _Columns(path, stream, options.trust)
+        note = columns.notes.get(SPACES)
+        if note is not None:
+            stored = spaces_from_json(note.decode())
+            options = replace(
+                options,
+                observation_space=options.observation_space or stored["observation_space"],
+                action_space=options.action_space or stored["action_space"],
+            )
+        return from_table(path, columns, options)
 
 
 def check_size(parquet: Any, path: Path, trust: bool) -> None:
-    """Refuse a table that claims far more rows than its file could hold: one repeated value takes no room."""
+    """Refuse a table that claims far more values than its file could hold: one repeated value takes no room."""
     with path.open("rb") as stream:
-        notes = parquet.ParquetFile(stream).metadata
-        groups = [notes.row_group(number).total_byte_size for number in range(notes.num_row_groups)]
-    claimed = max(sum(groups), BYTES_A_CELL * notes.num_rows * notes.num_columns)
-    check_unpacked(path, path.stat().st_size, claimed, trust)
+        check_unpacked(path, path.stat().st_size, _claimed(parquet.ParquetFile(stream).metadata), trust)
+
+
+def _claimed(notes: Any, name: str | None = None) -> int:
+    """Bytes of a column, or of all of them, once they are read."""
+    total = 0
+    for group in (notes.row_group(number) for number in range(notes.num_row_groups)):
+        for column in (group.column(number) for number in range(group.num_columns)):
+            if name is None or column.path_in_schema.partition(".")[0] == name:
+                total += max(BYTES_A_CELL * max(column.num_values, group.num_rows), column.total_uncompressed_size)
+    return total
+
+
+class _Columns(Mapping[str, Array]):
+    """The columns of a file by name, each read when it is asked for, so that others may hold anything."""
+
+    def __init__(self, path: Path, stream: Any, trust: bool) -> None:
+        self._arrow, self._parquet = library("pyarrow", "parquet"), library("pyarrow.parquet", "parquet")
+        self._path, self._stream, self._trust = path, stream, trust
+        self._total = 0
+        file = self._parquet.ParquetFile(stream)
+        self._metadata, self._schema = file.metadata, file.schema_arrow
+        self.notes: dict[bytes, bytes] = self._schema.metadata or {}
+        check_unique(path, self._schema.names)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._schema.names)
+
+    def __len__(self) -> int:
+        return len(self._schema.names)
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._schema.names:
+            raise KeyError(name)
+        self._total += _claimed(self._metadata, name)
+        check_unpacked(self._path, self._path.stat().st_size, self._total, self._trust)
+        kind = self._schema.field(name).type
+        texts = self._arrow.types.is_string(kind) or self._arrow.types.is_large_string(kind)
+        # As a dictionary, a text that stands in many rows is held once.
+        file = self._parquet.ParquetFile(self._stream, read_dictionary=[name] if texts else None)
+        values = file.read(columns=[name]).column(0)
+        if values.null_count and (texts or values.to_numpy().dtype.kind != "f"):
+            raise ValueError(f"{name} in {self._path} must have a value in every row: some are missing")
+        return _texts(values) if texts else _column(values)
+
+
+def _texts(values: Any) -> Array:
+    parts = [_short(chunk.dictionary.to_pylist())[chunk.indices.to_numpy()] for chunk in values.chunks]
+    return np.concatenate(parts)
 
 
 def _column(values: Any) -> Array:
     array: Array = values.to_numpy()
     if array.dtype != object:
         return array
-    if values.null_count:
-        raise ValueError("a column of text or lists must have a value in every row: some are missing")
     cells = array.tolist()
     if {np.shape(cell) for cell in cells} == {np.shape(cells[0])} and np.ndim(cells[0]) == 1:
         return np.stack(cells)
-    return np.array([str(cell) for cell in cells])
+    return _short([str(cell) for cell in cells])
+
+
+def _short(texts: list[str]) -> Array:
+    """Texts as an array, which takes the longest for every row."""
+    longest = max(map(len, texts), default=0)
+    if longest > LONGEST_TEXT:
+        raise ValueError(f"a text must have at most {LONGEST_TEXT} characters: one has {longest}")
+    return np.array(texts, dtype=np.str_)

@@ -60,7 +60,8 @@ def _folder(path: Path) -> str:
 
 def _hdf5(path: Path) -> str:
     with reading(path, "HDF5"), library("h5py", "d3rlpy").File(path, "r") as file:
-        if "num_episodes" in file or "episode_terminals" in file:
+        links = file.id.links  # asked of the links: h5py's own `in` would follow them into other files
+        if links.exists(b"num_episodes") or links.exists(b"episode_terminals"):
             return "d3rlpy"
         return "minari" if any(name.startswith("episode_") for name in file) else "d4rl"
 

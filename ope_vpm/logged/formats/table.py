@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ope_vpm.arrays import Array
+from ope_vpm.logged.columns import flag_column
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.formats.files import Options, require
 
@@ -45,12 +47,12 @@ def from_table(path: object, table: Mapping[str, Array], options: Options) -> Lo
     data = LoggedDataset.from_arrays(
         **columns, observation_space=options.observation_space, action_space=options.action_space
     )
-    return data if resets is None else data.with_resets(resets[data.starts])
+    return data if resets is None else data.with_resets(flag_column("from_reset", resets, len(data))[data.starts])
 
 
 def check_unique(path: object, names: Sequence[str]) -> None:
     """Refuse columns of one name: which of them is meant cannot be told."""
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise ValueError(
             f"columns of {path} must have different names: {', '.join(map(repr, twice))[:200]} comes twice"
