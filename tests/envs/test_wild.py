@@ -30,7 +30,7 @@ def test_two_halves_that_share_nothing():
     halves = [set(wild_tasks(half)) for half in ("tuning", "reporting")]
     assert halves[0].isdisjoint(halves[1])
     assert halves[0] | halves[1] == set(TASKS)
-    assert set(RECIPES) == set(NETWORKS)
+    assert set(RECIPES) >= set(NETWORKS)  # a recipe may come before its policies
     with pytest.raises(ValueError, match="did you mean 'Pendulum-v1'"):
         wild_task("Pendulum")
     with pytest.raises(ValueError, match="tuning and reporting"):
