@@ -52,14 +52,6 @@ _TASKS: tuple[WildTask, ...] = (
         temperature=0.003,
     ),
     NetworkTask(
-        id="InvertedDoublePendulum-v5",
-        half="reporting",
-        limit=200,
-        own_limit=1000,
-        target_name="step-0300000",
-        older_name="step-0100000",
-    ),
-    NetworkTask(
         id="Reacher-v5",
         half="reporting",
         limit=50,
