@@ -57,7 +57,7 @@ class DoublyRobust(ProblemEstimator):
         check_ridge(self.ridge)
 
     def find(self, problem: Problem) -> RawEstimate:
-        """By the kind of data."""
+        """On finite pairs by cross-fitted counts, otherwise by cross-fitted Q and the ratio of vpm."""
         folds = problem.log.folds(self.folds)
         if problem.finite:
             fit = cross_fitted_counts(problem, folds)

@@ -130,18 +130,18 @@ class NetworkModel:
     ends: bool
     """Whether some logged episode ended."""
 
-    def inputs(self, points: Floats, actions: Array) -> Tensor:
+    def inputs(self, states: Floats, actions: Array) -> Tensor:
         """Standardised states beside scaled (or one-hot) actions."""
         moves = np.eye(self.n_actions)[actions] if self.action_scale is None else self.action_scale(actions)
-        return torch.from_numpy(np.concatenate([points, moves], axis=-1)).float()
+        return torch.from_numpy(np.concatenate([states, moves], axis=-1)).float()
 
     @torch.no_grad()
-    def step(self, points: Floats, actions: Array, rng: np.random.Generator) -> tuple[Floats, Floats, Bools]:
+    def step(self, states: Floats, actions: Array, rng: np.random.Generator) -> tuple[Floats, Floats, Bools]:
         """The next states, rewards and ends of (members, n) standardised states."""
-        out = self.network(self.inputs(points, actions)).double().numpy()
-        size = points.shape[-1]
-        change = out[..., :size] + self.noise[:, None] * rng.standard_normal(points.shape)
-        moved = points + change * self.change_scale.std + self.change_scale.mean
+        out = self.network(self.inputs(states, actions)).double().numpy()
+        size = states.shape[-1]
+        change = out[..., :size] + self.noise[:, None] * rng.standard_normal(states.shape)
+        moved = states + change * self.change_scale.std + self.change_scale.mean
         if self.features.encoder.shape is not None:
             moved = np.eye(size)[moved.argmax(axis=-1)]
         reward = out[..., size] * self.reward_scale.std + self.reward_scale.mean
@@ -153,12 +153,12 @@ def fit(log: Log, members: int, steps: int, seed: int) -> NetworkModel:
     """Train every member on its own draw of the episodes."""
     data, known = log.data, log.data.next_known
     features = StateFeatures.draw(data, 0, seed)
-    points = features.coordinates(data.observations)
+    states = features.coordinates(data.observations)
     next_observations = np.array(data.next_observations)
     next_observations[~known] = data.observations[~known]  # not trained on, but they must be numbers
-    change = features.coordinates(next_observations) - points
-    size, n_actions = points.shape[1], data.n_actions or 0
-    low, high = points.min(axis=0), points.max(axis=0)
+    change = features.coordinates(next_observations) - states
+    size, n_actions = states.shape[1], data.n_actions or 0
+    low, high = states.min(axis=0), states.max(axis=0)
     margin = MARGIN * (high - low)
     model = NetworkModel(
         network=Ensemble(members, size + (n_actions or data.actions.shape[1]), size + 2, seed),
@@ -173,7 +173,7 @@ def fit(log: Log, members: int, steps: int, seed: int) -> NetworkModel:
         ends=bool(data.terminated.any()),
     )
     targets = np.column_stack([model.change_scale(change), model.reward_scale(data.rewards), data.terminated])
-    x, y = model.inputs(points, data.actions), torch.from_numpy(targets).float()
+    x, y = model.inputs(states, data.actions), torch.from_numpy(targets).float()
     usable = torch.from_numpy(np.array(known)).float()
     _train(model.network, x, y, usable, _drawn_rows(log, members, seed), steps, seed)
     with torch.no_grad():
@@ -201,30 +201,30 @@ def rolled_out(problem: Problem, model: NetworkModel, members: int, rollouts: in
     rng = np.random.default_rng(problem.seed)
     gamma, data = problem.gamma, problem.data
     first = problem.log.initial_observations if data.from_reset.any() else data.observations[problem.log.rows]
-    points = model.features.coordinates(first)[rng.integers(len(first), size=(members, rollouts))]
+    states = model.features.coordinates(first)[rng.integers(len(first), size=(members, rollouts))]
     alive = np.ones((members, rollouts))
     above, below, edge = np.zeros(members), np.zeros(members), 0.0
     skip = steps // 2 if gamma == 1 and not model.ends and not problem.ends.any() else 0
     for time in range(steps):
-        flat = points.reshape(-1, points.shape[-1])
+        flat = states.reshape(-1, states.shape[-1])
         actions = problem.policy.sample(_observations(model, flat), rng)
-        points, rewards, ended = model.step(points, actions.reshape(members, rollouts, *actions.shape[1:]), rng)
+        states, rewards, ended = model.step(states, actions.reshape(members, rollouts, *actions.shape[1:]), rng)
         if time >= skip:
             above += gamma**time * (alive * rewards).sum(axis=1)
             below += gamma**time * (alive if problem.on_end == "restart" else np.ones_like(alive)).sum(axis=1)
         alive = alive * ~ended
-        at_edge = (points <= model.bounds[0]) | (points >= model.bounds[1])
+        at_edge = (states <= model.bounds[0]) | (states >= model.bounds[1])
         edge += float((at_edge & (model.bounds[1] > model.bounds[0])).any(axis=-1).mean()) / steps
     return above / np.maximum(below, 1e-300), edge
 
 
-def _observations(model: NetworkModel, points: Floats) -> Array:
+def _observations(model: NetworkModel, states: Floats) -> Array:
     """Standardised states back in the units of the observations."""
     if model.features.encoder.shape is not None:
-        numbers = points.argmax(axis=1)
+        numbers = states.argmax(axis=1)
         return np.stack(np.unravel_index(numbers, model.features.encoder.shape), axis=1).squeeze(axis=1)
     scale = model.features.encoder.observation_scale
-    raw: Floats = points * scale.std + scale.mean
+    raw: Floats = states * scale.std + scale.mean
     return raw
 
 

@@ -80,13 +80,13 @@ class FiniteModel:
 
     def _under(self, policy: TablePolicy, reward: Floats) -> _Chain:
         """The Markov chain of states with some reward under a policy."""
-        chance = policy.table.reshape(-1)[self.pair] * self.probability
-        state, kept, shape = self.pair // self.actions, chance * ~self.ends, (self.states, self.states)
+        taken = policy.table.reshape(-1)[self.pair] * self.probability
+        state, kept, shape = self.pair // self.actions, taken * ~self.ends, (self.states, self.states)
         return _Chain(
             going=csr_array((kept, (state, self.following)), shape=shape),
             paid=csr_array((kept * reward, (state, self.following)), shape=shape),
-            reward=group_sums(state, chance * reward, self.states),
-            squared=group_sums(state, chance * reward**2, self.states),
+            reward=group_sums(state, taken * reward, self.states),
+            squared=group_sums(state, taken * reward**2, self.states),
         )
 
     def action_values(self, gamma: float, sweeps: int) -> Floats:
@@ -116,10 +116,12 @@ class FiniteModel:
         tables = np.stack([policy.table for policy in policies])
         for step in range(1, limit + 1):
             draws = uniform[going, step]
-            chances = tables[going % len(policies), state]
-            action = (draws[:, :1] * chances.sum(axis=1, keepdims=True) >= chances.cumsum(axis=1)[:, :-1]).sum(axis=1)
+            probabilities = tables[going % len(policies), state]
+            action = (
+                draws[:, :1] * probabilities.sum(axis=1, keepdims=True) >= probabilities.cumsum(axis=1)[:, :-1]
+            ).sum(axis=1)
             row = self._drawn(state * self.actions + action, draws[:, 1])
-            log_prob = np.log(chances[np.arange(len(going)), action])
+            log_prob = np.log(probabilities[np.arange(len(going)), action])
             logged.append((going, state, action, self.reward[row], self.following[row], self.ends[row], log_prob))
             left = ~self.ends[row]
             going, state = going[left], self.following[row][left]

@@ -1,6 +1,6 @@
 """The doctor's hardest question: do the observations belong to the actions beside them?
 
-Two ways of being one row off are told apart from the data alone, for observations that are points:
+Two ways of being one row off are told apart from the data alone, for continuous observations:
 
 - *drift*: T + 1 observations an episode were laid against T actions, so that episode k begins k rows early.
   Its first k rows then belong to the episode before, and the jump of a reset lies k rows inside it.
@@ -65,7 +65,7 @@ def _shift(data: LoggedDataset) -> Finding | None:
     width = states.shape[1] * (1 + kinds) + kinds + 1
     if len(inside) < 20 * width or not np.isfinite(data.actions).all():
         return None
-    actions = _as_points(data)
+    actions = _as_vectors(data)
     steps = states[inside + 1] - states[inside]
     own = _explained(states[inside], actions[inside], steps)
     following = _explained(states[inside], actions[inside + 1], steps)
@@ -82,15 +82,15 @@ def _shift(data: LoggedDataset) -> Finding | None:
 def _explained(states: Floats, actions: Floats, steps: Floats) -> float:
     """The largest share, over coordinates, of what states leave unexplained that actions explain.
 
-    Linear in the actions, with slopes linear in the states; in-sample shares are corrected for chance.
+    Linear in the actions, with slopes linear in the states; shares are corrected for what noise would explain.
     """
     products = (states[:, :, None] * actions[:, None, :]).reshape(len(states), -1)
     alone = _residual(states, steps)
     together = _residual(np.hstack([states, actions, products]), steps)
     scale = np.maximum(np.square(steps - steps.mean(axis=0)).sum(axis=0), 1e-300)
     share = np.where(alone > 1e-9 * scale, 1 - together / np.maximum(alone, 1e-300), 0.0)
-    chance = (actions.shape[1] + products.shape[1]) / len(states)
-    return float(share.max() - chance)
+    by_noise = (actions.shape[1] + products.shape[1]) / len(states)
+    return float(share.max() - by_noise)
 
 
 def _residual(features: Floats, targets: Floats) -> Floats:
@@ -100,7 +100,7 @@ def _residual(features: Floats, targets: Floats) -> Floats:
     return residual
 
 
-def _as_points(data: LoggedDataset) -> Floats:
+def _as_vectors(data: LoggedDataset) -> Floats:
     """Actions as columns of numbers; discrete ones as dummies of those that occur, all but the first."""
     if not data.discrete_actions:
         return np.asarray(data.actions, dtype=np.float64)

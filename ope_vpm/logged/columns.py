@@ -14,7 +14,7 @@ Space = spaces.Space[Any]
 
 
 def observation_column(name: str, values: object) -> Array:
-    """Integers (n,): states; integers (n, k): multi-discrete; floats (n, d): points.
+    """Integers (n,): states; integers (n, k): multi-discrete; floats (n, d): continuous states.
 
     Mappings and tuples of columns are laid side by side, mappings in the order of their sorted keys. Axes
     beyond the second, as of images, are flattened.

@@ -40,7 +40,7 @@ class LoggedDataset:
     """
 
     observations: Array
-    """Integers (n,): finite states; integers (n, k): multi-discrete; floats (n, d): points."""
+    """Integers (n,): finite states; integers (n, k): multi-discrete; floats (n, d): continuous states."""
     actions: Array
     """Integers (n,): discrete; floats (n, m): continuous."""
     rewards: Floats
@@ -97,7 +97,7 @@ class LoggedDataset:
                 after the last step of an episode it is then unknown.
             terminated: where the task ended.
             truncated: where the logging stopped, as at a time limit.
-            episode: a number a row that changes where a new episode begins. Without it an episode ends
+            episode: one number per row, which changes where a new episode begins. Without it an episode ends
                 where either flag is set, and at the last row.
             next_known: False where a row of `next_observations` holds no state.
             behaviour_log_prob: log-probabilities of the logged actions, if they were logged.

@@ -99,8 +99,8 @@ def _differ_in_level(states: Floats, episode: Integers) -> bool:
     means = _sums(states, episode, count) / lengths
     between = (lengths * np.square(means - states.mean(axis=0))).sum(axis=0) / (count - 1)
     within = np.square(states - means[episode]).sum(axis=0) / max(len(states) - count, 1)
-    chance = f_distribution.sf(between / np.maximum(within, 1e-300), count - 1, len(states) - count)
-    return bool((chance * states.shape[1] < FALSE_ALARM).any())
+    tail = f_distribution.sf(between / np.maximum(within, 1e-300), count - 1, len(states) - count)
+    return bool((tail * states.shape[1] < FALSE_ALARM).any())
 
 
 def _differ_in_spread(states: Floats, episode: Integers) -> bool:

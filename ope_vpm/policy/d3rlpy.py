@@ -108,8 +108,8 @@ def _greedy(algo: Any) -> Callable[[Array], Array]:
 def _probabilities(algo: Any) -> Callable[[Array], Array]:
     def probabilities(observations: Array) -> Array:
         with running(observations):
-            chances: Array = algo.impl.policy(_tensor(algo, observations)).probs.cpu().numpy()
-        return chances
+            values: Array = algo.impl.policy(_tensor(algo, observations)).probs.cpu().numpy()
+        return values
 
     return probabilities
 

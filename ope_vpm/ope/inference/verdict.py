@@ -25,7 +25,7 @@ class Evidence:
     residual: float | None = None
     """The stationarity residual."""
     residual_noise: float | None = None
-    """What it would be by chance."""
+    """The residual that sampling noise alone would leave."""
     unseen_mass: float | None = None
     """The share of the target's steps that lead where there are no data."""
     negative_mass: float | None = None
@@ -63,7 +63,13 @@ RULES = (
     Rule("effective_share", 0.05, 0.01, "the weighted log is worth {0:.1%} of its rows"),
     Rule("effective_episodes", 10, 3, "the weighted log is worth {0:.1f} episodes"),
     Rule("mean_ratio_error", 0.1, 0.5, "the ratio's mean is off 1 by {0:.2f}", low_is_bad=False),
-    Rule("residual", 0.05, 0.2, "the found law is not stationary: residual {0:.2g} beyond chance", low_is_bad=False),
+    Rule(
+        "residual",
+        0.05,
+        0.2,
+        "the distribution found is not stationary: residual {0:.2g} beyond its noise",
+        low_is_bad=False,
+    ),
     Rule("unseen_mass", 0.05, 0.2, "{0:.0%} of the target's steps lead where there are no data", low_is_bad=False),
     Rule("negative_mass", 0.1, 0.3, "{0:.0%} of the weights are negative", low_is_bad=False),
     Rule(
