@@ -116,30 +116,8 @@ def train(
         seed: of environments, networks and actions.
         progress: called about 200 times with the steps done and the mean return of recent episodes.
     """
-    sb3 = library("stable_baselines3", "sb3")
-    register(recipe.environment)
-    import torch
-    from stable_baselines3.common.env_util import make_vec_env
-    from stable_baselines3.common.vec_env import VecNormalize
-
     output.mkdir(parents=True, exist_ok=True)
-    envs = VecNormalize(make_vec_env(recipe.environment, recipe.parallel, seed=seed), clip_obs=OBSERVATION_CLIP)
-    settings = dict(recipe.settings)
-    rate = float(settings.pop("learning_rate"))
-    model = getattr(sb3, recipe.algorithm)(
-        "MlpPolicy",
-        envs,
-        learning_rate=lambda left: rate * left,
-        policy_kwargs={
-            "net_arch": [64, 64],
-            "activation_fn": torch.nn.Tanh,
-            "log_std_init": recipe.log_std,
-            "ortho_init": False,
-        },
-        seed=seed,
-        device="cpu",
-        **settings,
-    )
+    model, envs = _model(recipe, seed)
     started = time.perf_counter()
     written: list[Path] = []
     told = 0
@@ -164,6 +142,35 @@ def train(
         model.learn(recipe.steps, callback=after_step)
     envs.close()
     return written
+
+
+def _model(recipe: Recipe, seed: int) -> tuple[Any, Any]:
+    """Return the untrained model of stable-baselines3 and its normalised environments."""
+    sb3 = library("stable_baselines3", "sb3")
+    register(recipe.environment)
+    import torch
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.vec_env import VecNormalize
+
+    envs = VecNormalize(make_vec_env(recipe.environment, recipe.parallel, seed=seed), clip_obs=OBSERVATION_CLIP)
+    settings = dict(recipe.settings)
+    rate = float(settings.pop("learning_rate"))
+    network = {
+        "net_arch": [64, 64],
+        "activation_fn": torch.nn.Tanh,
+        "log_std_init": recipe.log_std,
+        "ortho_init": False,
+    }
+    model = getattr(sb3, recipe.algorithm)(
+        "MlpPolicy",
+        envs,
+        learning_rate=lambda left: rate * left,
+        policy_kwargs=network,
+        seed=seed,
+        device="cpu",
+        **settings,
+    )
+    return model, envs
 
 
 def _policy(model: Any, envs: Any) -> ArrayPolicy:
