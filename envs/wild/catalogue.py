@@ -59,6 +59,14 @@ _TASKS: tuple[WildTask, ...] = (
         target_name="step-0400000",
         older_name="step-0100000",
     ),
+    NetworkTask(
+        id="MountainCarContinuous-v0",
+        half="reporting",
+        limit=300,
+        own_limit=999,
+        target_name="step-0020000",
+        older_name="step-0010000",
+    ),
     FiniteTask(
         id="CliffWalking-v0",
         half="reporting",
