@@ -234,8 +234,11 @@ def _with_paths(table: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _beside(path: str, folder: Path) -> str:
-    inside = folder / Path(path).expanduser()
-    return str(inside.resolve()) if inside.exists() else path  # which may be a Minari id
+    try:
+        inside = folder / Path(path).expanduser()
+        return str(inside.resolve()) if inside.exists() else path  # which may be a Minari id
+    except (OSError, ValueError, RuntimeError):  # too long, a null byte, an unknown user: no path at all
+        return path
 
 
 def _entries(given: Any, tasks: list[str], problems: list[str]) -> tuple[Entry, ...]:

@@ -161,6 +161,15 @@ def write_arrays(folder: Path) -> None:
     save_arrays(folder / "network.npz", NetworkPolicy(layers))
 
 
+def write_logits(folder: Path) -> None:
+    from ope_vpm.policy.arrays import LogitLayers, SoftmaxNetwork, save_arrays
+
+    rng = np.random.default_rng(0)
+    weights, biases = [rng.normal(size=(4, 3)), rng.normal(size=(2, 4))], [np.zeros(4), np.zeros(2)]
+    layers = LogitLayers(weights, biases, np.zeros(3), np.ones(3), np.array(10.0))
+    save_arrays(folder / "network.npz", SoftmaxNetwork(layers))
+
+
 def write_suite(folder: Path) -> None:
     log("discrete").save(folder / "log.npz")
     np.save(folder / "table.npy", np.full((4, 2), 0.5))
@@ -212,6 +221,7 @@ READERS: dict[str, Reader] = {
     "policy .pt": Reader(write_weights, ("weights.pt",), load_policy("weights.pt", activation="tanh"), acted),
     "policy .onnx": Reader(write_onnx, ("policy.onnx",), load_policy("policy.onnx"), acted),
     "policy .npz": Reader(write_arrays, ("network.npz",), load_policy("network.npz"), acted),
+    "policy .npz, discrete": Reader(write_logits, ("network.npz",), load_policy("network.npz"), acted),
     "policy .npy": Reader(
         lambda f: np.save(f / "table.npy", np.full((4, 2), 0.5)),
         ("table.npy",),

@@ -30,8 +30,9 @@ def results(names, folder, first, last):
         done, left = done + lines, left[len(lines) :]
         if left:
             assert done, process.stderr[-2000:]
-            crash = {"outcome": "crash", "message": f"exit code {process.returncode}", "seconds": 0.0, "megabytes": 0}
-            done.append({"reader": left[0][0], "number": left[0][1], **crash})
+            outcome = "hang" if "Timeout (" in process.stderr else "crash"
+            ended = {"outcome": outcome, "message": f"exit code {process.returncode}", "seconds": 0.0, "megabytes": 0}
+            done.append({"reader": left[0][0], "number": left[0][1], **ended})
             left = left[1:]
     return done
 

@@ -6,10 +6,10 @@ process that ends early, which is a crash of the mutant after the last line.
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import resource
 import shutil
-import signal
 import sys
 import time
 import warnings
@@ -26,10 +26,6 @@ REFUSED = (ValueError, PermissionError)
 USED = (ValueError, TypeError)
 
 
-class Hung(BaseException):
-    """Beyond `SECONDS`; no reader may catch it."""
-
-
 def main(folder: Path, jobs: list[str]) -> None:
     """Read the mutants of every job; sound files lie in `folder` / the reader's name / sound."""
     warnings.simplefilter("ignore")
@@ -38,7 +34,6 @@ def main(folder: Path, jobs: list[str]) -> None:
         READERS[name].use(READERS[name].read(folder / name / "sound"))
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + PROTECTION,) * 2)
-    signal.signal(signal.SIGALRM, _hang)
     for name, first, last in parts:
         for number in range(int(first), int(last)):
             result = _result(READERS[name], _written(READERS[name], folder / name, number))
@@ -58,13 +53,9 @@ def _written(reader: Reader, folder: Path, number: int) -> Path:
 def _result(reader: Reader, place: Path) -> dict[str, Any]:
     before, start = _memory("VmRSS"), time.monotonic()
     Path("/proc/self/clear_refs").write_text("5")  # the peak is measured anew
-    signal.alarm(SECONDS)
-    try:
-        outcome, message = _read(reader, place)
-    except Hung:
-        outcome, message = "hang", ""
-    finally:
-        signal.alarm(0)
+    faulthandler.dump_traceback_later(SECONDS, exit=True)  # ends the process even inside a loop of a C library
+    outcome, message = _read(reader, place)
+    faulthandler.cancel_dump_traceback_later()
     return {
         "outcome": outcome,
         "message": message[:500],
@@ -93,10 +84,6 @@ def _memory(name: str) -> int:
     """Kilobytes of the process, now (VmRSS) or at most since it was last cleared (VmHWM)."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(name))
-
-
-def _hang(*_: object) -> None:
-    raise Hung
 
 
 if __name__ == "__main__":

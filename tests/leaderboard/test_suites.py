@@ -231,6 +231,13 @@ HOSTILE = {
     "too many estimators": (f"estimators = {['vpm'] * 100_000}\n{TASK}", "at most 1000 estimators: got 100000"),
     "too many tasks": (TASK * 20_000, "at most 1000 tasks: got 20000"),
     "too many fields": ("".join(f"a{number} = 1\n" for number in range(50_000)) + TASK, "there is no field 'a0'"),
+    "paths that are none": (
+        OWN.replace("log.npz", "x" * 5000)
+        + 'policies = { a = "nul\\u0000", b = "~nobody/x", c = "'
+        + "y" * 5000
+        + '" }\n',
+        "task 'own'",
+    ),
     "settings of an estimator": (
         f"estimators = [{{ name = 'liu', settings = {{ training_steps = 1{'0' * 15} }} }}]\n{TASK}",
         "training_steps must be at most",

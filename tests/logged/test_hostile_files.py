@@ -348,3 +348,26 @@ def test_resets_must_be_flags(tmp_path):
     (tmp_path / "log.csv").write_text("observation,action,reward,episode,from_reset\n1,0,2,0,nan\n2,1,2,0,0\n")
     with pytest.raises(ValueError, match="from_reset must hold only true or false"):
         load_dataset(tmp_path / "log.csv")
+
+
+@pytest.mark.parametrize("size", [2**64 - 16, 2**64 - 1, 2**40, 5000])
+def test_damaged_heaps_of_texts(size, tmp_path):
+    """HDF5 2.0 reads some of them for ever."""
+    path = d3rlpy_file(tmp_path / "log.h5", (3, 3))
+    content = path.read_bytes()
+    at = content.index(b"GCOL") + 16 + 8  # the heap's head, then the first object's index, count and size
+    path.write_bytes(content[:at] + size.to_bytes(8, "little") + content[at + 8 :])
+    with pytest.raises(ValueError, match=r"a heap of texts in .* must be whole"):
+        load_dataset(path)
+
+
+def test_texts_beyond_their_heap(tmp_path):
+    path = d3rlpy_file(tmp_path / "log.h5", (3, 3))
+    content = path.read_bytes()
+    with h5py.File(path, "r") as file:
+        at = file["version"].id.get_offset()
+    length, address = (10**6).to_bytes(4, "little"), (2**62).to_bytes(8, "little")
+    for place, value, message in ((at, length, "must be in its heap"), (at + 4, address, "ends before byte")):
+        path.write_bytes(content[:place] + value + content[place + len(value) :])
+        with pytest.raises(ValueError, match=message):
+            load_dataset(path)

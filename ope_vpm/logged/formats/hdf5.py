@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ope_vpm.arrays import Array
+from ope_vpm.logged.formats.hdf5_heaps import check_heaps
 from ope_vpm.optional import library
 from ope_vpm.outside import UNPACKED, check_unpacked
 
@@ -108,6 +109,8 @@ class Members:
     def check(self, name: str, found: Any) -> None:
         """Refuse a data set whose numbers are not all in the file, or that is far larger than the file."""
         self._check_inside(name, found)
+        if found.dtype.hasobject:
+            self._check_parts(name, found)
         size = found.size * found.dtype.itemsize
         if found.chunks is not None:
             size = max(size, self._check_chunks(name, found))
@@ -117,6 +120,14 @@ class Members:
             )
         self._total += size
         check_unpacked(self._path, self._packed, self._total, self._trust)
+
+    def _check_parts(self, name: str, found: Any) -> None:
+        """Refuse Python objects and references; texts and lists of varying length must be whole."""
+        kind = found.dtype
+        if self._h5py.check_string_dtype(kind) is None and self._h5py.check_vlen_dtype(kind) is None:
+            raise ValueError(f"{name} in {self._path} must hold numbers or texts: its type is {kind}")
+        if not self._trust:
+            check_heaps(self._path, found)
 
     def _check_inside(self, name: str, found: Any) -> None:
         if found.is_virtual or found.external:
