@@ -146,15 +146,14 @@ TOLERANCE = 1.5
 """How much larger than the least the standard error of the chosen ridge may be. Frozen on logs 0 to 5 of Reacher and
 HalfCheetah tasks and confirmed on logs 6 to 15; on the tasks of docs/control.md 1.1, 1.2 and 2.0 give 1.81, 1.70 and
 1.59 times the error of on-policy means where 1.5 gives 1.54."""
-DECADE = 2
-"""Places between a ridge and one ten times larger in `RIDGES`."""
 
 
 def choose_ridge(errors: Floats, tolerance: float = TOLERANCE) -> int:
-    """The index of the smallest ridge whose standard error is at most `tolerance` times the least.
+    """The index of a small ridge whose standard error is at most `tolerance` times the least.
 
     A ridge biases the estimate towards too little change from the data; the smallest one whose variance can be borne
-    has the least bias.
+    has the least bias. It is looked for downwards from the least error and never beyond a ridge with a larger one: the
+    matrix is indefinite, so that the solution may have a pole, and what lies behind it is no continuation.
 
     Args:
         errors: one standard error for each ridge, ridges rising; NaN where there is none.
@@ -163,18 +162,15 @@ def choose_ridge(errors: Floats, tolerance: float = TOLERANCE) -> int:
     finite = np.where(np.isfinite(errors), errors, np.inf)
     if not np.isfinite(finite).any():
         raise ArithmeticError("no ridge gives a finite estimate: the features are degenerate (try solver='kernel')")
-    return int(np.argmax(finite <= tolerance * finite.min()))
+    least = int(np.argmin(finite))
+    too_large = np.flatnonzero(finite[:least] > tolerance * finite[least])
+    return int(too_large[-1]) + 1 if len(too_large) else 0
 
 
-def suspected_bias(values: Floats, chosen: int) -> float:
-    """How far the value moves when the ridge is ten times larger: an estimate of what the chosen one has moved it.
-
-    Args:
-        values: one value for each ridge, ridges rising by half decades.
-        chosen: the index of the ridge that was chosen.
-    """
-    larger = min(chosen + DECADE, len(values) - 1)
-    return abs(float(values[larger] - values[chosen]))
+def suspected_bias(system: LinearSystem, ridge: float) -> float:
+    """How far the value moves when the ridge is ten times larger: an estimate of what the chosen one has moved it."""
+    here, there = (float(system.source @ system.solve(each)[0]) for each in (ridge, 10 * ridge))
+    return abs(there - here)
 
 
 def smallest_as_good(scores: Floats) -> int:

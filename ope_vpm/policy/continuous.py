@@ -53,6 +53,10 @@ class DeterministicPolicy(TargetPolicy):
         action = self.action(observations)
         return action, np.square(action)
 
+    def usual_action(self, observations: Array) -> Floats:
+        """The one action of each row, (n, m)."""
+        return self.action(observations)
+
 
 class GaussianPolicy(TargetPolicy):
     """Continuous actions around a mean, independent by coordinate.
@@ -136,6 +140,11 @@ class GaussianPolicy(TargetPolicy):
             return mean, mean**2 + std**2
         first, second = clipped_moments((self.bounds[0] - mean) / std, (self.bounds[1] - mean) / std)
         return mean + std * first, mean**2 + 2 * mean * std * first + std**2 * second
+
+    def usual_action(self, observations: Array) -> Floats:
+        """The median action, (n, m): the mean, squashed or clipped as draws are."""
+        mean, _ = self.moments(observations)
+        return self._centre + self._half * np.tanh(mean) if self.squash else self.clipping.clip(mean)
 
     def score(self, observations: Array, actions: Array) -> Floats:
         """(a - mean)/std of one action per row, (n, m), before squashing."""

@@ -119,6 +119,10 @@ class FunctionPolicy(TargetPolicy):
         """E_π[a] and E_π[a²] of every coordinate."""
         return self.recognised(observations).action_moments(observations, rng, draws)
 
+    def usual_action(self, observations: Array) -> Floats | None:
+        """As the policy that was recognised."""
+        return self.recognised(observations).usual_action(observations)
+
     def score(self, observations: Array, actions: Array) -> Floats | None:
         """(a - mean)/std of one action per row; None where the policy is not Gaussian."""
         return self.recognised(observations).score(observations, actions)

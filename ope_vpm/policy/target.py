@@ -139,6 +139,14 @@ class TargetPolicy(ABC):
         drawn = drawn.reshape(shape)
         return drawn.mean(axis=0), np.square(drawn).mean(axis=0)
 
+    def usual_action(self, observations: Array) -> Floats | None:
+        """What it does in each state, as numbers that are known without drawing, (n, m).
+
+        The mean or median of a continuous action, or the probabilities of all discrete actions but the last, which
+        follows from the others. None where neither is known.
+        """
+        return self.probabilities(observations)[:, :-1] if self.has_probabilities else None
+
     def score(self, observations: Array, actions: Array) -> Floats | None:
         """(a - mean)/std of one action per row, (n, m), before squashing: standard normal draws where π acted.
 

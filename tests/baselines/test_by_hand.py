@@ -40,8 +40,20 @@ TWO = bandit([0, 1, 1], [1.0, 2.0, 4.0], [2, 1])
 
 def test_naive_is_the_mean_and_discounts_by_time():
     assert ov.evaluate(TWO, BANDIT_TARGET, "naive", ignore=QUIET).value == pytest.approx(7 / 3)
+
+
+def test_naive_goes_on_beyond_a_truncation_as_the_last_steps_paid():
+    """γ = ½. Two steps pay 1 and 2: Σγ^t r = 2, then γ²·2·mean(1, 2) = 0.75; one pays 4: 4, then γ·2·4 = 4."""
     discounted = ov.evaluate(TWO, BANDIT_TARGET, "naive", gamma=0.5, ignore=QUIET)
-    assert discounted.value == pytest.approx((1 + 0.5 * 2 + 4) / (1 + 0.5 + 1))
+    assert discounted.value == pytest.approx((2 + 0.75 + 4 + 4) / 4)
+
+
+def test_naive_goes_on_with_the_last_thirty_steps_only():
+    """A reward of 1 that falls to 0 in the last 30 of 50 steps: nothing is added after them, 1 - γ^20 is what was."""
+    rewards = np.repeat([1.0, 0.0], [20, 30])
+    data = bandit(np.tile([0, 1], 50), np.tile(rewards, 2), [50, 50])
+    value = ov.evaluate(data, BANDIT_TARGET, "naive", gamma=0.9, ignore=QUIET).value
+    assert value == pytest.approx(1 - 0.9**20)
 
 
 def test_naive_counts_the_time_after_an_end():

@@ -1,8 +1,9 @@
 """Logged steps as batches of features of pairs (s, a), for the passes over rows in `ope_vpm.linear`.
 
-The features of a pair are Φ(s, a) = [V(s), u(s, a)⊗(1, z)]: V features of the state, z its standardised coordinates,
-and u functions of the action with E_π[u(s, ·)] = 0. Averaged over the target's actions, those of the next pair are then
-[V(s'), 0], and no action has to be drawn.
+The features of a pair are Φ(s, a) = [V(s), u(s, a)⊗(1, z, some of V's waves)]: V features of the state, z its
+standardised coordinates, among them what the target usually does there, and u functions of the action with
+E_π[u(s, ·)] = 0. Averaged over the target's actions, those of the next pair are then [V(s'), 0], and no action has to
+be drawn.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ope_vpm.arrays import Bools, Floats, Integers, chunks
 from ope_vpm.linear.features import BATCH_ROWS, Standardiser
 from ope_vpm.linear.moments import Batch
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.adapter.encoding import StateFeatures
+from ope_vpm.ope.adapter.encoding import ActionCoordinates, StateFeatures
 from ope_vpm.ope.adapter.ends import Steps, TimeLimit, clock_of, ending_rows, times
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
@@ -27,11 +28,18 @@ from ope_vpm.policy.target import DRAWS
 KEPT_ROWS = 1 << 15
 """State features of at most so many rows are kept in memory, some 100 MB each for s and s': they are needed in every
 pass. Those of longer logs are computed anew."""
+WAVES, ACTION_COLUMNS = 40, 400
+"""Waves that functions of the action are multiplied with, and columns that all these products may have. Functions that
+are linear in the state are too few where the effect of an action changes its sign (a pole that leans to the left or to
+the right): on Pendulum, Acrobot, CartPole and Hopper (seeds 100 and 101) errors fall by another tenth. Columns cost
+time by their square."""
+SCALE_ROWS = 10_000
+"""Logged states from which the size of the target's usual action is taken: its deviation is then known to 1 %."""
 
 
 @dataclass(frozen=True, eq=False)
 class StateRows:
-    """The logged rows that have a next state or end the task, with the features V of both states: no policy in it."""
+    """The logged rows that have a next state or end the task, with the features V of both states."""
 
     data: LoggedDataset
     features: StateFeatures
@@ -102,8 +110,15 @@ class PairFeatures:
 
     @property
     def size(self) -> int:
-        """The number of features of a pair: those of the state, then each u times 1 and the coordinates of s."""
-        return self.next_size + int(self.centred.shape[1]) * (1 + self.states.features.linear)
+        """The number of features of a pair: those of the state, then each u times the first of these."""
+        return self.next_size + int(self.centred.shape[1]) * self.action_base
+
+    @property
+    def action_base(self) -> int:
+        """How many features of the state each u is multiplied with: 1, the coordinates, and as many waves as fit."""
+        linear = 1 + self.states.features.linear
+        fitting = ACTION_COLUMNS // max(int(self.centred.shape[1]), 1) - linear
+        return min(linear + int(np.clip(fitting, 0, WAVES)), self.next_size)
 
     @property
     def next_size(self) -> int:
@@ -114,8 +129,8 @@ class PairFeatures:
         """All rows, in batches."""
         rewards = self.states.data.rewards
         for places, here, there in self.states.batches():
-            rows, linear = self.rows[places], here[:, : 1 + self.states.features.linear]
-            action = np.einsum("nk,nj->nkj", self.centred[rows], linear).reshape(len(here), -1)
+            rows, base = self.rows[places], here[:, : self.action_base]
+            action = np.einsum("nk,nj->nkj", self.centred[rows], base).reshape(len(here), -1)
             weight = None if self.weight is None else self.weight[rows]
             yield Batch(places, np.hstack([here, action]), there, weight, rewards[rows])
 
@@ -142,7 +157,7 @@ class PairFeatures:
 def pair_features(
     problem: Problem, n_features: int, draws: int, bandwidth: float = 1.0, seed: int | None = None
 ) -> PairFeatures:
-    """The features of the problem's pairs; those of states are shared by all policies and discounts.
+    """The features of the problem's pairs; those of states are shared by all discounts.
 
     Args:
         problem: the question.
@@ -153,13 +168,19 @@ def pair_features(
     """
     steps = problem.steps  # it refuses logs in which nothing follows any step
     chosen = problem.seed if seed is None else seed
-    states = problem.log.shared(_state_rows, n_features, problem.time_limit, chosen, bandwidth)
+    states = problem.of_policy(_state_rows, n_features, problem.time_limit, chosen, bandwidth)
     return PairFeatures(states, steps, centred_features(problem, draws))
 
 
-def _state_rows(log: Log, n_features: int, time_limit: TimeLimit, seed: int, bandwidth: float) -> StateRows:
+def _state_rows(
+    log: Log, policy: TargetPolicy, n_features: int, time_limit: TimeLimit, seed: int, bandwidth: float
+) -> StateRows:
     data = log.data
-    features = StateFeatures.draw(data, n_features, seed, clock_of(data, time_limit), bandwidth)
+    usual = None
+    if not data.finite:
+        rows = log.rows[:: max(1, len(log.rows) // SCALE_ROWS)]
+        usual = ActionCoordinates.of(policy, data.observations[rows])
+    features = StateFeatures.draw(data, n_features, seed, clock_of(data, time_limit), bandwidth, usual)
     ending = ending_rows(data, time_limit)
     rows = np.flatnonzero(ending | data.next_known)
     first = log.initial_observations

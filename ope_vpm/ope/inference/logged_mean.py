@@ -10,19 +10,29 @@ from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.inference.verdict import Evidence
 from ope_vpm.ope.problem import Problem
 
+LAST_STEPS = 30
+"""The steps before a truncation whose mean reward speaks for the time after it: enough to average over a gait, few
+enough to have forgotten where the episode began. At γ = 0.99 the logged mean of HalfCheetah logs of 200 steps is then
+off by 3.4 on-policy errors instead of 9.2, that of Swimmer by 1.4 instead of 13."""
+
 
 def time_weights(problem: Problem) -> tuple[Floats, Floats]:
     """γ^t of each row, and for each episode the mass of the time after its end, in which the reward is 0.
 
-    Below γ = 1 only episodes that begin at a reset count. Where a restart follows the end there is no such
-    time: by renewal, the discounted value is then E[Σ_{t<T} γ^t r_t] / E[Σ_{t<T} γ^t].
+    Below γ = 1 only episodes that begin at a reset count. Where the log stopped before the task did, the discounted
+    time after it, γ^L/(1 - γ), is given to the last steps of the episode: what they pay is what it would have gone on
+    paying. Where a restart follows the end there is no time after it: by renewal, the discounted value is then
+    E[Σ_{t<T} γ^t r_t] / E[Σ_{t<T} γ^t].
     """
     data, gamma = problem.data, problem.gamma
     if gamma == 1:
         return np.ones(len(data)), np.zeros(data.n_episodes)
     counts = data.from_reset.astype(np.float64)
-    absorbed = counts * problem.ends * (problem.on_end == "absorb")
-    return gamma**data.time * counts[data.episode], absorbed * gamma**data.lengths / (1 - gamma)
+    later = counts * gamma**data.lengths / (1 - gamma)
+    last = np.minimum(data.lengths, LAST_STEPS)
+    to_end = data.lengths[data.episode] - data.time
+    share = np.where(~problem.ends, later / last, 0.0)[data.episode] * (to_end <= LAST_STEPS)
+    return gamma**data.time * counts[data.episode] + share, later * problem.ends * (problem.on_end == "absorb")
 
 
 def weighted_sums(problem: Problem, weights: Floats, tail: Floats) -> EpisodeSums:

@@ -74,7 +74,7 @@ RULES = (
     Rule("negative_mass", 0.1, 0.3, "{0:.0%} of the weights are negative", low_is_bad=False),
     Rule(
         "relative_error",
-        2.0,
+        2.5,
         5.0,
         "the value is {0:.1f} times less certain than the logged mean: episodes of the target, or of a policy "
         "nearer to it, would help most",

@@ -101,14 +101,26 @@ class RidgePath:
 
 
 def ridge_path(equations: PairEquations, ridge: float | None, grid: tuple[float, ...] = RIDGES) -> RidgePath:
-    """Solve for every ridge of the grid and choose one; for a given ridge solve also up to one ten times larger."""
-    ridges = grid if ridge is None else (ridge, ridge * 10**0.5, ridge * 10)
+    """Solve for every ridge of the grid and choose one, or solve for the one that is given."""
+    ridges = grid if ridge is None else (ridge,)
     solved = [equations.system.solve(each) for each in ridges]
     theta, beta = (np.stack(columns, axis=1) for columns in zip(*solved, strict=True))
     tau, residual = equations.apply(beta, theta)
     sums = [equations.influence(tau[:, k], residual[:, k], theta[:, k]) for k in range(len(ridges))]
     chosen = choose_ridge(np.array([each.standard_error for each in sums])) if ridge is None else 0
     return RidgePath(ridges, chosen, theta, equations.system.source @ theta, tau, sums)
+
+
+FEW_ENDS = 10
+"""Ended episodes below which how soon the target ends the task is hardly known: 9 events are uncertain by a third."""
+
+
+def _few_ends(problem: Problem) -> tuple[str, ...]:
+    """A remark where ends decide the discounted value and few were logged."""
+    ended = int(problem.ends.sum())
+    if problem.gamma == 1 or problem.on_end == "restart" or not 0 < ended < FEW_ENDS:
+        return ()
+    return (f"only {ended} of {problem.data.n_episodes} episodes ended: how soon the target's end is hardly known",)
 
 
 def linear_estimate(
@@ -125,7 +137,7 @@ def linear_estimate(
     problem, pairs = equations.problem, equations.pairs
     path = ridge_path(equations, ridge)
     chosen, sums = path.ridges[path.chosen], path.sums[path.chosen]
-    bias = suspected_bias(path.values, path.chosen)
+    bias = suspected_bias(equations.system, chosen)
     # Fitted residuals are too small; 1/(1 - leverage) undoes that and a little more (MacKinnon and White's HC3).
     leverage = min(equations.system.degrees_of_freedom(chosen) / len(pairs), LARGEST_LEVERAGE)
     weights = pairs.by_logged_row(path.tau[:, path.chosen])
@@ -138,7 +150,7 @@ def linear_estimate(
             weights,
             overlap=known_overlap(problem),
             disagreement=disagreement(problem.data, bias, sums.standard_error),
-            remarks=clock_remarks(problem.data, problem.time_limit, known=True),
+            remarks=(*clock_remarks(problem.data, problem.time_limit, known=True), *_few_ends(problem)),
         ),
         ridge=chosen,
         theta=path.theta[:, path.chosen],

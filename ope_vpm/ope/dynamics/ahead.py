@@ -1,0 +1,135 @@
+"""Some steps ahead in a learned model: of the target from logged states, or of logged actions, which can be checked.
+
+In the target's first step the model only says what its action changes: the logged next state, reward and end are
+corrected by the difference of two predictions, so that what the model leaves unexplained is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ope_vpm.arrays import Array, Bools, Floats, Integers
+from ope_vpm.ope.adapter.encoding import StateFeatures
+from ope_vpm.ope.adapter.ends import times
+from ope_vpm.ope.dynamics.world import World
+from ope_vpm.ope.problem import Problem
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What some steps from each of some rows lead to."""
+
+    features: Floats
+    """V of the state that is reached, times the probability that the task has not ended, shape (n, D)."""
+    reward: Floats
+    """Σ γ^j r_j up to an end."""
+    time: Floats
+    """Σ γ^j up to an end."""
+    ended: Floats
+    """The probability of an end on the way."""
+
+    def value(self, theta: Floats, gamma: float, steps: int, first: float) -> Floats:
+        """Rewards and what follows, less the average reward for the time taken at γ = 1.
+
+        Args:
+            theta: coefficients of V; at γ = 1 the first one is the average reward.
+            gamma: the discount.
+            steps: how many steps lie between.
+            first: V of an initial state, where ends restart; otherwise 0.
+        """
+        if gamma < 1:
+            found: Floats = self.reward + gamma**steps * (self.features @ theta)
+            return found
+        relative: Floats = self.reward - theta[0] * self.time + self.features[:, 1:] @ theta[1:] + self.ended * first
+        return relative
+
+
+@dataclass
+class Walk:
+    """A walk of many rows at once, and what it has collected so far."""
+
+    z: Floats
+    clock: Integers
+    reward: Floats
+    time: Floats
+    alive: Floats
+    """The probability that the task has not ended."""
+
+
+class Simulator:
+    """A model with the problem's ends, clock and features."""
+
+    def __init__(self, problem: Problem, world: World, features: StateFeatures) -> None:
+        self.problem, self.world, self.features = problem, world, features
+        self.times = times(problem.data, problem.time_limit)
+        self.length = None if features.clock is None else features.clock.length
+
+    def of_target(self, rows: Integers, marks: Sequence[int], rng: np.random.Generator) -> list[Ahead]:
+        """The target from the logged states of some rows, after each of some rising numbers of steps."""
+        data, world, policy = self.problem.data, self.world, self.problem.policy
+        z, logged = world.states(data.observations[rows]), world.to_actions(data.actions[rows])
+        chosen = world.to_actions(policy.sample(data.observations[rows], rng))
+        there, ended, reward = world.states(data.next_observations[rows]), data.terminated[rows], data.rewards[rows]
+        here, mine = world.features(z, logged), world.features(z, chosen)
+        after = world.inside(there + world.change(mine) - world.change(here))
+        ending = np.clip(ended + world.end_probability(after) - world.end_probability(there), 0, 1)
+        left = np.where(ended, 0.0, reward - world.reward(here)[:, 0])
+        going_on = np.clip(world.reward(mine)[:, 0] + left, *world.rewards)
+        first = (1 - ending) * going_on + ending * np.where(ended, reward, world.end_reward)
+        walk = Walk(after, self.times[rows] + 1, first, np.ones(len(rows)), np.ones(len(rows)))
+        walk.alive = 1 - self._by_clock(walk.clock, ending)
+        found = []
+        for j in range(1, marks[-1] + 1):
+            if j in marks:
+                found.append(self._ahead(walk))
+            if j < marks[-1]:
+                actions = policy.sample(self._observations(walk.z), rng)
+                self._step(walk, world.to_actions(actions), j, np.ones(len(rows), dtype=np.bool_))
+        return found
+
+    def of_log(self, rows: Integers, steps: int) -> tuple[Ahead, Ahead]:
+        """The logged actions from the logged states of some rows, as the model has them and as they were logged.
+
+        Every row must have so many steps after it, or its episode an end.
+        """
+        data, n = self.problem.data, len(rows)
+        last = data.ends[data.episode[rows]]
+        start = self.world.states(data.observations[rows])
+        walk = Walk(start, self.times[rows], np.zeros(n), np.zeros(n), np.ones(n))
+        reward, time = np.zeros((2, n))
+        for j in range(steps):
+            place, on = np.minimum(rows + j, last), rows + j <= last
+            self._step(walk, self.world.to_actions(data.actions[place]), j, on)
+            counts = on * self.problem.gamma**j
+            reward, time = reward + counts * data.rewards[place], time + counts
+        place = np.minimum(rows + steps - 1, last)
+        ended = self.problem.ending[place]
+        reached = self.features(data.next_observations[place], self._clock(self.times[place] + 1))
+        return self._ahead(walk), Ahead(reached * ~ended[:, None], reward, time, ended.astype(np.float64))
+
+    def _step(self, walk: Walk, actions: Array, j: int, on: Bools) -> None:
+        """Take step j; rows that are not on stay where they are."""
+        after, reward, ending = self.world.step(walk.z, actions)
+        counts = on * walk.alive * self.problem.gamma**j
+        walk.reward, walk.time, walk.clock = walk.reward + counts * reward, walk.time + counts, walk.clock + on
+        walk.alive = np.where(on, walk.alive * (1 - self._by_clock(walk.clock, ending)), walk.alive)
+        walk.z = np.where(on[:, None], after, walk.z)
+
+    def _by_clock(self, clock: Integers, ending: Floats) -> Floats:
+        """The probability of an end: 1 where the time limit is reached."""
+        return ending if self.length is None else np.where(clock >= self.length, 1.0, ending)
+
+    def _ahead(self, walk: Walk) -> Ahead:
+        reached = self.features(self._observations(walk.z), self._clock(walk.clock))
+        return Ahead(walk.alive[:, None] * reached, walk.reward, walk.time, 1 - walk.alive)
+
+    def _observations(self, z: Floats) -> Array:
+        states = self.world.states
+        observations: Array = (z * states.std + states.mean).astype(self.problem.data.observations.dtype)
+        return observations
+
+    def _clock(self, time: Integers) -> Integers:
+        return time if self.length is None else np.minimum(time, self.length)

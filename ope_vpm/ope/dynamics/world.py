@@ -1,0 +1,237 @@
+"""A model of one step of the environment: ridge regressions on products and waves of state and action.
+
+Smooth dynamics, such as those of a pole or an arm, are learned almost exactly from a few thousand rows, and then tell
+what the target's own actions lead to, which no reweighting of other actions does as well. Contacts and collisions are
+not; `World.explained` says which case it is, on episodes that were not fitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from ope_vpm.arrays import Array, Bools, Floats
+from ope_vpm.linear.features import Standardiser
+from ope_vpm.ope.log import Log
+from ope_vpm.policy import TargetPolicy
+
+WAVES = 400
+"""Cosines of state and action in each regression, divided among discrete actions: as many as vpm has of the state."""
+LEAST_WAVES = 20
+"""For each discrete action, however many there are."""
+MOST_PRODUCTS = 40
+"""Coordinates up to which all their products are features: 40 have 820, which is what a second of fitting allows."""
+MOST_ROWS = 30_000
+"""Rows that are fitted: what a smooth model can learn is learned from fewer, and the time stays bounded."""
+RIDGES = 10.0 ** np.arange(-9, -0.5, 0.5)
+"""Of the mean eigenvalue of the features' Gram matrix; the best one for each column is taken on held-out episodes."""
+BEYOND = 0.1
+"""Of the logged range of each coordinate, how far beyond it the model's states may go."""
+ROUNDING = 1e-9
+"""Of its size: a column that varies less is constant but for rounding, and is explained by its mean."""
+END_PENALTY = 1e-6
+"""Of the squared coefficients in the log-likelihood of ends, in units of their frequency: where ends are separable, as
+angles beyond a threshold are, the coefficients would otherwise grow without bound."""
+END_OPTIONS = {"maxiter": 500, "maxfun": 1000, "ftol": 1e-12, "gtol": 1e-9}
+"""Of L-BFGS: ends are one row in hundreds, so that its usual tolerances would stop before they are told apart."""
+
+
+@dataclass(frozen=True)
+class Regression:
+    """A ridge regression of several columns, and the uncertainty of its coefficients."""
+
+    coefficients: Floats
+    """(features, columns), in units of each column's deviation."""
+    mean: Floats
+    deviation: Floats
+    explained: Floats
+    """(columns,): the share of each column's variance that is explained on held-out rows."""
+    axes: Floats
+    """Eigenvectors of the features' Gram matrix."""
+    spread: Floats
+    """(features, columns): the standard deviation of the coefficients along these axes, given the noise."""
+
+    @classmethod
+    def fit(cls, x: Floats, y: Floats, held_out: Bools) -> Regression:
+        """Fit the rows that are not held out, with the ridge of each column that predicts the others best."""
+        train, test = x[~held_out], x[held_out]
+        scale = Standardiser.fit(y[~held_out])
+        mean, deviation, constant = scale.mean, scale.std, np.ptp(y, axis=0) <= ROUNDING * (1 + np.abs(scale.mean))
+        scaled = (y - mean) / deviation
+        size, axes = np.linalg.eigh(train.T @ train / len(train))
+        target = axes.T @ (train.T @ scaled[~held_out] / len(train))
+        rotated = test @ axes
+        shrunk = [size[:, None] + ridge * size.mean() for ridge in RIDGES]
+        errors = np.array([np.mean((rotated @ (target / each) - scaled[held_out]) ** 2, axis=0) for each in shrunk])
+        best = errors.argmin(axis=0)
+        columns = np.arange(y.shape[1])
+        chosen = size[:, None] + RIDGES[best] * size.mean()
+        noise = errors[best, columns]
+        variance = np.where(constant, 1.0, np.mean(scaled[held_out] ** 2, axis=0))
+        explained = np.where(constant, 1.0, 1 - noise / variance)
+        spread = np.sqrt(noise / (len(train) * chosen))
+        return cls(axes @ (target / chosen), mean, deviation, explained, axes, spread)
+
+    def __call__(self, x: Floats) -> Floats:
+        """The predicted columns of each row."""
+        predicted: Floats = x @ self.coefficients * self.deviation + self.mean
+        return predicted
+
+    def drawn(self, rng: np.random.Generator) -> Regression:
+        """The regression with coefficients drawn from their posterior distribution."""
+        # Rotated to the axes and back: a draw then does not depend on which of several equal axes were found.
+        noise = self.axes @ (self.spread * (self.axes.T @ rng.standard_normal(self.spread.shape)))
+        return replace(self, coefficients=self.coefficients + noise)
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """What one step does: the change of the standardised state z, the reward, and the probability of an end."""
+
+    states: Standardiser
+    to_actions: Callable[[Array], Array]
+    """From actions to what the features take: numbers of discrete actions, or standardised, clipped vectors."""
+    n_actions: int | None
+    frequencies: Floats
+    phases: Floats
+    change: Regression
+    reward: Regression
+    """Of steps that do not end the task."""
+    end_reward: float
+    """The mean reward of steps that do."""
+    ends: Floats | None
+    """Coefficients of the log-odds of an end in the next state; None where nothing ends."""
+    low: Floats
+    high: Floats
+    """The states that the model may reach."""
+    rewards: tuple[float, float]
+    """The least and the largest reward."""
+    explained: float
+    """The least share of variance explained, on held-out rows, over all coordinates of the state and the reward."""
+    ends_explained: float
+    """The share of the variance of ends that is explained; 1 where nothing ends."""
+
+    def features(self, z: Floats, actions: Array) -> Floats:
+        """[1, x, products of x, cos(ωᵀx + b)] with x = (z, a); for discrete actions x = z, once for each action."""
+        x = z if self.n_actions is not None else np.hstack([z, actions])
+        base = np.hstack([with_products(x), np.cos(x @ self.frequencies + self.phases)])
+        if self.n_actions is None:
+            return base
+        blocks = np.zeros((len(z), self.n_actions, base.shape[1]))
+        blocks[np.arange(len(z)), actions] = base
+        return blocks.reshape(len(z), -1)
+
+    def inside(self, z: Floats) -> Floats:
+        """The nearest states that the model may reach."""
+        return np.clip(z, self.low, self.high)
+
+    def end_probability(self, z: Floats) -> Floats:
+        """The probability that the task ends on arriving in each state."""
+        return np.zeros(len(z)) if self.ends is None else np.asarray(expit(with_products(z) @ self.ends))
+
+    def step(self, z: Floats, actions: Array) -> tuple[Floats, Floats, Floats]:
+        """Next states, expected rewards and probabilities of an end."""
+        x = self.features(z, actions)
+        after = self.inside(z + self.change(x))
+        ending = self.end_probability(after)
+        going_on = np.clip(self.reward(x)[:, 0], *self.rewards)
+        return after, (1 - ending) * going_on + ending * self.end_reward, ending
+
+    def drawn(self, rng: np.random.Generator) -> World:
+        """A model that the data allow as well: coefficients from their posterior distribution."""
+        return replace(self, change=self.change.drawn(rng), reward=self.reward.drawn(rng))
+
+
+def with_products(x: Floats) -> Floats:
+    """[1, x, products of coordinates of x]; squares only where there are too many coordinates."""
+    rows, columns = np.triu_indices(x.shape[1]) if x.shape[1] <= MOST_PRODUCTS else (np.arange(x.shape[1]),) * 2
+    return np.hstack([np.ones((len(x), 1)), x, x[:, rows] * x[:, columns]])
+
+
+def fit_world(log: Log, policy: TargetPolicy, seed: int) -> World | None:
+    """Learn the model of a log; None where its states are no vectors or too little is known to judge it.
+
+    Args:
+        log: the rows.
+        policy: who will act in it, for what its actions are.
+        seed: of the waves.
+    """
+    data = log.data
+    terminated, known = np.asarray(data.terminated), np.asarray(data.next_known)
+    if data.finite or data.observations.ndim != 2 or (terminated & ~known).any():
+        return None
+    usable = log.rows[known[log.rows]]
+    usable = usable[:: len(usable) // MOST_ROWS + 1] if len(usable) else usable
+    held_out, going_on = log.held_out[usable], ~terminated[usable]
+    if min((going_on & held_out).sum(), (going_on & ~held_out).sum()) < LEAST_WAVES:
+        return None
+    states = Standardiser.fit(data.observations)
+    z, after = states(data.observations[usable]), states(data.next_observations[usable])
+    blank = _without_regressions(log, policy, seed, states, z, after)
+    x = blank.features(z, blank.to_actions(data.actions[usable]))
+    change = Regression.fit(x, after - z, held_out)
+    rewards = data.rewards[usable]
+    reward = Regression.fit(x[going_on], rewards[going_on, None], held_out[going_on])
+    ended = terminated[usable]
+    end_reward = float(rewards[ended].mean()) if ended.any() else 0.0
+    predicted = np.where(ended, end_reward, reward(x)[:, 0])[held_out]
+    least = min(float(change.explained.min()), _explained(predicted, rewards[held_out]))
+    ends = _end_coefficients(after, ended) if ended.any() else None
+    world = replace(blank, change=change, reward=reward, end_reward=end_reward, ends=ends, explained=least)
+    return replace(world, ends_explained=_explained(world.end_probability(after), ended.astype(np.float64)))
+
+
+def _without_regressions(
+    log: Log, policy: TargetPolicy, seed: int, states: Standardiser, z: Floats, after: Floats
+) -> World:
+    """The model before anything is fitted: its features and its limits."""
+    data, rng = log.data, np.random.default_rng(seed)
+    rewards = float(data.rewards.min()), float(data.rewards.max())
+    if data.discrete_actions:
+        n_actions = policy.n_actions or int(data.actions.max()) + 1
+        size, number, to_actions = z.shape[1], max(WAVES // n_actions, LEAST_WAVES), _numbers
+    else:
+        scale, clip = Standardiser.fit(data.actions), policy.clipping.clip
+        n_actions, size, number = None, z.shape[1] + data.actions.shape[1], WAVES
+
+        def to_actions(actions: Array) -> Array:
+            return scale(clip(actions))
+
+    frequencies = rng.standard_normal((size, number)) / np.sqrt(size)
+    phases = rng.uniform(0, 2 * np.pi, number)
+    low, high = np.minimum(z.min(axis=0), after.min(axis=0)), np.maximum(z.max(axis=0), after.max(axis=0))
+    margin, empty = BEYOND * (high - low), np.zeros((0, 0))
+    nothing = Regression(empty, empty, empty, empty, empty, empty)
+    limits = low - margin, high + margin, rewards
+    return World(states, to_actions, n_actions, frequencies, phases, nothing, nothing, 0.0, None, *limits, 0.0, 1.0)
+
+
+def _numbers(actions: Array) -> Array:
+    return np.asarray(actions, dtype=np.int64)
+
+
+def _explained(predicted: Floats, actual: Floats) -> float:
+    """The share of variance explained; 1 for what does not vary."""
+    variance = float(actual.var())
+    return 1 - float(np.mean((predicted - actual) ** 2)) / variance if variance > 0 else 1.0
+
+
+def _end_coefficients(after: Floats, ended: Bools) -> Floats:
+    """Logistic regression of ends on the next state and its products, started at their frequency."""
+    x, y = with_products(after), ended.astype(np.float64)
+    rate = float(np.clip(y.mean(), 1e-6, 1 - 1e-6))  # log-odds stay finite where every row ends
+    start = np.zeros(x.shape[1])
+    start[0] = np.log(rate / (1 - rate))
+    penalty = END_PENALTY * min(rate, 1 - rate) * (np.arange(len(start)) > 0)
+
+    def loss(w: Floats) -> tuple[float, Floats]:
+        odds = x @ w
+        value = np.mean(np.logaddexp(0, odds) - y * odds) + penalty @ w**2
+        return float(value), x.T @ (expit(odds) - y) / len(y) + 2 * penalty * w
+
+    found: Floats = minimize(loss, start, jac=True, method="L-BFGS-B", options=END_OPTIONS).x
+    return found

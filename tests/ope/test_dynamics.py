@@ -1,0 +1,162 @@
+"""A model learned in closed form, and values by following the target in it, against exact solutions."""
+
+import numpy as np
+import pytest
+
+import ope_vpm as ov
+from ope_vpm.ope import Problem
+from ope_vpm.ope.adapter.pair_features import pair_features
+from ope_vpm.ope.dynamics.ahead import Simulator
+from ope_vpm.ope.dynamics.estimate import find_followed
+from ope_vpm.ope.dynamics.world import Regression, fit_world, with_products
+from ope_vpm.policy import GaussianPolicy
+
+TURN = 0.9 * np.array([[np.cos(0.5), -np.sin(0.5)], [np.sin(0.5), np.cos(0.5)]])
+PUSH = np.array([0.0, 1.0])
+TARGET_GAIN, BEHAVIOUR_GAIN, NOISE = np.array([-0.2, -0.4]), np.array([0.1, 0.0]), 0.3
+GAMMA = 0.9
+
+
+def controller(gain, noise=NOISE):
+    return GaussianPolicy(lambda s: (s @ gain[:, None], np.full((len(s), 1), noise)), action_dimension=1)
+
+
+def log_of(gain, episodes=40, length=30, seed=0, start=1.0):
+    """s' = TURN s + PUSH a without noise, r = -|s|²; the actions are those of a linear controller with noise."""
+    rng = np.random.default_rng(seed)
+    state = start * rng.standard_normal((episodes, 2))
+    rows = []
+    for _ in range(length):
+        action = state @ gain + NOISE * rng.standard_normal(episodes)
+        after = state @ TURN.T + action[:, None] * PUSH
+        rows.append((state, action[:, None], -np.sum(state**2, axis=1), after))
+        state = after
+    columns = [np.stack(column, axis=1).reshape(episodes * length, -1) for column in zip(*rows, strict=True)]
+    last = np.tile(np.arange(length) == length - 1, episodes)
+    return ov.LoggedDataset.from_arrays(columns[0], columns[1], columns[2][:, 0], columns[3], truncated=last)
+
+
+def exact_value(initial, gamma=GAMMA):
+    """V(s) = sᵀPs + c with P = -I + γMᵀPM, M = TURN + PUSH gainᵀ; the action's noise adds γσ²·PUSHᵀP PUSH each step."""
+    closed = TURN + np.outer(PUSH, TARGET_GAIN)
+    p = -np.eye(2)
+    for _ in range(500):
+        p = -np.eye(2) + gamma * closed.T @ p @ closed
+    constant = gamma * NOISE**2 * PUSH @ p @ PUSH / (1 - gamma)
+    return (1 - gamma) * (np.mean(np.einsum("ni,ij,nj->n", initial, p, initial)) + constant)
+
+
+def posed(data, gamma=GAMMA, **choices):
+    return Problem.pose(data, controller(TARGET_GAIN), gamma=gamma, **choices)
+
+
+def test_regression_of_an_exact_function_explains_all():
+    rng = np.random.default_rng(0)
+    x = with_products(rng.standard_normal((500, 2)))
+    found = Regression.fit(x, x @ np.arange(6.0)[:, None], np.arange(500) % 5 == 0)
+    assert found.explained[0] == pytest.approx(1, abs=1e-6)
+    np.testing.assert_allclose(found(x)[:, 0], x @ np.arange(6.0), atol=1e-4)
+
+
+def test_coefficients_are_drawn_with_their_standard_errors():
+    """One feature of mean square 1 and noise σ: the slope's standard error is σ/√n."""
+    rng = np.random.default_rng(1)
+    x, sigma = rng.standard_normal((4000, 1)), 2.0
+    y = 3 * x + sigma * rng.standard_normal((4000, 1))
+    found = Regression.fit(x, y, np.arange(4000) % 4 == 0)
+    slopes = [float(found.drawn(rng)(np.ones((1, 1)))[0, 0]) for _ in range(400)]
+    assert np.std(slopes) == pytest.approx(sigma / np.sqrt(3000), rel=0.15)
+
+
+def test_products_of_three_coordinates():
+    np.testing.assert_array_equal(with_products(np.array([[2.0, 3.0]])), [[1, 2, 3, 4, 6, 9]])
+
+
+def test_smooth_dynamics_are_learned_and_noisy_ones_are_not_trusted():
+    smooth = posed(log_of(BEHAVIOUR_GAIN))
+    assert fit_world(smooth.log, smooth.policy, 0).explained > 0.99999
+    rng = np.random.default_rng(0)
+    data = log_of(BEHAVIOUR_GAIN)
+    noisy = data.next_observations + 0.1 * rng.standard_normal(data.next_observations.shape)
+    shaken = ov.LoggedDataset.from_arrays(
+        data.observations, data.actions, data.rewards, noisy, truncated=data.truncated
+    )
+    doubtful = posed(shaken, ignore=("one-row-off", "broken-chain"))
+    assert fit_world(doubtful.log, doubtful.policy, 0).explained < 0.99
+    assert find_followed(doubtful, 60, 8) is None
+
+
+def test_logged_actions_lead_where_they_led():
+    problem = posed(log_of(BEHAVIOUR_GAIN))
+    world = fit_world(problem.log, problem.policy, 0)
+    simulator = Simulator(problem, world, pair_features(problem, 40, 8).states.features)
+    rows = np.arange(0, 300, 30)
+    modelled, logged = simulator.of_log(rows, 10)
+    np.testing.assert_allclose(modelled.features, logged.features, atol=1e-2)
+    np.testing.assert_allclose(modelled.reward, logged.reward, rtol=1e-2)
+    rewards = problem.data.rewards.reshape(-1, 30)[:10, :10]
+    np.testing.assert_allclose(logged.reward, rewards @ GAMMA ** np.arange(10))
+    np.testing.assert_allclose(logged.time, (1 - GAMMA**10) / (1 - GAMMA))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_discounted_value_is_that_of_the_closed_form(seed):
+    """The behaviour hardly steers; the logged mean is off by ten times as much."""
+    data = log_of(BEHAVIOUR_GAIN, seed=seed)
+    found = find_followed(posed(data), 100, 8)
+    exact = exact_value(data.observations[data.starts])
+    error = np.hypot(found.sums.standard_error, found.suspected_bias)
+    assert abs(found.value - exact) < 3 * error
+    logged = ov.evaluate(data, controller(TARGET_GAIN), "naive", gamma=GAMMA).value
+    assert abs(found.value - exact) < 0.1 * abs(logged - exact)
+
+
+def test_the_average_reward_of_a_chain_that_goes_on():
+    """At γ = 1 the covariance C = MCMᵀ + σ²·PUSH PUSHᵀ gives -trace C, and nothing ends."""
+    closed, c = TURN + np.outer(PUSH, TARGET_GAIN), np.zeros((2, 2))
+    for _ in range(500):
+        c = closed @ c @ closed.T + NOISE**2 * np.outer(PUSH, PUSH)
+    found = find_followed(posed(log_of(BEHAVIOUR_GAIN), gamma=1.0), 100, 8)
+    assert found.value == pytest.approx(-np.trace(c), rel=0.1)
+
+
+def test_ends_are_learned_and_stop_the_rewards():
+    """s' = s + 1/2 ends beyond 3 and pays 1 a step: from s₀ the task ends after ⌈2(3 - s₀)⌉ steps, whatever is done."""
+    rng = np.random.default_rng(0)
+    rows, ended, reset = [], [], []
+    for _ in range(60):
+        s, first = rng.uniform(-1, 1), True
+        while first or s <= 3:
+            rows.append((s, s + 0.5))
+            reset.append(first)
+            s, first = s + 0.5, False
+            ended.append(s > 3)
+    states, after = (np.array(column)[:, None] for column in zip(*rows, strict=True))
+    actions = rng.standard_normal((len(states), 1))
+    data = ov.LoggedDataset.from_arrays(states, actions, np.ones(len(states)), after, terminated=np.array(ended))
+    policy = GaussianPolicy(lambda s: (np.zeros((len(s), 1)), np.ones((len(s), 1))), action_dimension=1)
+    problem = Problem.pose(data, policy, gamma=GAMMA, ignore=("constant-columns", "flags-confused"))
+    world = fit_world(problem.log, policy, 0)
+    near = world.states(np.array([[2.0], [2.8], [3.2], [3.4]]))
+    np.testing.assert_allclose(world.end_probability(near), [0, 0, 1, 1], atol=0.05)
+    length = data.lengths
+    found = find_followed(problem, 60, 8)
+    assert found.value == pytest.approx(float(np.mean(1 - GAMMA**length)), abs=0.02)
+
+
+def test_auto_follows_the_target_where_the_model_is_good_and_says_so():
+    data = log_of(BEHAVIOUR_GAIN, length=10)
+    found = ov.evaluate(data, controller(TARGET_GAIN), "auto", gamma=GAMMA, n_features=100)
+    assert found.diagnostics["chosen"] == "model"
+    assert "explains" in found.diagnostics["why"][0]
+    low, high = found.interval
+    assert low < exact_value(data.observations[data.starts]) < high
+    alone = ov.evaluate(data, controller(TARGET_GAIN), "auto", gamma=GAMMA, n_features=100, combine=False)
+    assert alone.diagnostics["chosen"] == "vpm"
+
+
+def test_the_order_of_episodes_does_not_matter():
+    data = log_of(BEHAVIOUR_GAIN, episodes=20)
+    turned = data.select(np.arange(20)[::-1])
+    first, second = (find_followed(posed(each), 40, 8) for each in (data, turned))
+    assert first.value == pytest.approx(second.value, rel=1e-6)  # ridges down to 1e-9
