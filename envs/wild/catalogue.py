@@ -67,6 +67,14 @@ _TASKS: tuple[WildTask, ...] = (
         target_name="step-0020000",
         older_name="step-0010000",
     ),
+    NetworkTask(
+        id="InvertedDoublePendulum-v5",
+        half="reporting",
+        limit=200,
+        own_limit=1000,
+        target_name="step-0300000",
+        older_name="step-0100000",
+    ),
     FiniteTask(
         id="CliffWalking-v0",
         half="reporting",
