@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ope_vpm.logged import LoggedDataset, inspect, load_dataset
     from ope_vpm.mcmc import post_process_mcmc
     from ope_vpm.ope import PolicyValue, estimators, evaluate
+    from ope_vpm.ope.reporting import report
     from ope_vpm.paths import stationary
     from ope_vpm.policy import as_policy, load_policy, with_noise
 
@@ -32,6 +33,7 @@ __all__ = [
     "load_dataset",
     "load_policy",
     "post_process_mcmc",
+    "report",
     "stationary",
     "with_noise",
 ]
@@ -53,6 +55,7 @@ _HOMES = {
     "load_dataset": "logged",
     "load_policy": "policy",
     "post_process_mcmc": "mcmc",
+    "report": "ope.reporting",
     "stationary": "paths",
     "with_noise": "policy",
 }

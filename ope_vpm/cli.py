@@ -56,6 +56,10 @@ def evaluate(
     activation: Annotated[
         str | None, typer.Option(help="What follows the hidden layers of a .pt that holds weights only: tanh, relu, …")
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Write a page for people to this .html file: the values, and where the weight sits."),
+    ] = None,
     trust: Annotated[
         bool, typer.Option("--trust", help="Allow pickles and TorchScript, which run whatever code they hold.")
     ] = False,
@@ -64,6 +68,7 @@ def evaluate(
     from ope_vpm.logged import load_dataset
     from ope_vpm.ope import evaluate as answer
     from ope_vpm.ope.estimator import estimator_class
+    from ope_vpm.ope.reporting import report as write_report
     from ope_vpm.outside import json_text
     from ope_vpm.policy import load_policy
 
@@ -75,6 +80,8 @@ def evaluate(
     values = answer(
         data, load_policy(policy, trust=trust, activation=activation), names, gamma=gamma, seed=seed, **choices
     )
+    if report is not None:
+        write_report(values, report, data, f"{Path(policy).name} on {Path(dataset).name}")
     if as_json:
         typer.echo(json_text([value.as_dict() for value in values.values()]))
     else:
