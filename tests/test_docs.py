@@ -23,7 +23,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PART = re.compile(
     r"^<!-- setup\n(?P<setup>.*?)^-->$|^```(?P<kind>python|bash)\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE
 )
-PROMPT_FREE = {"plugins.md"}
+OWN_TESTS = {"plugins.md"}
 """Pages whose blocks have tests of their own, because they train."""
 
 
@@ -50,7 +50,7 @@ def run_command(line, monkeypatch):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_blocks_of_a_page_run(page, tmp_path, monkeypatch, capsys):
     blocks = list(parts_of(page))
-    if page.name in PROMPT_FREE or not blocks:
+    if page.name in OWN_TESTS or not blocks:
         pytest.skip("nothing to run here")
     monkeypatch.chdir(tmp_path)
     module = ModuleType("page_of_the_docs")  # dataclasses look their module up
