@@ -5,7 +5,7 @@ INSTALLED := .venv/.installed
 # Two test processes, one thread each: what two cores do best, and repeatable to the last bit.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: leaderboard paper test check format bench mutants slow clean
+.PHONY: leaderboard paper test check format docs bench mutants slow clean
 
 leaderboard: $(INSTALLED)
 	$(BIN)/ope-vpm leaderboard
@@ -33,6 +33,10 @@ format: $(INSTALLED)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# The site, in site/; a warning is an error. NO_MKDOCS_2_WARNING: its theme announces its successor at every build.
+docs: $(INSTALLED)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 # Do the tests notice a changed line? Half an hour; prints the changes that no test noticed.
 mutants: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutants
@@ -45,7 +49,7 @@ bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv site build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11')"

@@ -15,6 +15,7 @@ from ope_vpm.envs.training import TASKS
 from ope_vpm.envs.wild import wild_tasks
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.policy import TablePolicy, TargetPolicy, load_policy, with_variance
+from ope_vpm.suggestions import suggestion
 
 TAXI = "taxi"
 """The name of the task that is not simulated by PyBullet."""
@@ -70,6 +71,25 @@ def log(
     return collect(bullet.environment_id(environment), acting, trajectories, length, seed, progress=progress)
 
 
+def shipped_policy(task: str, name: str) -> TargetPolicy:
+    """Load a shipped policy of a task by name; mixtures of two policies are behaviours, not policies.
+
+    Args:
+        task: reacher, halfcheetah, ant, taxi, or a wild task such as Pendulum-v1.
+        name: such as target, older, near or poor, a checkpoint of a PyBullet task, or an iteration of Taxi.
+    """
+    if name == bullet.MIX:
+        raise ValueError("mix is two policies in turn, which log data: to evaluate, name one of them, such as target")
+    if task == TAXI:
+        return _taxi_policy(name)
+    if task in TASKS:
+        return bullet.policy(task, name)
+    wild = wild_tasks()
+    if task not in wild:
+        raise ValueError(f"there is no task {task!r}: {suggestion(task, [*TASKS, TAXI, *wild])}")
+    return wild[task].behaviour(name)[0]
+
+
 def _file(policy: str) -> TargetPolicy:
     return load_policy(policy)
 
@@ -86,16 +106,21 @@ def _widened(policy: TargetPolicy, alpha: float | None) -> TargetPolicy:
 def _taxi(policy: str | None, trajectories: int, length: int, alpha: float | None, seed: int) -> LoggedDataset:
     from ope_vpm.envs import taxi
 
-    names = {"target": TAXI_TARGET, "behaviour": TAXI_BEHAVIOUR}
     if policy is not None and Path(policy).is_file():
         given = load_policy(policy)
         acting: npt.ArrayLike | TablePolicy = given.probabilities(np.arange(taxi.STATES))
     else:
-        name = policy or "target"
-        number = name.removeprefix("iteration-")
-        if name not in names and not number.isdigit():
-            raise ValueError(f"taxi has no policy {name!r}: known are target, behaviour and iteration-0050 … 1000")
-        acting = taxi.shipped(names[name] if name in names else int(number))
+        acting = _taxi_policy(policy or "target")
     if alpha is not None:
         acting = taxi.mixed(acting, taxi.shipped(TAXI_BEHAVIOUR), alpha)
     return taxi.simulate(acting, trajectories, length, seed)
+
+
+def _taxi_policy(name: str) -> TablePolicy:
+    from ope_vpm.envs import taxi
+
+    names = {"target": TAXI_TARGET, "behaviour": TAXI_BEHAVIOUR}
+    number = name.removeprefix("iteration-")
+    if name not in names and not number.isdigit():
+        raise ValueError(f"taxi has no policy {name!r}: known are target, behaviour and iteration-0050 … 1000")
+    return taxi.shipped(names[name] if name in names else int(number))

@@ -6,9 +6,6 @@ call for 50. Its reset has a seed of its own, so that other policies can be star
 
 from __future__ import annotations
 
-import ctypes
-import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -20,7 +17,7 @@ from gymnasium import spaces
 
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.episode import Episode
-from ope_vpm.optional import library
+from ope_vpm.optional import library, quiet
 from ope_vpm.policy import TargetPolicy
 
 COPIES = 20
@@ -93,7 +90,7 @@ def copies(environment: str | MakeEnvironment, number: int) -> Iterator[list[gym
     """Make environments and reset each once: PyBullet's first reset differs from later ones in the last digits."""
     made: list[gym.Env[Any, Any]] = []
     try:
-        with quiet():
+        with quiet(1):
             for _ in range(number):
                 made.append(make(environment))
                 made[-1].reset(seed=WARM_UP_SEED)
@@ -120,24 +117,6 @@ def register(environment: str) -> None:
         library("pybullet_envs_gymnasium", "sb3")
     if environment.startswith("Sepsis/"):
         library("icu_sepsis", "sepsis")
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Silence the standard output, C code included: PyBullet prints a banner there."""
-    sys.stdout.flush()
-    kept = os.dup(1)
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nothing, 1)
-        yield
-    finally:
-        if sys.platform != "win32":
-            ctypes.CDLL(None).fflush(None)
-        sys.stdout.flush()
-        os.dup2(kept, 1)
-        os.close(kept)
-        os.close(nothing)
 
 
 def _check(environment: gym.Env[Any, Any], policies: Sequence[TargetPolicy]) -> None:

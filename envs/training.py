@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Discrete
 
-from ope_vpm.envs.collect import quiet, register
-from ope_vpm.optional import library
+from ope_vpm.envs.collect import register
+from ope_vpm.optional import library, quiet
 from ope_vpm.outside import write_text
 from ope_vpm.policy.arrays import ArrayPolicy, Layers, LogitLayers, NetworkPolicy, SoftmaxNetwork, save_arrays
 
@@ -138,7 +138,7 @@ def train(
         return len(written) < len(recipe.checkpoints)
 
     # The last checkpoint may fall just short of a whole round of the parallel environments.
-    with quiet():  # PyBullet prints a banner at the first reset
+    with quiet(1):  # PyBullet prints a banner at the first reset
         model.learn(recipe.steps, callback=after_step)
     envs.close()
     return written

@@ -1,13 +1,21 @@
 """What is a policy worth, from data somebody else logged?"""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from ope_vpm.catalogue import built_in_estimators
-from ope_vpm.chain import VPM, Diagnostics, Expectation, StationaryEstimate, StationaryWarning, Transitions
-from ope_vpm.logged import LoggedDataset, inspect, load_dataset
-from ope_vpm.mcmc import post_process_mcmc
-from ope_vpm.ope import PolicyValue, estimators, evaluate
-from ope_vpm.ope.estimator import provide
-from ope_vpm.paths import stationary
-from ope_vpm.policy import as_policy, load_policy, with_noise
+from ope_vpm.providers import provide
+
+if TYPE_CHECKING:
+    from ope_vpm.chain import VPM, Diagnostics, Expectation, StationaryEstimate, StationaryWarning, Transitions
+    from ope_vpm.logged import LoggedDataset, inspect, load_dataset
+    from ope_vpm.mcmc import post_process_mcmc
+    from ope_vpm.ope import PolicyValue, estimators, evaluate
+    from ope_vpm.ope.reporting import report
+    from ope_vpm.paths import stationary
+    from ope_vpm.policy import as_policy, load_policy, with_noise
 
 __all__ = [
     "VPM",
@@ -25,9 +33,47 @@ __all__ = [
     "load_dataset",
     "load_policy",
     "post_process_mcmc",
+    "report",
     "stationary",
     "with_noise",
 ]
 __version__ = "0.1.0"
 
+_HOMES = {
+    "VPM": "chain",
+    "Diagnostics": "chain",
+    "Expectation": "chain",
+    "LoggedDataset": "logged",
+    "PolicyValue": "ope",
+    "StationaryEstimate": "chain",
+    "StationaryWarning": "chain",
+    "Transitions": "chain",
+    "as_policy": "policy",
+    "estimators": "ope",
+    "evaluate": "ope",
+    "inspect": "logged",
+    "load_dataset": "logged",
+    "load_policy": "policy",
+    "post_process_mcmc": "mcmc",
+    "report": "ope.reporting",
+    "stationary": "paths",
+    "with_noise": "policy",
+}
+"""The package of each public name: torch, SciPy and gymnasium are imported when a name that needs them is used."""
+
 provide(built_in_estimators)
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name, or a package that holds one, when it is first used."""
+    if name in _HOMES.values():
+        return import_module(f"{__name__}.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

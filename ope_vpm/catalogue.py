@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ope_vpm.ope.estimator import Estimator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ope_vpm.ope.estimator import Estimator
 
 
 def built_in_estimators() -> dict[str, type[Estimator]]:

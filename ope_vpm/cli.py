@@ -4,25 +4,47 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="What is a policy worth, from logged data?")
+from ope_vpm import __version__
+from ope_vpm.terminal import Command, Group, print_estimators, print_values
+
+if TYPE_CHECKING:
+    from ope_vpm.policy import TargetPolicy
+
+app = typer.Typer(no_args_is_help=True, cls=Group)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"ope-vpm {__version__}")
+        raise typer.Exit
 
 
 @app.callback()
-def _root() -> None:
-    """Keep sub-commands named even while there is only one."""
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """What is a policy worth, from logged data?"""
 
 
-@app.command()
+@app.command(cls=Command)
 def inspect(
     dataset: Annotated[str, typer.Argument(help="A file, a Minari folder, or a Minari id.")],
     format_name: Annotated[
         str | None, typer.Option("--format", help="Its format, if not to be found by content.")
     ] = None,
     page: Annotated[Path | None, typer.Option(help="Write a page with histograms to this .html file.")] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A table's columns by their names, such as observations=x,y or rewards=score; may be repeated."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
     trust: Annotated[bool, typer.Option("--trust", help="Allow pickles, which run whatever code they hold.")] = False,
 ) -> None:
@@ -32,7 +54,7 @@ def inspect(
     from ope_vpm.logged.page import write_page
     from ope_vpm.outside import json_text
 
-    data = load_dataset(dataset, format=format_name, trust=trust)
+    data = load_dataset(dataset, format=format_name, columns=_columns(columns), trust=trust)
     report = look_over(data)
     if page is not None:
         write_page(data, report, page, title=Path(dataset).name)
@@ -41,10 +63,16 @@ def inspect(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(cls=Command)
 def evaluate(
     dataset: Annotated[str, typer.Argument(help="A file, a Minari folder, or a Minari id.")],
-    policy: Annotated[str, typer.Option(help="The target policy: .zip, .d3, .pt, .onnx, or a table (.npy, .csv).")],
+    policy: Annotated[
+        str,
+        typer.Option(
+            help="The target policy: .zip, .d3, .pt, .onnx, a table (.npy, .csv), or a shipped one as TASK:NAME, "
+            "such as reacher:target or Pendulum-v1:near."
+        ),
+    ],
     estimator: Annotated[list[str] | None, typer.Option(help="vpm (default), naive, …; may be repeated.")] = None,
     gamma: Annotated[float, typer.Option(help="1: average reward; below: discounted.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Makes everything random repeatable.")] = 0,
@@ -52,9 +80,22 @@ def evaluate(
     time_limit: Annotated[str, typer.Option(help="After a truncation: continue or restart.")] = "continue",
     ignore: Annotated[list[str] | None, typer.Option(help="A finding of `inspect` to pass over.")] = None,
     format_name: Annotated[str | None, typer.Option("--format", help="The dataset's format.")] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A table's columns by their names, such as observations=x,y or rewards=score; may be repeated."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="Evaluate the greedy action of a .zip or .d3 instead of its draws.")
+    ] = False,
     activation: Annotated[
         str | None, typer.Option(help="What follows the hidden layers of a .pt that holds weights only: tanh, relu, …")
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Write a page for people to this .html file: the values, and where the weight sits."),
     ] = None,
     trust: Annotated[
         bool, typer.Option("--trust", help="Allow pickles and TorchScript, which run whatever code they hold.")
@@ -64,24 +105,60 @@ def evaluate(
     from ope_vpm.logged import load_dataset
     from ope_vpm.ope import evaluate as answer
     from ope_vpm.ope.estimator import estimator_class
+    from ope_vpm.ope.reporting import report as write_report
     from ope_vpm.outside import json_text
-    from ope_vpm.policy import load_policy
+    from ope_vpm.progress import working
 
     names = list(estimator or ["vpm"])
     for name in names:
         estimator_class(name)  # a misspelt name is answered before a large file is read
-    data = load_dataset(dataset, format=format_name, trust=trust)
+    with working(f"reading {dataset}"):
+        data = load_dataset(dataset, format=format_name, columns=_columns(columns), trust=trust)
+        target = _policy(policy, trust=trust, activation=activation, deterministic=deterministic)
     choices: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit, "ignore": ignore or ()}
-    values = answer(
-        data, load_policy(policy, trust=trust, activation=activation), names, gamma=gamma, seed=seed, **choices
-    )
+    with working(f"evaluating by {', '.join(names)}"):
+        values = answer(data, target, names, gamma=gamma, seed=seed, **choices)
+    if report is not None:
+        write_report(values, report, data, f"{Path(policy).name} on {Path(dataset).name}")
     if as_json:
         typer.echo(json_text([value.as_dict() for value in values.values()]))
     else:
-        typer.echo("\n".join(str(value) for value in values.values()))
+        print_values(values.values())
 
 
-@app.command("train-policy")
+def _columns(given: list[str] | None) -> dict[str, str | list[str]] | None:
+    """OUR_NAME=THEIR_NAME or OUR_NAME=FIRST,SECOND as a mapping."""
+    if not given:
+        return None
+    pairs = [one.partition("=") for one in given]
+    if not all(ours and sign and theirs for ours, sign, theirs in pairs):
+        raise ValueError(f"columns are given as OUR_NAME=THEIR_NAME, such as rewards=score: got {', '.join(given)}")
+    return {ours: theirs.split(",") if "," in theirs else theirs for ours, _, theirs in pairs}
+
+
+def _policy(given: str, **options: Any) -> TargetPolicy:
+    """A policy from a file, or a shipped one as TASK:NAME; a file of that name comes first."""
+    from ope_vpm.policy import load_policy
+
+    task, colon, name = given.partition(":")
+    if Path(given).expanduser().exists():
+        return load_policy(given, **options)
+    if colon:
+        from ope_vpm.envs.by_name import shipped_policy
+
+        return shipped_policy(task, name)
+    raise FileNotFoundError(f"there is no file {given} (a shipped policy is named with its task: reacher:target)")
+
+
+@app.command(cls=Command)
+def estimators() -> None:
+    """List the estimators, ours and those of other packages, with one line each."""
+    from ope_vpm.ope import estimators as known
+
+    print_estimators({name: (kind.__doc__ or "").strip().partition("\n")[0] for name, kind in known().items()})
+
+
+@app.command("train-policy", cls=Command)
 def train_policy(
     task: Annotated[str, typer.Argument(help="reacher, halfcheetah, ant, taxi, or a wild task such as Pendulum-v1.")],
     seed: Annotated[int, typer.Option(help="Of environments, networks and draws.")] = 0,
@@ -95,7 +172,7 @@ def train_policy(
         typer.echo(str(path))
 
 
-@app.command()
+@app.command(cls=Command)
 def collect(
     environment: Annotated[str, typer.Argument(help="reacher, halfcheetah, ant, taxi, or a gymnasium id.")],
     output: Annotated[str, typer.Option(help="A file .npz, .parquet or .h5 (d3rlpy), or a new Minari id.")],
@@ -121,7 +198,7 @@ def collect(
     typer.echo(f"{data.describe()}\n{output}")
 
 
-@app.command()
+@app.command(cls=Command)
 def reproduce(
     figure: Annotated[str, typer.Argument(help="queue, sde, phylogeny, mcmc, mcmc-evolution, convergence, reacher, …")],
     quick: Annotated[bool, typer.Option("--quick", help="A few settings and runs, within a minute.")] = False,
@@ -143,7 +220,7 @@ def reproduce(
     typer.echo(f"{output / study.name}.png, .svg, .csv, .json")
 
 
-@app.command()
+@app.command(cls=Command)
 def stationary(
     file: Annotated[Path, typer.Argument(help="A CSV file with a header.")],
     column: Annotated[str, typer.Option(help="The column with the logged quantity.")],
@@ -166,7 +243,7 @@ def stationary(
     typer.echo(f"picture: {target}")
 
 
-@app.command()
+@app.command(cls=Command)
 def leaderboard(
     suite: Annotated[str, typer.Option(help="quick, taxi, continuous, paper, or your own FILE.toml.")] = "quick",
     backend: Annotated[str, typer.Option(help="loky: processes of this machine; ray: a cluster.")] = "loky",

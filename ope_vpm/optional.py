@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import ctypes
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from importlib import import_module
 from typing import Any
+
+ANNOUNCES = {
+    "d3rlpy": "gym",
+    "stable_baselines3": "gym",
+    "icu_sepsis": "gym",
+    "pybullet_envs_gymnasium": "pybullet",
+}
+"""Libraries that import another one which prints on import: gym that it is unmaintained, PyBullet when it was built.
+Nobody who evaluates a policy can do anything about either."""
 
 
 def library(name: str, extra: str) -> Any:
     """Import an optional library, or say which extra brings it."""
+    announcer = ANNOUNCES.get(name.partition(".")[0])
+    if announcer is not None and announcer not in sys.modules:
+        _import_quietly(announcer)
     try:
         return import_module(name)
     except ImportError as error:
@@ -17,3 +35,35 @@ def library(name: str, extra: str) -> Any:
 def is_from(candidate: object, package: str) -> bool:
     """Whether an object's class, or one it inherits from, belongs to a package; nothing is imported."""
     return any(cls.__module__.partition(".")[0] == package for cls in type(candidate).__mro__)
+
+
+@contextmanager
+def quiet(*descriptors: int) -> Iterator[None]:
+    """Silence file descriptors (1: the standard output, 2: the standard error) for C code, which prints to them."""
+    _flush()
+    kept = {descriptor: os.dup(descriptor) for descriptor in descriptors}
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    try:
+        for descriptor in descriptors:
+            os.dup2(nothing, descriptor)
+        yield
+    finally:
+        if sys.platform != "win32":
+            ctypes.CDLL(None).fflush(None)
+        _flush()
+        for descriptor, before in kept.items():
+            os.dup2(before, descriptor)
+            os.close(before)
+        os.close(nothing)
+
+
+def _import_quietly(name: str) -> None:
+    """Import a module without its greeting, which Python prints elsewhere than to a descriptor in notebooks."""
+    nowhere = io.StringIO()
+    with quiet(1, 2), redirect_stdout(nowhere), redirect_stderr(nowhere), suppress(ImportError):
+        import_module(name)
+
+
+def _flush() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()

@@ -1,17 +1,32 @@
-"""Progress bars on the standard error, where somebody is looking."""
+"""Progress on the standard error: a bar where somebody is looking, now and then a line where it goes into a file."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+PERIOD = 5.0
+"""Seconds between two lines in a file: a study of a minute leaves a dozen, and what takes less leaves none."""
 
 
 def progress_bar() -> Progress:
     """A bar with counts and times; nothing is shown where the standard error is not a terminal."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -25,7 +40,10 @@ def progress_bar() -> Progress:
 
 @contextmanager
 def counting(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar for one thing; call what it gives with the number done."""
+    """Tell how much of one thing is done; call what it gives with the number done."""
+    if not sys.stderr.isatty():
+        yield lines(title, total)
+        return
     with progress_bar() as bar:
         task = bar.add_task(title, total=total)
 
@@ -33,3 +51,32 @@ def counting(title: str, total: int) -> Iterator[Callable[[int], None]]:
             bar.update(task, completed=min(number, total))
 
         yield done
+
+
+def lines(title: str, total: int, period: float = PERIOD) -> Callable[[int], None]:
+    """A function of the number done that prints a line to the standard error at most once in a period."""
+    started = last = time.monotonic()
+
+    def done(number: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= period:
+            last = now
+            print(f"{title}: {min(number, total)} of {total}, {now - started:.0f} s", file=sys.stderr, flush=True)
+
+    return done
+
+
+@contextmanager
+def working(title: str) -> Iterator[None]:
+    """Show that something is going on, for as long as it takes, where the standard error is a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        bar.add_task(title, total=None)
+        yield

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import Any
 
+from ope_vpm.leaderboard.advice import trusted
+from ope_vpm.leaderboard.groups import alike
 from ope_vpm.leaderboard.jobs import Result
 from ope_vpm.leaderboard.metrics import METRICS, Line, agreement
 from ope_vpm.leaderboard.records import Board
@@ -28,6 +30,7 @@ def document(board: Board, found: Sequence[Line], total: Sequence[Line], command
         "suite": suite.name,
         "title": suite.title,
         "description": suite.description,
+        "trusted": trusted(total, len(suite.settings)),
         "command": command,
         "made": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         "versions": {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES},
@@ -43,6 +46,7 @@ def document(board: Board, found: Sequence[Line], total: Sequence[Line], command
             {"estimator": label, "task": task, "gamma": gamma, "reason": reason}
             for (label, task, gamma), reason in suite.left_out.items()
         ],
+        "groups": alike(board, range(len(suite.settings))),
         "settings": [_setting(board, number) for number in range(len(suite.settings))],
         "finished": finished,
         "missing": sum(line.missing for line in found),
@@ -81,6 +85,7 @@ def _setting(board: Board, number: int) -> dict[str, Any]:
             }
             for name, one in zip(names, known, strict=True)
         ],
+        "groups": alike(board, [number]),
         "agreement": {"estimators": likeness[0], "matrix": None if likeness[1] is None else likeness[1].tolist()},
     }
 

@@ -58,6 +58,8 @@ class Line:
     """The lowest error; alone at the top only if nobody is level with it."""
     errors: tuple[Floats, ...] = field(default=(), repr=False, compare=False)
     """error / floor, setting by setting, of whole runs."""
+    standing: dict[int, float] = field(default_factory=dict, repr=False, compare=False)
+    """By setting, the number that it is ranked by there: the logarithm of its ratio, or half its log MSE."""
 
     @property
     def level(self) -> bool:
@@ -87,9 +89,30 @@ def overall(board: Board, found: Sequence[Line]) -> list[Line]:
         own[line.estimator].append(line)
     whole = [_joined(label, lines_of) for label, lines_of in own.items() if lines_of]
     settings = max((len(line.errors) for line in whole), default=0)
-    full = [line for line in whole if len(line.errors) == settings and not line.failed]
+    full = _against_best([line for line in whole if len(line.errors) == settings and not line.failed])
     rest = [line for line in whole if len(line.errors) != settings or line.failed]
-    return _against_best(full) + sorted(rest, key=_order)
+    if not full or not full[0].best:
+        return full + sorted(rest, key=_order)
+    some = [line for line in rest if line.errors and not line.failed and set(line.standing) <= set(full[0].standing)]
+    others = [line for line in rest if line not in some]
+    ranked = sorted(full + [_beside(full[0], line) for line in some], key=lambda line: behind(full[0], line))
+    return ranked + sorted(others, key=_order)
+
+
+def behind(best: Line, line: Line) -> float:
+    """How far a line is behind the best on the settings that both have; negative where it is ahead.
+
+    An estimator that ran on the easy settings only is so not ranked by how easy they were.
+    """
+    common = [number for number in line.standing if number in best.standing]
+    return float(np.mean([line.standing[number] - best.standing[number] for number in common]))
+
+
+def _beside(best: Line, line: Line) -> Line:
+    """A line of some settings with its p-value against the best on these."""
+    errors = dict(zip(best.standing, best.errors, strict=True))
+    (p_value,) = scores.p_values([errors[number] for number in line.standing], [line.errors])
+    return replace(line, p_value=p_value)
 
 
 def _scores(block: Block, known: Known) -> dict[str, scores.Score]:
@@ -127,7 +150,8 @@ def _line(number: int, block: Block, known: Known, scored: dict[str, scores.Scor
         floored = known.floored
         errors = ((error / known.floor)[:, floored] if floored.any() else error[:, known.told],)
     reliable = {name: scored[name].count if name in scored else 0 for name in HEADLINES}
-    return Line(block.entry.label, number, numbers, len(error), block.failed, block.missing, 1, reliable, errors=errors)
+    line = Line(block.entry.label, number, numbers, len(error), block.failed, block.missing, 1, reliable, errors=errors)
+    return replace(line, standing={number: _order(line)[1]} if errors else {})
 
 
 @dataclass(frozen=True)
@@ -218,6 +242,7 @@ def _joined(label: str, found: list[Line]) -> Line:
         len(found),
         {name: sum(line.reliable[name] for line in found) for name in HEADLINES},
         errors=tuple(errors for line in found for errors in line.errors),
+        standing={number: place for line in found for number, place in line.standing.items()},
     )
 
 

@@ -19,7 +19,7 @@ def page(made: dict[str, Any]) -> str:
     def read(name: str) -> str:
         return (folder / name).read_text(encoding="utf-8")
 
-    words = {name: escape(str(made[name])) for name in ("title", "description", "made", "command")}
+    words = {name: escape(str(made[name])) for name in ("title", "trusted", "description", "made", "command")}
     return Template(read("template.html")).substitute(
         **words, style=read("page.css"), script="\n".join(map(read, SCRIPTS)), data=in_script(payload(made))
     )

@@ -171,6 +171,7 @@ def _task(table: dict[str, Any], folder: Path, problems: list[str], where: str) 
     count = prod(map(len, lists.values())) if table.get("vary") == "all" else sum(map(len, lists.values()))
     if count > MOST_SETTINGS:
         found.append(f"its lists make {count} settings: at most {MOST_SETTINGS} are allowed")
+    found += _missing_files(given) if found else []  # a task that can be made says this itself
     made: list[Task] = []
     for varied in [] if found else _variants(lists, table.get("vary", "each")):
         wrong = misfits(cls, given | varied, READ_HERE)
@@ -231,6 +232,15 @@ def _with_paths(table: dict[str, Any], folder: Path) -> dict[str, Any]:
         policies = table["policies"].items()
         given["policies"] = {key: _beside(path, folder) if isinstance(path, str) else path for key, path in policies}
     return given
+
+
+def _missing_files(given: dict[str, Any]) -> list[str]:
+    """Policies that are not there; whether a log is one may only be known by reading it, as with Minari's ids."""
+    policies = given.get("policies")
+    paths = policies.values() if isinstance(policies, dict) else []
+    log = given.get("dataset_file")
+    paths = [*([log] if isinstance(log, str) and Path(log).suffix else []), *paths]
+    return [f"there is no file {path}" for path in paths if isinstance(path, str) and not Path(path).exists()]
 
 
 def _beside(path: str, folder: Path) -> str:

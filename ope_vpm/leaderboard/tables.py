@@ -98,7 +98,7 @@ def markdown(made: dict[str, Any]) -> str:
         _md(made["description"]),
         f"`{made['command'].replace('`', '')}`, {made['made']}",
     ]
-    parts += [_sentence(made), _md_table(*_text(made["overall"]))]
+    parts += [f"**{_md(made['trusted'])}**", _sentence(made), _md_table(*_text(made["overall"]))]
     own = _by_setting(made["lines"])
     for number, setting in enumerate(made["settings"]):
         parts += [f"## {_md(setting['label'])}", _md_table(*_text(own[number]))]
@@ -127,7 +127,8 @@ def _sentence(made: dict[str, Any]) -> str:
 SENTENCE = (
     "Best first; ★ the best, ☆ not significantly worse than the best (paired bootstrap over runs, 5 %). "
     'Confidently wrong: the share of "reliable" answers that are more than 3 on-policy errors off with the truth '
-    "outside of their interval; reliable and covered: the share whose interval holds the truth."
+    "outside of their interval; reliable and covered: the share whose interval holds the truth. Who ran on some "
+    "settings only is ranked by how it did there beside the best."
 )
 
 

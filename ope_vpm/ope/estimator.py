@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -12,6 +11,7 @@ from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.inference.value import PolicyValue, RawEstimate, policy_value
 from ope_vpm.ope.problem import Problem
+from ope_vpm.providers import PROVIDERS
 from ope_vpm.suggestions import suggestion
 
 
@@ -71,15 +71,6 @@ GROUP = "ope_vpm.estimators"
 """Entry points under which other packages offer estimators."""
 
 Classes = dict[str, type[Estimator]]
-_providers: list[Callable[[], Classes]] = []
-
-
-def provide(classes: Callable[[], Classes]) -> None:
-    """Register a function that imports estimators and returns them by name; it is called when one is asked for.
-
-    The baselines are built upon this layer, so that it cannot import them: they are handed in from above.
-    """
-    _providers.append(classes)
 
 
 def estimators() -> Classes:
@@ -111,7 +102,7 @@ def make(name: str, options: dict[str, Any]) -> Estimator:
 @cache
 def built_in() -> Classes:
     """The estimators of this package by name."""
-    return {name: kind for classes in _providers for name, kind in classes().items()}
+    return {name: kind for classes in PROVIDERS for name, kind in classes().items()}
 
 
 @cache

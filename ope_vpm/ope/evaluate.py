@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, overload
 
 import numpy as np
@@ -76,7 +77,8 @@ def _answer(estimator: Estimator, problem: Problem, choices: dict[str, Any]) -> 
     """The estimator's value; those of other packages take the data instead of a problem."""
     if isinstance(estimator, ProblemEstimator):
         return estimator.answer(problem)
-    return estimator.estimate(problem.data, problem.policy, gamma=problem.gamma, seed=problem.seed, **choices)
+    value = estimator.estimate(problem.data, problem.policy, gamma=problem.gamma, seed=problem.seed, **choices)
+    return value if value.question is not None else replace(value, question=problem.question)
 
 
 def _estimators(given: OneEstimator | Sequence[OneEstimator], options: dict[str, Any]) -> dict[str, Estimator]:

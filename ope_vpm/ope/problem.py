@@ -20,6 +20,22 @@ Settings = ParamSpec("Settings")
 Result = TypeVar("Result")
 
 
+@dataclass(frozen=True)
+class Question:
+    """What was asked, in words and numbers alone, so that every answer can carry it along."""
+
+    policy: str
+    """The target policy, as it prints."""
+    data: str
+    """The log, as it prints."""
+    gamma: float
+    seed: int
+    on_end: OnEnd
+    """What follows a termination."""
+    time_limit: TimeLimit
+    """What follows a truncation."""
+
+
 @dataclass(frozen=True, eq=False)
 class Problem:
     """What is the policy worth on this log? Build it by `Problem.pose`, or from a `Log` by `Problem.on`."""
@@ -108,6 +124,13 @@ class Problem:
     def data(self) -> LoggedDataset:
         """The logged data, in the order in which they were given."""
         return self.log.data
+
+    @property
+    def question(self) -> Question:
+        """The question without the data."""
+        return Question(
+            repr(self.policy), repr(self.data), self.gamma, self.seed, on_end=self.on_end, time_limit=self.time_limit
+        )
 
     @property
     def finite(self) -> bool:

@@ -94,6 +94,11 @@ class GaussianPolicy(TargetPolicy):
         self.action_dimension = action_dimension
         self.observation_size = observation_size
 
+    def described(self) -> list[str]:
+        """What is known of it, and what happens to its draws."""
+        bounded = "squashed by tanh" if self.squash else "clipped to bounds" if self.bounds is not None else None
+        return [*super().described(), *([bounded] if bounded else [])]
+
     @property
     def clipping(self) -> Clipping:
         """The bounds, unless tanh keeps draws inside them."""

@@ -56,6 +56,10 @@ class TablePolicy(CategoricalPolicy):
         self.table.flags.writeable = False
         super().__init__(self._look_up, values.shape[-1], values.ndim - 1)
 
+    def described(self) -> list[str]:
+        """States and actions."""
+        return [f"{' × '.join(map(str, self.table.shape[:-1]))} states", f"{self.n_actions} actions"]
+
     def _look_up(self, observations: Array) -> Floats:
         index = np.asarray(observations)
         if index.dtype.kind not in "iu":

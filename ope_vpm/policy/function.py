@@ -75,6 +75,10 @@ class FunctionPolicy(TargetPolicy):
             self._known = known
         return self._known
 
+    def described(self) -> list[str]:
+        """The policy that was recognised."""
+        return ["not called yet" if self._known is None else repr(self._known)]
+
     @property
     def known(self) -> TargetPolicy:
         """The same after the first call; before it nothing can be said."""

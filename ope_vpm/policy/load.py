@@ -100,6 +100,10 @@ def _load(
         return load_sb3(file, trust=trust, deterministic=deterministic, normalize=normalize)
     if kind == "d3rlpy":
         return load_d3rlpy(file, trust=trust, deterministic=deterministic)
+    if deterministic:
+        raise ValueError(
+            f"deterministic is for policies of stable-baselines3 and d3rlpy: {file} is of another kind (leave it out)"
+        )
     if kind == "torch":
         return load_torch(file, trust=trust, activation=activation, **options)
     if kind == "onnx":

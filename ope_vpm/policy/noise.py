@@ -115,6 +115,9 @@ class _Jittered(TargetPolicy):
         self.action_dimension = policy.action_dimension
         self.observation_size = policy.observation_size
 
+    def described(self) -> list[str]:
+        return [repr(self._policy), "with noise"]
+
     @property
     def clipping(self) -> Clipping:
         return self._clipping

@@ -74,6 +74,23 @@ class TargetPolicy(ABC):
     made_from: Any = None
     """The library's object behind it, where its greedy action is this policy: for tools of that library."""
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self.described())})"
+
+    def described(self) -> list[str]:
+        """What is known of it, in words."""
+        words: list[str] = []
+        if self.n_actions is not None:
+            words.append(f"{self.n_actions} actions")
+        elif self.action_dimension is not None:
+            words.append(f"{self.action_dimension}-dimensional actions")
+        if self.observation_size is not None:
+            words.append(f"{self.observation_size}-dimensional observations")
+        if self.made_from is not None:
+            kind = type(self.made_from)
+            words.append(f"{kind.__name__} of {kind.__module__.partition('.')[0]}")
+        return words
+
     @property
     def has_log_prob(self) -> bool:
         """Whether it has `log_prob`, and with it `log_likelihood`."""

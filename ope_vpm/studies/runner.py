@@ -17,7 +17,7 @@ import joblib
 
 from ope_vpm.chain import StationaryWarning
 from ope_vpm.outside import write_text, write_whole
-from ope_vpm.progress import progress_bar
+from ope_vpm.progress import counting
 from ope_vpm.studies.files import read_arrays, read_rows, write_arrays, write_rows
 from ope_vpm.studies.study import Cell, Outcome, Results, Row, Study, label, mean_and_error, select
 
@@ -75,13 +75,14 @@ def _run(study: Study, job: Job) -> tuple[Job, Outcome]:
 
 def _progress(study: Study, todo: list[Job], total: int, processes: int | None) -> Iterator[tuple[Job, Outcome]]:
     """Yield jobs with their outcomes as they finish, and show a progress bar."""
-    bar = progress_bar()
-    with bar, joblib.parallel_config(backend="loky", inner_max_num_threads=1):
-        task = bar.add_task(study.title, total=total, completed=total - len(todo))
+    before = total - len(todo)
+    with counting(study.title, total) as tell, joblib.parallel_config(backend="loky", inner_max_num_threads=1):
+        tell(before)
         workers = joblib.Parallel(n_jobs=processes or os.cpu_count() or 1, return_as="generator_unordered")
-        for result in workers(joblib.delayed(_run)(study, job) for job in todo):
+        results = workers(joblib.delayed(_run)(study, job) for job in todo)
+        for number, result in enumerate(results, before + 1):
             yield result
-            bar.advance(task)
+            tell(number)
 
 
 def _key(cell: Cell, seed: int) -> tuple[Any, ...]:

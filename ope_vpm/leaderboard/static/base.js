@@ -4,7 +4,7 @@ DATA.lines = DATA.lines.rows.map((row) => Object.fromEntries(DATA.lines.names.ma
 const LABELS = DATA.estimators.map((one) => one.label);
 const TASKS = [...new Set(DATA.settings.map((one) => one.task))];
 const SVG = "http://www.w3.org/2000/svg";
-const state = { task: "", hidden: new Set(), setting: 0, policy: "", sort: {}, open: new Set(), run: 0 };
+const state = { task: "", hidden: new Set(), setting: 0, policy: "", sort: {}, open: new Set(), run: 0, all: false };
 
 function element(name, attributes, ...children) {
   const made = document.createElement(name);
@@ -48,11 +48,23 @@ const some = (list, most) => (list.length <= most ? list : Array.from({ length: 
 
 const byId = (id) => document.getElementById(id);
 const shown = (label) => !state.hidden.has(label);
-const colour = (label) => {
-  const place = LABELS.indexOf(label);
-  return `hsl(${(place * 137.508 + 205) % 360} ${place % 3 === 1 ? 45 : 70}% ${place % 2 ? 58 : 50}%)`;
-};
-const dash = (label) => ["", "6 3", "2 3"][Math.floor(LABELS.indexOf(label) / 6) % 3];
+// Eight colours that people can tell apart; everybody else is grey until somebody chooses it.
+const COLOURS = 8;
+const coloured = [...new Set([...DATA.overall.filter((one) => one.ratio[0] !== null).map((one) => one.estimator), ...LABELS])]
+  .filter((label, place, all) => !DATA.groups.some((group) => group.includes(label) && group.some((other) => all.indexOf(other) < place && all.indexOf(other) >= 0)))
+  .slice(0, COLOURS);
+const colour = (label) => (coloured.includes(label) ? `var(--c${coloured.indexOf(label)})` : "var(--grey)");
+const inFront = () => [...LABELS].sort((a, b) => Number(coloured.includes(a)) - Number(coloured.includes(b))); // grey below
+
+function recolour(label) {
+  const place = coloured.indexOf(label);
+  if (place >= 0) coloured[place] = null;
+  else if (coloured.includes(null)) coloured[coloured.indexOf(null)] = label;
+  else if (coloured.length < COLOURS) coloured.push(label);
+  else coloured[COLOURS - 1] = label;
+  render();
+}
+
 const settingsShown = () =>
   DATA.settings.map((one, number) => number).filter((number) => !state.task || state.task.startsWith("*") || DATA.settings[number].task === state.task);
 

@@ -73,15 +73,16 @@ function drawSweeps() {
 
 function sweep(task, gamma, axis, name, along) {
   const points = linesOf(new Set(along.map((one) => one.number))).filter((one) => shown(one.estimator) && one.log_mse[0] !== null)
-    .map((one) => ({ label: one.estimator, at: DATA.settings[one.setting][axis], value: one.log_mse[0], error: one.log_mse[1] || 0 }));
+    .map((one) => ({ label: one.estimator, at: DATA.settings[one.setting][axis], value: one.log_mse[0], error: one.log_mse[1] || 0, single: one.log_mse[1] === null }));
   const x = scale(along.map((one) => one[axis]), LEFT, WIDTH - RIGHT, along.every((one) => one[axis] > 0) && axis !== "alpha");
   const y = scale(points.flatMap((one) => [one.value - one.error, one.value + one.error]), HEIGHT - BOTTOM, TOP);
   x.ticks = [...new Set(along.map((one) => one[axis]))];
   const parts = frame(x, y, name, "log₁₀ MSE");
-  for (const label of LABELS) {
+  for (const label of inFront()) {
     const own = points.filter((one) => one.label === label).sort((a, b) => a.at - b.at);
     if (!own.length) continue;
-    parts.push(svg("polyline", { points: own.map((one) => `${x(one.at)},${y(one.value)}`).join(" "), fill: "none", stroke: colour(label), "stroke-width": 2, "stroke-dasharray": dash(label) }));
+    // A line through single runs would show their noise as a trend.
+    if (!own.some((one) => one.single)) parts.push(svg("polyline", { points: own.map((one) => `${x(one.at)},${y(one.value)}`).join(" "), fill: "none", stroke: colour(label), "stroke-width": 2 }));
     for (const one of own) parts.push(svg("line", { x1: x(one.at), x2: x(one.at), y1: y(one.value - one.error), y2: y(one.value + one.error), stroke: colour(label) }),
       dot(x(one.at), y(one.value), label, `${label}: ${digits(one.value)} ± ${digits(one.error, 2)}`, 3));
   }
@@ -96,13 +97,15 @@ function drawSpeed() {
     const x = scale(known.map((one) => one.seconds[0]), LEFT, WIDTH - RIGHT, true, 0.12), y = scale(known.map((one) => one.ratio[0]), HEIGHT - BOTTOM, TOP, true, 0.1);
     const parts = frame(x, y, "seconds an estimate", "RMSE ÷ on-policy");
     const taken = [];
-    for (const one of known) {
+    for (const one of known.sort((a, b) => inFront().indexOf(a.estimator) - inFront().indexOf(b.estimator))) {
       const [across, up] = [x(one.seconds[0]), y(one.ratio[0])];
       const long = 6.3 * one.estimator.length, right = across + 8 + long > WIDTH - RIGHT;
       const start = right ? across - 8 - long : across + 8;
       const free = (at) => at > TOP + 8 && at < HEIGHT - BOTTOM && !taken.some((other) => start < other.end && other.start < start + long && Math.abs(other.at - at) < 11);
       const at = [0, -11, 11, -22, 22].map((step) => up + 4 + step).find(free);
       if (at !== undefined) taken.push({ start, end: start + long, at });
+      const error = one.ratio[1] || 0;
+      if (error && error < one.ratio[0]) parts.push(svg("line", { x1: across, x2: across, y1: y(one.ratio[0] - error), y2: y(one.ratio[0] + error), stroke: colour(one.estimator) }));
       parts.push(dot(across, up, one.estimator, `${one.estimator}: ${digits(one.ratio[0])} in ${digits(one.seconds[0])} s`, 4.5));
       if (at !== undefined) parts.push(svg("text", { x: across + (right ? -8 : 8), y: at, "text-anchor": right ? "end" : "start" }, one.estimator));
     }
@@ -127,7 +130,8 @@ function scatter(setting, cells) {
   const x = scale(truths, LEFT, WIDTH - RIGHT), y = scale([...truths, ...known.map((one) => one.value)], HEIGHT - BOTTOM, TOP);
   const ends = [least(truths), greatest(truths)];
   const parts = [...frame(x, y, "truth", "estimate"), svg("line", { class: "truth", x1: x(ends[0]), y1: y(ends[0]), x2: x(ends[1]), y2: y(ends[1]) })];
-  for (const one of some(known, MOST_DOTS)) parts.push(dot(x(truth[one.policy]), y(one.value), one.estimator, `${one.estimator}, ${one.policy}, run ${one.run}: ${digits(one.value, 4)}`, 3));
+  const order = inFront();
+  for (const one of some(known, MOST_DOTS).sort((a, b) => order.indexOf(a.estimator) - order.indexOf(b.estimator))) parts.push(dot(x(truth[one.policy]), y(one.value), one.estimator, `${one.estimator}, ${one.policy}, run ${one.run}: ${digits(one.value, 4)}`, 3));
   return card(known.length > MOST_DOTS ? `Estimate and truth, ${MOST_DOTS} of ${known.length.toLocaleString("en")} cells` : "Estimate and truth, every policy and run", parts);
 }
 

@@ -47,7 +47,8 @@ function rowsOf(row, columns) {
   return [made, element("tr", {}, element("td", { class: "details", colspan: columns.length }, row.details()))];
 }
 
-const named = (label) => [element("span", { class: "swatch", style: `background:${colour(label)}` }), label];
+const named = (label) => [element("button", { type: "button", class: "swatch", style: `background:${colour(label)}`, title: "Colour or grey", "aria-label": `colour of ${label}`,
+  onclick: (event) => { event.stopPropagation(); recolour(label); } }), label];
 const star = (row) => (row.best ? "★" : row.level ? "☆" : "");
 
 function metricColumn(key) {
@@ -76,27 +77,57 @@ const MEANING = {
   seconds: "Seconds of one core for an estimate",
 };
 
+const KEY_COLUMNS = [DATA.overall.some((one) => one.ratio[0] !== null) ? "ratio" : "log_mse", ...HEADLINES, "rank_correlation", "coverage", "seconds"]; // what fits a page; a button shows all
+
+// The rows with groups of estimators that agree by construction as one, which opens.
+function grouped(rows, groupsOf) {
+  const first = new Map();
+  const kept = [];
+  for (const row of rows) {
+    const group = groupsOf(row).find((one) => one.includes(row.estimator));
+    const key = group && `${row.setting} ${group.join(" ")}`;
+    if (!group || !first.has(key)) {
+      if (group) first.set(key, row);
+      kept.push(group ? { ...row, group: key, alike: group.filter((one) => one !== row.estimator && shown(one)) } : row);
+    } else if (state.open.has(key)) kept.push({ ...row, className: `${row.className} member` });
+  }
+  return kept;
+}
+
+function nameCell(row) {
+  if (!row.alike || !row.alike.length) return named(row.estimator);
+  const toggle = () => { if (!state.open.delete(row.group)) state.open.add(row.group); render(); };
+  const words = state.open.has(row.group) ? "− the same by construction" : `+ ${row.alike.length} alike: ${row.alike.slice(0, 2).join(", ")}${row.alike.length > 2 ? ", …" : ""}`;
+  return [...named(row.estimator), element("button", { type: "button", class: "alike", "aria-expanded": String(state.open.has(row.group)), title: row.alike.join(", "), onclick: toggle }, words)];
+}
+
 const linesOf = (settings) => DATA.lines.filter((one) => settings.has(one.setting));
 
 function drawRanking() {
   const together = state.task === "";
   const lines = together ? DATA.overall : linesOf(new Set(settingsShown()));
-  const rows = lines.filter((one) => shown(one.estimator))
+  const all = lines.filter((one) => shown(one.estimator))
     .map((one) => ({ ...one, className: one.best ? "best" : "", label: together ? "" : DATA.settings[one.setting].label }));
-  const columns = [{ key: "estimator", head: "estimator", text: true, show: (row) => named(row.estimator), sort: (row) => row.estimator },
+  const rows = grouped(all, (row) => (together ? DATA.groups : DATA.settings[row.setting].groups));
+  const known = Object.keys(DATA.metrics).filter((key) => HEADLINES.includes(key) || all.some((row) => row[key][0] !== null));
+  const few = state.all ? known : known.filter((key) => KEY_COLUMNS.includes(key));
+  const columns = [{ key: "estimator", head: "estimator", text: true, show: nameCell, sort: (row) => row.estimator },
     { key: "mark", head: "★", title: "★ the best, ☆ not significantly worse", show: (row) => star(row), sort: (row) => (row.best ? 0 : row.level ? 1 : 2) }];
   if (!together) columns.push({ key: "setting", head: "setting", text: true, show: (row) => row.label, sort: (row) => row.setting });
-  for (const key of Object.keys(DATA.metrics)) if (HEADLINES.includes(key) || rows.some((row) => row[key][0] !== null)) columns.push(metricColumn(key));
-  columns.push({ key: "reliable", head: "“reliable”", down: true, title: "How many answers were called reliable, where the truth is known", show: (row) => row.reliable, sort: (row) => row.reliable });
-  columns.push({ key: "p_value", head: "p", title: "p-value of being no worse than the best: paired bootstrap over runs", show: (row) => digits(row.p_value, 2), sort: (row) => row.p_value });
-  columns.push({ key: "failed", head: "failed", title: "Cells without a value", show: (row) => row.failed || "", sort: (row) => row.failed });
+  for (const key of few) columns.push(metricColumn(key));
+  const counts = [{ key: "reliable", head: "“reliable”", down: true, title: "How many answers were called reliable, where the truth is known", show: (row) => row.reliable, sort: (row) => row.reliable },
+    { key: "p_value", head: "p", title: "p-value of being no worse than the best: paired bootstrap over runs", show: (row) => digits(row.p_value, 2), sort: (row) => row.p_value }];
+  if (state.all) columns.push(...counts);
+  if (state.all || all.some((row) => row.failed)) columns.push({ key: "failed", head: "failed", title: "Cells without a value", show: (row) => row.failed || "", sort: (row) => row.failed });
   const most = greatest(DATA.overall.map((one) => one.settings));
-  if (together && rows.some((row) => row.settings < most)) columns.push({ key: "settings", head: "settings", title: "On how many settings it ran", show: (row) => `${row.settings} of ${most}`, sort: (row) => row.settings });
-  const scored = rows.some((row) => row.ratio[0] !== null);
+  if (together && all.some((row) => row.settings < most)) columns.push({ key: "settings", head: "settings", title: "On how many settings it ran; it is ranked by how it did there beside the best", show: (row) => `${row.settings} of ${most}`, sort: (row) => row.settings });
   draw(byId("ranking"), columns, rows, null);
-  byId("explanation").textContent = scored
-    ? "★ the lowest error; ☆ not significantly worse (paired bootstrap over runs, 5 %): a lone ★ has beaten everybody. Each number ± its standard error over runs; – where it is not defined. "
-      + "Confidently wrong: of the answers called reliable, the share more than three on-policy errors off whose interval does not hold the truth; reliable and covered: the share whose interval does."
+  byId("columns").textContent = state.all ? "Fewer columns" : "All columns";
+  byId("columns").onclick = () => { state.all = !state.all; render(); };
+  byId("meanings").querySelector("dl").replaceChildren(...columns.filter((one) => one.title).flatMap((one) => [element("dt", {}, one.head), element("dd", {}, one.title)]));
+  byId("explanation").textContent = all.some((row) => row.log_mse[0] !== null)
+    ? "★ the lowest error; ☆ not significantly worse (paired bootstrap over runs, 5 %): a lone ★ has beaten everybody. Each number ± its standard error over runs; – where it is not defined."
+      + (together && all.some((row) => row.settings < most) ? " Who ran on some settings only is ranked by how it did there beside the best." : "")
       + (DATA.missing ? ` Not finished: ${DATA.missing} of ${DATA.missing + DATA.finished} cells are missing.` : "")
     : "No truth is known here: see how estimators rank the policies below, and how far they agree.";
 }

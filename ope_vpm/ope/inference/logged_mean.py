@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ope_vpm.arrays import Floats
+from ope_vpm.logged import LoggedDataset
+from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit, ending_rows
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
 from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.inference.verdict import Evidence
@@ -24,15 +26,20 @@ def time_weights(problem: Problem) -> tuple[Floats, Floats]:
     paying. Where a restart follows the end there is no time after it: by renewal, the discounted value is then
     E[Σ_{t<T} γ^t r_t] / E[Σ_{t<T} γ^t].
     """
-    data, gamma = problem.data, problem.gamma
+    return weights_by_time(problem.data, problem.gamma, problem.on_end, problem.time_limit)
+
+
+def weights_by_time(data: LoggedDataset, gamma: float, on_end: OnEnd, time_limit: TimeLimit) -> tuple[Floats, Floats]:
+    """The same from its parts; the target policy does not matter."""
     if gamma == 1:
         return np.ones(len(data)), np.zeros(data.n_episodes)
     counts = data.from_reset.astype(np.float64)
+    ends = ending_rows(data, time_limit)[data.ends]
     later = counts * gamma**data.lengths / (1 - gamma)
     last = np.minimum(data.lengths, LAST_STEPS)
     to_end = data.lengths[data.episode] - data.time
-    share = np.where(~problem.ends, later / last, 0.0)[data.episode] * (to_end <= LAST_STEPS)
-    return gamma**data.time * counts[data.episode] + share, later * problem.ends * (problem.on_end == "absorb")
+    share = np.where(~ends, later / last, 0.0)[data.episode] * (to_end <= LAST_STEPS)
+    return gamma**data.time * counts[data.episode] + share, later * ends * (on_end == "absorb")
 
 
 def weighted_sums(problem: Problem, weights: Floats, tail: Floats) -> EpisodeSums:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ import numpy as np
 from ope_vpm.arrays import Floats, effective_sample_size, group_sums, read_only
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.inference.uncertainty import EpisodeSums, Interval, Uncertainty
-from ope_vpm.ope.inference.verdict import Evidence, Level, judge
-from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.inference.verdict import Evidence, Level, advise, judge
+from ope_vpm.ope.problem import Problem, Question
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +39,10 @@ class PolicyValue:
     """Plain numbers and words; their meaning stands in docs/evaluation.md."""
     weights: Floats | None = field(default=None, repr=False)
     """How much each logged row counts under the target: not negative, mean 1; 0 for rows not used."""
+    advice: tuple[str, ...] = ()
+    """What would make it more reliable, most needed first."""
+    question: Question | None = field(default=None, repr=False)
+    """What was asked: the policy, the data and what an end means, in words."""
 
     def __post_init__(self) -> None:
         if self.weights is not None:
@@ -63,6 +68,21 @@ class PolicyValue:
             "reasons": list(self.reasons),
             "diagnostics": {name: _plain(value) for name, value in self.diagnostics.items()},
         }
+
+    def report(self, path: str | Path, data: LoggedDataset | None = None, title: str | None = None) -> None:
+        """Write a page about it, one HTML file; with the `data` it also shows where the weight sits.
+
+        See `ope_vpm.report`, which puts several values side by side.
+        """
+        from ope_vpm.ope.reporting import report
+
+        report(self, path, data, title)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from ope_vpm.ope.reporting import card
+
+        return card(self)
 
     def __str__(self) -> str:
         between = "no interval" if self.interval is None else "[{:.6g}, {:.6g}]".format(*self.interval)
@@ -141,6 +161,8 @@ def policy_value(problem: Problem, estimator: str, raw: RawEstimate) -> PolicyVa
         reasons=reasons,
         diagnostics={"episodes": episodes, "rows": len(problem.data), **_numbers(raw), **raw.diagnostics},
         weights=weights,
+        advice=advise(raw.evidence, episodes, problem.log.warnings),
+        question=problem.question,
     )
 
 

@@ -47,6 +47,8 @@ class Rule:
     unreliable: float
     reason: str
     low_is_bad: bool = True
+    help: str = ""
+    """What a user can do about it."""
 
     def judge(self, number: float) -> int:
         """0, 1 or 2: the place in `LEVELS`."""
@@ -56,22 +58,34 @@ class Rule:
         return int(not sign * number >= sign * self.caution)
 
 
+NEARER = "log episodes of the target, or of a policy nearer to it"
+MORE = "log more episodes"
+COMPARE = "compare with an estimator of another kind, such as fqe or model"
+
 RULES = (
-    Rule("episodes", 10, 3, "few episodes ({0:.0f}) say little about how they differ"),
-    Rule("overlap", 0.8, 0.3, "the log holds {0:.0%} of what the target does (1 where the two overlap)"),
-    Rule("effective_rows", 100, 30, "the weighted log is worth {0:.0f} rows of equal weight"),
-    Rule("effective_share", 0.05, 0.01, "the weighted log is worth {0:.1%} of its rows"),
-    Rule("effective_episodes", 10, 3, "the weighted log is worth {0:.1f} episodes"),
-    Rule("mean_ratio_error", 0.1, 0.5, "the ratio's mean is off 1 by {0:.2f}", low_is_bad=False),
+    Rule("episodes", 10, 3, "few episodes ({0:.0f}) say little about how they differ", help=MORE),
+    Rule("overlap", 0.8, 0.3, "the log holds {0:.0%} of what the target does (1 where the two overlap)", help=NEARER),
+    Rule("effective_rows", 100, 30, "the weighted log is worth {0:.0f} rows of equal weight", help=NEARER),
+    Rule("effective_share", 0.05, 0.01, "the weighted log is worth {0:.1%} of its rows", help=NEARER),
+    Rule("effective_episodes", 10, 3, "the weighted log is worth {0:.1f} episodes", help=NEARER),
+    Rule("mean_ratio_error", 0.1, 0.5, "the ratio's mean is off 1 by {0:.2f}", low_is_bad=False, help=COMPARE),
     Rule(
         "residual",
         0.05,
         0.2,
         "the distribution found is not stationary: residual {0:.2g} beyond its noise",
         low_is_bad=False,
+        help=COMPARE,
     ),
-    Rule("unseen_mass", 0.05, 0.2, "{0:.0%} of the target's steps lead where there are no data", low_is_bad=False),
-    Rule("negative_mass", 0.1, 0.3, "{0:.0%} of the weights are negative", low_is_bad=False),
+    Rule(
+        "unseen_mass",
+        0.05,
+        0.2,
+        "{0:.0%} of the target's steps lead where there are no data",
+        low_is_bad=False,
+        help="log the actions that the target takes, in the states that it visits",
+    ),
+    Rule("negative_mass", 0.1, 0.3, "{0:.0%} of the weights are negative", low_is_bad=False, help=COMPARE),
     Rule(
         "relative_error",
         2.5,
@@ -79,6 +93,7 @@ RULES = (
         "the value is {0:.1f} times less certain than the logged mean: episodes of the target, or of a policy "
         "nearer to it, would help most",
         low_is_bad=False,
+        help=NEARER,
     ),
     Rule(
         "disagreement",
@@ -86,6 +101,7 @@ RULES = (
         5.0,
         "another way to solve the same equations lies {0:.1f} standard errors away",
         low_is_bad=False,
+        help=COMPARE,
     ),
 )
 """The thresholds, as docs/evaluation.md explains them."""
@@ -93,16 +109,25 @@ RULES = (
 
 def judge(evidence: Evidence, episodes: int, warnings: tuple[str, ...]) -> tuple[Level, tuple[str, ...]]:
     """The verdict and its reasons, worst first; the doctor's `warnings` ask for caution."""
-    found: list[tuple[int, str]] = []
-    for rule in RULES:
-        number = _number(rule.name, evidence, episodes)
-        level = 0 if number is None else rule.judge(number)
-        if level:
-            found.append((level, rule.reason.format(number)))
+    found = [(level, rule.reason.format(number)) for level, rule, number in _broken(evidence, episodes)]
     found += [(1, remark) for remark in (*evidence.remarks, *warnings)]
     found.sort(key=lambda item: -item[0])
     worst = found[0][0] if found else 0
     return LEVELS[worst], tuple(reason for _, reason in found)
+
+
+def advise(evidence: Evidence, episodes: int, warnings: tuple[str, ...]) -> tuple[str, ...]:
+    """What would make the answer more reliable, most needed first; arguments as in `judge`."""
+    broken = sorted(_broken(evidence, episodes), key=lambda item: -item[0])
+    looked = ("look at what `ope-vpm inspect` finds in the data",) if warnings else ()
+    return tuple(dict.fromkeys([*(rule.help for _, rule, _ in broken), *looked]))
+
+
+def _broken(evidence: Evidence, episodes: int) -> list[tuple[int, Rule, float]]:
+    """The rules that ask for caution (1) or more (2), with the numbers that they judged."""
+    numbers = [(rule, _number(rule.name, evidence, episodes)) for rule in RULES]
+    judged = [(rule.judge(number), rule, number) for rule, number in numbers if number is not None]
+    return [(level, rule, number) for level, rule, number in judged if level]
 
 
 def _number(name: str, evidence: Evidence, episodes: int) -> float | None:

@@ -1,0 +1,255 @@
+"""The page: one HTML file without scripts and with nothing to fetch, and the small card for notebooks."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import numpy as np
+
+from ope_vpm.logged import LoggedDataset, inspect
+from ope_vpm.ope.inference.logged_mean import weights_by_time
+from ope_vpm.ope.inference.value import PolicyValue
+from ope_vpm.ope.reporting import svg, weights, words
+from ope_vpm.ope.reporting.html import EMPTY, Html, element, joined, listed, table
+from ope_vpm.ope.reporting.words import between, number
+from ope_vpm.outside import write_text
+
+LIBRARIES = ("ope-vpm", "numpy", "scipy", "torch", "gymnasium")
+"""Whose versions can change a number."""
+LEADER = "auto"
+"""The estimator that the sentence on top is about, where it is among several: it chooses among the others."""
+CONTROL = "naive"
+"""The estimator that is the logged mean, with an interval."""
+NOTHING = "–"
+"""In a table where a number is not known."""
+LONGEST = 400
+"""Characters of a diagnostic that are shown."""
+
+Values = PolicyValue | Mapping[str, Any] | Sequence[Any]
+
+
+def report(values: Values, path: str | Path, data: LoggedDataset | None = None, title: str | None = None) -> None:
+    """Write a page about one policy value or several, one HTML file that needs nothing else.
+
+    Args:
+        values: what `evaluate` returned: a value, a dict of values by estimator or by policy, or a list of these.
+        path: the file to write, such as "report.html".
+        data: the log that was evaluated; with it the page shows where the weight sits and what the doctor found.
+        title: the heading.
+    """
+    named = by_name(values)
+    for name, value in named.items():
+        if data is not None and value.weights is not None and len(value.weights) != len(data):
+            raise ValueError(
+                f"data must be the log that was evaluated: {name} has {len(value.weights)} weights, "
+                f"and the data have {len(data)} rows"
+            )
+    style = (files("ope_vpm.ope.reporting") / "static" / "report.css").read_text(encoding="utf-8")
+    frame = Template((files("ope_vpm.ope.reporting") / "static" / "report.html").read_text(encoding="utf-8"))
+    heading = element("h1", title or "What is the policy worth?")
+    body = joined(heading, *_sections(named, data))
+    write_text(path, frame.substitute(title=joined(title or "What is the policy worth?"), style=style, body=body))
+
+
+def by_name(values: Values) -> dict[str, PolicyValue]:
+    """All values in one dict: nested names are joined, lists are numbered."""
+    if isinstance(values, PolicyValue):
+        return {values.estimator: values}
+    items = values.items() if isinstance(values, Mapping) else [(f"policy {n}", v) for n, v in enumerate(values)]
+    named: dict[str, PolicyValue] = {}
+    for name, value in items:
+        if isinstance(value, PolicyValue):
+            named[str(name)] = value
+        else:
+            named |= {f"{name}, {inner}": one for inner, one in by_name(value).items()}
+    if not named:
+        raise ValueError("values must hold at least one PolicyValue: got none")
+    return named
+
+
+def card(value: PolicyValue) -> str:
+    """A value in a notebook: the sentence, the reasons, and what would help."""
+    colour = {"reliable": "#2e9e63", "caution": "#c98500", "unreliable": "#d1493f"}[value.verdict]
+    parts = [element("b", words.headline(value.estimator, value)), _meaning(value), listed(value.reasons[1:])]
+    return element("div", parts, style=f"border-left:4px solid {colour};padding:.2em .8em;max-width:50em")
+
+
+def _sections(named: dict[str, PolicyValue], data: LoggedDataset | None) -> list[Html]:
+    leader = LEADER if LEADER in named else next(iter(named))
+    value = named[leader]
+    logged = logged_mean(value, data)
+    return [
+        _top(named, leader, logged),
+        _section("The estimates side by side", _side_by_side(named, logged), _values_table(named, logged)),
+        *_weight_sections(leader, value, data),
+        *_doctor(data),
+        _section("What was assumed", _assumptions(value, data)),
+        _section("How it was computed", _computed(value), *(_details(name, one) for name, one in named.items())),
+    ]
+
+
+def _section(title: str, *parts: Html) -> Html:
+    return element("section", element("h2", title), *parts)
+
+
+def _top(named: dict[str, PolicyValue], leader: str, logged: float | None) -> Html:
+    """The sentence in plain words, and what goes with it."""
+    value = named[leader]
+    several = len(named) > 1 and len({one.estimator for one in named.values()}) == 1
+    parts = [element("p", words.headline(leader, value), class_="headline")]
+    parts += [element("p", said) for said in (words.would_help(value), words.compared(value, logged)) if said]
+    parts += [element("p", words.ranked(named))] if several else []
+    parts += [_meaning(value)]
+    if len(value.reasons) > 1:
+        parts += [element("p", "All that speaks against it:"), listed(value.reasons)]
+    return element("div", parts, class_=f"top {value.verdict}")
+
+
+def _meaning(value: PolicyValue) -> Html:
+    """The unit, and the return where there is one."""
+    said = f"In units of {words.unit(value.gamma)}."
+    found = words.the_return(value)
+    if found is not None:
+        total, interval = found
+        width = words.half_width(interval)
+        said += f" As a {words.return_name(value.gamma)}: {number(total, width)}"
+        said += "." if interval is None else f", 95 % interval {between(interval)}."
+    return element("p", said, class_="quiet")
+
+
+def logged_mean(value: PolicyValue, data: LoggedDataset | None) -> float | None:
+    """What the policy that logged the data is worth: the mean reward, below γ = 1 weighted by γ^t."""
+    if data is None or value.question is None:
+        return None
+    asked = value.question
+    by_time, tail = weights_by_time(data, asked.gamma, asked.on_end, asked.time_limit)
+    mass = float(by_time.sum() + tail.sum())
+    return float(by_time @ data.rewards) / mass if mass > 0 else None
+
+
+def _side_by_side(named: dict[str, PolicyValue], logged: float | None) -> Html:
+    """One line per estimate: its interval as a bar, its value as a dot, the logged mean as a dashed line."""
+    finite = [value for value in named.values() if np.isfinite(value.value)]
+    ends = [end for value in finite for end in (value.interval or ())] + [value.value for value in finite]
+    ends += [logged] if logged is not None else []
+    if not ends:
+        return EMPTY
+    low, high = svg.spanning(ends)
+    axis = svg.Axis(low, high, 0.0, 100.0)
+    mean = "" if logged is None else element("i", class_="mean", style=f"left:{axis(logged):.2f}%")
+    rows = [
+        element("div", element("span", name, class_="name"), _track(value, axis, mean), class_="estimate")
+        for name, value in named.items()
+    ]
+    ticks = [element("span", f"{tick:.6g}", style=f"left:{axis(tick):.2f}%") for tick in axis.ticks()]
+    scale = element("div", element("span", class_="name"), element("span", ticks, class_="ticks"), class_="estimate")
+    note = "Dots are values, bars are 95 % intervals." + (
+        "" if logged is None else " The dashed line is the logged mean."
+    )
+    return element("div", rows, scale, element("p", note, class_="quiet"), class_="estimates")
+
+
+def _track(value: PolicyValue, axis: svg.Axis, mean: str) -> Html:
+    marks: list[str] = [mean]
+    if value.interval is not None:
+        start, end = (axis(end) for end in value.interval)
+        marks.append(element("i", class_="bar", style=f"left:{start:.2f}%;width:{max(end - start, 0):.2f}%"))
+    if np.isfinite(value.value):
+        marks.append(element("i", class_="dot", style=f"left:{axis(value.value):.2f}%"))
+    return element("span", marks, class_=f"track {value.verdict}")
+
+
+def _values_table(named: dict[str, PolicyValue], logged: float | None) -> Html:
+    rows = [_row(name, value) for name, value in named.items()]
+    if logged is not None and CONTROL not in named:
+        rows.append({"estimate": "the logged mean", "value": number(logged)})
+    head = [key for key in rows[0] if any(row.get(key, NOTHING) != NOTHING for row in rows)]
+    texts = [place for place, key in enumerate(head) if key in ("estimate", "verdict")]
+    return table(head, [[row.get(key, NOTHING) for key in head] for row in rows], text_columns=texts)
+
+
+def _row(name: str, value: PolicyValue) -> dict[str, str]:
+    found = words.the_return(value)
+    size = value.effective_sample_size
+    return {
+        "estimate": name,
+        "value": number(value.value, words.half_width(value.interval)),
+        "95 % interval": between(value.interval),
+        "verdict": element("span", words.VERDICTS[value.verdict], class_=value.verdict),
+        "return": NOTHING if found is None else number(found[0], words.half_width(found[1])),
+        "rows it is worth": NOTHING if size is None else f"{size:.0f}",
+    }
+
+
+def _weight_sections(leader: str, value: PolicyValue, data: LoggedDataset | None) -> list[Html]:
+    if value.weights is None:
+        said = f"{leader} does not weight the logged rows, so there is nothing to show here."
+        return [_section("Where the weight sits", element("p", said))]
+    drawn = [weights.histogram(value.weights)]
+    if data is None:
+        said = element("p", "With the data, as in value.report(path, data), this page also shows where these rows are.")
+        return [_section("Where the weight sits", element("div", drawn, class_="figures"), said)]
+    drawn += [weights.over_episodes(data, value.weights), weights.over_time(data, value.weights)]
+    states = weights.over_states(data, value.weights)
+    drawn += [] if states is None else [states]
+    said = f"How much each logged row counts for {leader}: the target's time there, relative to the log's."
+    return [
+        _section("Where the weight sits", element("p", said), element("div", drawn, class_="figures")),
+        _section("The rows with the largest weights", weights.heaviest_rows(data, value.weights)),
+        _section("The episodes with the largest weights", weights.heaviest_episodes(data, value.weights)),
+    ]
+
+
+def _doctor(data: LoggedDataset | None) -> list[Html]:
+    if data is None:
+        return []
+    seen = inspect(data)
+    findings = listed((str(found) for found in seen.findings), class_="findings")
+    numbers = element("details", element("summary", "The log in numbers"), element("pre", str(seen.description)))
+    return [_section("What the doctor found in the data", findings or element("p", "Nothing looks wrong."), numbers)]
+
+
+def _assumptions(value: PolicyValue, data: LoggedDataset | None) -> Html:
+    if value.question is None:
+        return element("p", "The estimator did not say what it assumed.")
+    return listed(words.assumed(value.question, data))
+
+
+def _computed(value: PolicyValue) -> Html:
+    asked = value.question
+    rows = [] if asked is None else [("policy", asked.policy), ("data", asked.data), ("seed", str(asked.seed))]
+    rows += [("Python", platform.python_version()), *((name, _version(name)) for name in LIBRARIES)]
+    rows += [("made", datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))]
+    return _definitions(rows)
+
+
+def _definitions(entries: Sequence[tuple[str, str]]) -> Html:
+    return element("dl", [joined(element("dt", name), element("dd", said)) for name, said in entries])
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _details(name: str, value: PolicyValue) -> Html:
+    """Every diagnostic of one estimate, behind its name."""
+    entries = [
+        ("reasons", "; ".join(value.reasons) or "none"),
+        *((key, _short(one)) for key, one in value.diagnostics.items()),
+    ]
+    return element("details", element("summary", f"{name}: reasons and diagnostics"), _definitions(entries))
+
+
+def _short(value: Any) -> str:
+    said = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return said if len(said) <= LONGEST else said[:LONGEST] + "…"

@@ -1,0 +1,158 @@
+"""What a value means, in sentences, and numbers with as many digits as their uncertainty leaves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from ope_vpm.logged import LoggedDataset
+from ope_vpm.ope.inference.value import PolicyValue
+from ope_vpm.ope.problem import Question
+
+LARGEST, SMALLEST = 1e7, 1e-4
+"""Numbers beyond are written with an exponent: more zeros than these nobody counts."""
+
+VERDICTS = {"reliable": "reliable", "caution": "with caution", "unreliable": "do not rely on it"}
+
+
+def number(value: float, spread: float | None = None) -> str:
+    """A number with the digits that its uncertainty leaves: four where that is not known.
+
+    Args:
+        value: the number.
+        spread: half the width of its interval; digits are shown down to a third of it.
+    """
+    if not math.isfinite(value):
+        return "none"
+    if spread is None or not math.isfinite(spread) or spread <= 0 or not SMALLEST <= max(abs(value), spread) < LARGEST:
+        return f"{value:.4g}"
+    decimals = min(max(-math.floor(math.log10(spread / 3)), 0), 9)
+    return f"{value:.{decimals}f}"
+
+
+def half_width(interval: tuple[float, float] | None) -> float | None:
+    """Half the width of an interval, where there is one."""
+    return None if interval is None else (interval[1] - interval[0]) / 2
+
+
+def between(interval: tuple[float, float] | None) -> str:
+    """The interval in brackets, or that there is none."""
+    width = half_width(interval)
+    return "no interval" if interval is None else f"[{number(interval[0], width)}, {number(interval[1], width)}]"
+
+
+def unit(gamma: float) -> str:
+    """What the value is measured in."""
+    return "average reward per step" if gamma == 1 else f"reward per step, discounted by γ = {gamma:g}"
+
+
+def found(value: PolicyValue) -> str:
+    """Where the value lies, as half a sentence."""
+    width = half_width(value.interval)
+    at = f"puts the value at {number(value.value, width)}"
+    if value.interval is None:
+        return f"{at}, without an interval"
+    low, high = (number(end, width) for end in value.interval)
+    return f"{at}, between {low} and {high}"
+
+
+def headline(name: str, value: PolicyValue) -> str:
+    """The sentence on top of the page."""
+    if not math.isfinite(value.value):
+        return f"{name} found no value: {', '.join(value.reasons)}."
+    if value.verdict == "reliable":
+        return f"{name} {found(value)}; nothing speaks against it."
+    first = value.reasons[0] if value.reasons else "its evidence is weak"
+    if value.verdict == "caution":
+        return f"{name} {found(value)}; take it with caution: {first}."
+    return f"Do not rely on this: {first}. {name} {found(value)}."
+
+
+def would_help(value: PolicyValue) -> str:
+    """What would make it better; empty where nothing is known."""
+    return f"What would help: {'; '.join(value.advice)}." if value.advice and value.verdict != "reliable" else ""
+
+
+def compared(value: PolicyValue, logged: float | None) -> str:
+    """How the target stands to the policy that logged the data."""
+    if logged is None or value.interval is None or value.verdict == "unreliable":
+        return ""
+    low, high = value.interval
+    said = f"The logged data themselves average {number(logged, half_width(value.interval))}"
+    if low <= logged <= high:
+        return (
+            f"{said}, which lies within that interval: the target may be no better and no worse than what was logged."
+        )
+    return f"{said}: the target looks {'better' if low > logged else 'worse'} than what was logged."
+
+
+def ranked(values: Mapping[str, PolicyValue]) -> str:
+    """Which of several policies is worth most, and which ones cannot be told apart from it by their intervals."""
+    best = max(values, key=lambda name: values[name].value if math.isfinite(values[name].value) else -math.inf)
+    top = values[best].interval
+    near = [
+        name
+        for name, value in values.items()
+        if name != best and top is not None and value.interval is not None and value.interval[1] >= top[0]
+    ]
+    said = f"Of {len(values)} policies, {best} has the highest value"
+    return f"{said}; its interval overlaps with that of {', '.join(near)}." if near else f"{said}."
+
+
+def the_return(value: PolicyValue) -> tuple[float, tuple[float, float] | None] | None:
+    """The return and its interval, where the value has one."""
+    try:
+        total = value.as_return()
+    except ValueError:
+        return None
+    interval = getattr(value, "return_interval", None)
+    if interval is None and value.interval is not None and value.gamma < 1:
+        low, high = (end / (1 - value.gamma) for end in value.interval)
+        interval = (low, high)
+    return total, interval
+
+
+def return_name(gamma: float) -> str:
+    """What the return is."""
+    return "return of an episode" if gamma == 1 else f"discounted return, value / (1 - {gamma:g})"
+
+
+def assumed(question: Question, data: LoggedDataset | None) -> list[str]:
+    """What the numbers rest on: the discount, the ends, the truncations."""
+    lines = [_meaning(question.gamma), _on_end(question, data), _time_limit(question, data)]
+    if data is not None and not data.next_known.all():
+        unknown = int((~data.next_known & ~data.terminated).sum())
+        if unknown:
+            lines.append(f"{unknown} rows whose next state was not logged are left out where it is needed.")
+    return lines
+
+
+def _meaning(gamma: float) -> str:
+    if gamma == 1:
+        return "γ = 1: the value is the long-run average reward per step."
+    return (
+        f"γ = {gamma:g}: the value is (1 - γ) · E[Σ γᵗ rₜ] from the logged initial states, on the scale of one reward; "
+        f"it looks about {1 / (1 - gamma):.0f} steps ahead."
+    )
+
+
+def _on_end(question: Question, data: LoggedDataset | None) -> str:
+    if data is not None and not data.terminated.any():
+        return "No episode terminated: the task does not end by itself in this log."
+    count = "" if data is None else f" ({int(data.terminated.sum())} of {data.n_episodes} episodes)"
+    after = "the task starts again from a logged initial state" if question.on_end == "restart" else "the reward is 0"
+    return f"Where an episode terminated{count}, {after}{' from then on' if question.on_end == 'absorb' else ''}."
+
+
+def _time_limit(question: Question, data: LoggedDataset | None) -> str:
+    number_cut = None if data is None else int((data.truncated & ~data.terminated).sum())
+    if number_cut == 0:
+        return "No episode was truncated."
+    cut = "" if data is None else f" ({number_cut} of {data.n_episodes} episodes)"
+    if question.time_limit == "continue":
+        return (
+            f"Where an episode was truncated{cut}, only the logging stopped: the task goes on (time_limit='continue')."
+        )
+    return (
+        f"Where an episode was truncated{cut}, the time limit is part of the task, which ends (time_limit='restart')."
+    )

@@ -1,0 +1,98 @@
+"""How answers look in a terminal: tables of values and of estimators, and help without types of flags."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from typer.core import TyperCommand, TyperGroup
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ope_vpm.ope import PolicyValue
+
+COLOURS = {"reliable": "green", "caution": "yellow", "unreliable": "red"}
+"""Of the verdicts."""
+
+
+def print_values(values: Iterable[PolicyValue]) -> None:
+    """Print a table where somebody is looking, and plain lines where a program reads them."""
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal:
+        print("\n".join(str(value) for value in values))
+        return
+    listed = list(values)
+    console.print(values_table(listed))
+    for value in listed:
+        for reason in value.reasons:
+            console.print(f"{value.estimator}: {reason}", markup=False, highlight=False, style="dim")
+        if value.advice and value.verdict != "reliable":
+            console.print(
+                f"{value.estimator}: what would help: {'; '.join(value.advice)}", markup=False, highlight=False
+            )
+
+
+def values_table(values: Iterable[PolicyValue]) -> Table:
+    """Estimators, values, intervals, returns and verdicts."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    from ope_vpm.ope.reporting.words import between, half_width, number, the_return
+
+    table = Table(box=SIMPLE_HEAD)
+    for name in ("estimator", "value", "95 % interval", "return", "verdict"):
+        table.add_column(name, justify="left" if name in ("estimator", "verdict") else "right", no_wrap=name == "value")
+    for value in values:
+        found = the_return(value)
+        total = "–" if found is None else number(found[0], half_width(found[1]))
+        table.add_row(
+            Text(value.estimator),
+            number(value.value, half_width(value.interval)),
+            between(value.interval),
+            total,
+            Text(value.verdict, style=COLOURS[value.verdict]),
+        )
+    return table
+
+
+def print_estimators(lines: dict[str, str]) -> None:
+    """Print names and what they stand for, one below the other."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    if not console.is_terminal:
+        width = max(map(len, lines))
+        print("\n".join(f"{name:{width}}  {line}" for name, line in lines.items()))
+        return
+    table = Table(box=None, show_header=False)
+    for name, line in lines.items():
+        table.add_row(f"[bold]{name}[/bold]", line)
+    console.print(table)
+
+
+class Command(TyperCommand):
+    """A command whose flags are shown without a type: `--json`, not `--json <bool>`."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Its parameters, flags without a type."""
+        return _plain_flags(super().get_params(ctx))
+
+
+class Group(TyperGroup):
+    """The same for a group of commands."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Its parameters, flags without a type."""
+        return _plain_flags(super().get_params(ctx))
+
+
+def _plain_flags(parameters: list[Any]) -> list[Any]:
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+            parameter.metavar = ""
+    return parameters

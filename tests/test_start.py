@@ -1,0 +1,63 @@
+"""What is imported when: starting must be quick, and libraries that greet their users are kept quiet."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import ope_vpm as ov
+
+HEAVY = {"torch", "matplotlib", "gymnasium", "scipy", "numpy", "joblib", "d3rlpy", "stable_baselines3"}
+
+
+def run(code, *arguments):
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+
+
+def heavy_modules(code):
+    """The heavy libraries that some code loads in a new interpreter."""
+    printed = run(f"{code}\nimport sys; print('loaded:', *{HEAVY!r} & set(sys.modules))").stdout
+    return set(printed.rpartition("loaded:")[2].split())
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    assert heavy_modules("import ope_vpm") == set()
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["evaluate", "--help"], ["leaderboard", "--help"]])
+def test_help_loads_nothing_heavy(arguments):
+    code = (
+        f"import sys\nsys.argv[1:] = {arguments!r}\nfrom ope_vpm.cli import main\ntry: main()\nexcept SystemExit: pass"
+    )
+    assert heavy_modules(code) == set()
+
+
+def test_logged_data_need_no_torch():
+    code = "import ope_vpm as ov\nprint(ov.inspect(ov.LoggedDataset.from_arrays([0, 1], [0, 0], [1.0, 0.0])))"
+    assert heavy_modules(code) & {"torch", "matplotlib", "joblib"} == set()
+
+
+def test_every_public_name_is_there_and_listed():
+    assert set(ov.__all__) <= set(dir(ov))
+    for name in ov.__all__:
+        assert getattr(ov, name).__module__.startswith("ope_vpm.")
+    assert run("import ope_vpm; print(ope_vpm.logged.LoggedDataset.__name__)").stdout == "LoggedDataset\n"
+    with pytest.raises(AttributeError, match="no attribute 'evaluatte'"):
+        ov.evaluatte  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["d3rlpy.dataset", "stable_baselines3", "pybullet_envs_gymnasium", "icu_sepsis"])
+def test_libraries_are_imported_without_their_greetings(name):
+    made = "; import pybullet" if "bullet" in name else ""
+    done = run(f"from ope_vpm.optional import library; library({name!r}, 'all'){made}")
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_only_the_asked_descriptors_are_silenced():
+    code = (
+        "import sys; from ope_vpm.optional import quiet\nwith quiet(1): print('lost'); print('kept', file=sys.stderr)"
+    )
+    done = run(f"{code}\nprint('after')")
+    assert (done.stdout, done.stderr) == ("after\n", "kept\n")
