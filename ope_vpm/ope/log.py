@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ope_vpm.arrays import Array, Bools, Integers
+from ope_vpm.arrays import Array, Bools, Floats, Integers
 from ope_vpm.logged import LoggedDataset, inspect
 from ope_vpm.ope.adapter.ends import rows_of
 from ope_vpm.policy import TargetPolicy
@@ -87,6 +87,10 @@ class Log:
     def forgetful(self) -> Log:
         """The same checked log with nothing computed on it yet."""
         return replace(self, _memory=Memory(), _of_policies=WeakKeyDictionary())
+
+    def with_rewards(self, rewards: Floats) -> Log:
+        """The same checked log with other rewards; what was computed for a policy, without rewards, stays shared."""
+        return replace(self, data=replace(self.data, rewards=rewards), _memory=Memory())
 
     def memory_of(self, policy: TargetPolicy) -> Memory:
         """What was computed for one policy on this log; forgotten with the policy."""

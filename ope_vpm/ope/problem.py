@@ -89,6 +89,10 @@ class Problem:
         limit = time_limit or self.time_limit
         return Problem.on(self.log, self.policy, gamma=gamma, seed=self.seed, on_end=on_end, time_limit=limit)
 
+    def with_rewards(self, rewards: Floats) -> Problem:
+        """The same question about other rewards; what depends on states and actions alone stays shared."""
+        return replace(self, log=self.log.with_rewards(rewards), _memory=Memory())
+
     def shared(
         self, make: Callable[Concatenate[Problem, Settings], Result], *given: Settings.args, **settings: Settings.kwargs
     ) -> Result:
@@ -101,7 +105,10 @@ class Problem:
         *given: Settings.args,
         **settings: Settings.kwargs,
     ) -> Result:
-        """What `make(log, policy, *given, **settings)` returns, computed once for all discounts."""
+        """What `make(log, policy, *given, **settings)` returns, computed once for all discounts and rewards.
+
+        So the function may look at logged states and actions, and not at rewards.
+        """
         return self.log.memory_of(self.policy).recall(make, *given, **settings)(self.log, self.policy)
 
     @property
@@ -140,6 +147,11 @@ class Problem:
     def ends(self) -> Bools:
         """(episodes,): whether the task ended with the episode."""
         return self.ending[self.data.ends]
+
+    @property
+    def episodic(self) -> bool:
+        """Whether the undiscounted return of an episode is asked for, too: γ = 1, and some logged episode ended."""
+        return self.gamma == 1 and bool(self.ending.any())
 
     @property
     def target_log_prob(self) -> Floats:

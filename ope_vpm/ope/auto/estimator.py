@@ -118,8 +118,12 @@ def _joined(found: RawEstimate, other: RawEstimate, trust: float) -> tuple[RawEs
     mixed = blend([found.value, other.value], [found.sums, other.sums], trust)
     share = float(mixed.weights[1])
     bias = float(np.hypot(found.suspected_bias, mixed.bias))
+    per_episode = found.per_episode  # the return has shares of its own
+    if per_episode is not None and other.per_episode is not None:
+        per_episode, _ = _joined(per_episode, other.per_episode, trust)
     return replace(
         found,
+        per_episode=per_episode,
         value=mixed.value,
         uncertainty=Bootstrap(episodes=mixed.sums, suspected_bias=bias),
         weights=_mixed_weights(found.weights, other.weights, share),

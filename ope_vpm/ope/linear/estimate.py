@@ -6,7 +6,7 @@ residual δ of every row for all ridges at once; τ·δ is the influence functio
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from ope_vpm.linear.system import RIDGES, LinearSystem, choose_ridge, suspected_
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.adapter.pair_features import PairFeatures
 from ope_vpm.ope.behaviour.action_ratio import known_overlap
+from ope_vpm.ope.inference.returns import of_varying_length, reaches_ends
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, influence_sums
 from ope_vpm.ope.inference.value import RawEstimate, disagreement, evidence_of_weights
 from ope_vpm.ope.problem import Problem
@@ -36,8 +37,12 @@ class LinearEstimate(RawEstimate):
     """The ridge that was given or chosen; NaN where the log and the target have nothing in common."""
     theta: Floats
     """The coefficients of Q in the features of pairs."""
+    residual: Floats
+    """The Bellman residual of each row of the equations."""
     clock: int | None
     """The length of episodes that a time limit ends, where the features know the time."""
+    per_episode: LinearEstimate | None = None
+    """The same of the return of an episode."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,19 +101,77 @@ class RidgePath:
     """(ridges,)."""
     tau: Floats
     """(rows, ridges)."""
+    residual: Floats
+    """(rows, ridges): the Bellman residual r - Δθ."""
     sums: list[EpisodeSums]
     """How each episode moves the value, for each ridge."""
+    unit: float = 1.0
+    """How much the value changes by one more reward per step: for returns, the steps of an episode."""
+    per_episode: RidgePath | None = None
+    """The same of the return of an episode, which has a ridge of its own; None where nothing ends."""
 
 
 def ridge_path(equations: PairEquations, ridge: float | None, grid: tuple[float, ...] = RIDGES) -> RidgePath:
     """Solve for every ridge of the grid and choose one; for a given ridge solve also up to one ten times larger."""
     ridges = grid if ridge is None else (ridge, ridge * 10**0.5, ridge * 10)
-    solved = [equations.system.solve(each) for each in ridges]
-    theta, beta = (np.stack(columns, axis=1) for columns in zip(*solved, strict=True))
-    tau, residual = equations.apply(beta, theta)
-    sums = [equations.influence(tau[:, k], residual[:, k], theta[:, k]) for k in range(len(ridges))]
-    chosen = choose_ridge(np.array([each.standard_error for each in sums])) if ridge is None else 0
-    return RidgePath(ridges, chosen, theta, equations.system.source @ theta, tau, sums)
+    ends = of_varying_length(equations.problem)
+    # Beside the reward, 1[the task ends here] is one more right-hand side of the same equations.
+    paid = np.stack([equations.system.reward, equations.means.ended] if ends else [equations.system.reward], axis=1)
+    solved = [replace(equations.system, reward=paid).solve(each) for each in ridges]
+    theta, beta = (np.stack(parts, axis=-1) for parts in zip(*solved, strict=True))
+    columns = theta.shape[1]
+    tau, residual = equations.apply(np.tile(beta, columns), np.hstack(list(theta.transpose(1, 0, 2))))
+    tau, parts = tau[:, : len(ridges)], np.split(residual, columns, axis=1)
+    sums = [equations.influence(tau[:, k], parts[0][:, k], theta[:, 0, k]) for k in range(len(ridges))]
+    values = equations.system.source @ theta[:, 0]
+    path = RidgePath(ridges, _choice(ridge, sums), theta[:, 0], values, tau, parts[0], sums)
+    if not ends:
+        return path
+    ended = equations.pairs.states.ended[:, None] - equations.pairs.rewards[:, None] + parts[1]
+    return replace(path, per_episode=_return_path(equations, path, ridge, theta[:, 1], ended))
+
+
+def _return_path(
+    equations: PairEquations, path: RidgePath, ridge: float | None, theta: Floats, residual: Floats
+) -> RidgePath | None:
+    """The return R = v/e for every ridge, e the rate of ends; None where it is nowhere positive.
+
+    Its Q and its residual are those of the rewards (r - R·1[end])/e: see `ope_vpm.ope.inference.returns`.
+
+    Args:
+        equations: of the problem.
+        path: of the value.
+        ridge: where it is given.
+        theta: (features, ridges): the coefficients of Q for the reward 1[end].
+        residual: (rows, ridges): its Bellman residual.
+    """
+    rate = equations.system.source @ theta
+    known = np.array([reaches_ends(equations.problem, each) for each in rate])
+    if not known.any():
+        return None
+    rate = np.where(known, rate, np.nan)
+    values = path.values / rate
+    sums = []
+    for k in range(len(rate)):
+        of_rate = equations.influence(path.tau[:, k], residual[:, k], theta[:, k]).influence
+        influence = (path.sums[k].influence - values[k] * of_rate) / rate[k]
+        sums.append(EpisodeSums.of_influence(values[k], influence))
+    chosen = _choice(ridge, sums)
+    return RidgePath(
+        path.ridges,
+        chosen,
+        (path.theta - values * theta) / rate,
+        values,
+        path.tau,
+        (path.residual - values * residual) / rate,
+        sums,
+        unit=float(1 / rate[chosen]),
+    )
+
+
+def _choice(ridge: float | None, sums: list[EpisodeSums]) -> int:
+    """The index of the ridge: the given one is the first."""
+    return choose_ridge(np.array([each.standard_error for each in sums])) if ridge is None else 0
 
 
 def linear_estimate(
@@ -122,33 +185,40 @@ def linear_estimate(
         solver: its name, for the record.
         diagnostics: further entries for the record.
     """
+    path, steps = ridge_path(equations, ridge), equations.pairs.steps
+    found = _estimate(equations, path)
+    per_episode = None if path.per_episode is None else _estimate(equations, path.per_episode)
+    notes = {"solver": solver, "ridge": found.ridge, **(diagnostics or {}), "clock": found.clock}
+    if per_episode is not None:
+        notes["return_ridge"] = per_episode.ridge
+    notes |= {"dropped": steps.dropped, "ended": steps.ended}
+    return replace(found, per_episode=per_episode, diagnostics=notes)
+
+
+def _estimate(equations: PairEquations, path: RidgePath) -> LinearEstimate:
+    """What was found at the chosen ridge."""
     problem, pairs = equations.problem, equations.pairs
-    path = ridge_path(equations, ridge)
     chosen, sums = path.ridges[path.chosen], path.sums[path.chosen]
-    bias = suspected_bias(path.values, path.chosen)
+    value, bias = float(path.values[path.chosen]), suspected_bias(path.values, path.chosen)
+    if not np.isfinite(bias):  # with a larger ridge no end is reached: nothing is known about the return
+        bias = abs(value)
     # Fitted residuals are too small; 1/(1 - leverage) undoes that and a little more (MacKinnon and White's HC3).
     leverage = min(equations.system.degrees_of_freedom(chosen) / len(pairs), LARGEST_LEVERAGE)
     weights = pairs.by_logged_row(path.tau[:, path.chosen])
+    apart = disagreement(problem.data, bias / path.unit, sums.standard_error / path.unit)
     return LinearEstimate(
-        value=float(path.values[path.chosen]),
-        uncertainty=Bootstrap(episodes=sums.scaled(1 / (1 - leverage)), suspected_bias=bias),
+        value=value,
+        uncertainty=Bootstrap(episodes=sums.stretched(1 / (1 - leverage)), suspected_bias=bias),
         weights=weights,
         evidence=evidence_of_weights(
             problem.data,
             weights,
             overlap=known_overlap(problem),
-            disagreement=disagreement(problem.data, bias, sums.standard_error),
+            disagreement=apart,
             remarks=clock_remarks(problem.data, problem.time_limit, known=True),
         ),
         ridge=chosen,
         theta=path.theta[:, path.chosen],
+        residual=path.residual[:, path.chosen],
         clock=pairs.clock,
-        diagnostics={
-            "solver": solver,
-            "ridge": chosen,
-            **(diagnostics or {}),
-            "clock": pairs.clock,
-            "dropped": pairs.steps.dropped,
-            "ended": pairs.steps.ended,
-        },
     )

@@ -167,4 +167,7 @@ def nothing_in_common(problem: Problem) -> LinearEstimate:
     weights = np.zeros(len(problem.data))
     evidence = evidence_of_weights(problem.data, weights, overlap=0.0)
     nan = float("nan")
-    return LinearEstimate(value=nan, weights=weights, evidence=evidence, ridge=nan, theta=np.zeros(0), clock=None)
+    none = np.zeros(0)
+    return LinearEstimate(
+        value=nan, weights=weights, evidence=evidence, ridge=nan, theta=none, residual=none, clock=None
+    )
