@@ -61,7 +61,7 @@ class TrajectoryWise(_ImportanceSampling):
         by_time, tail = time_weights(problem)
         weights = by_time * weight[data.episode]
         found = self._estimate(problem, weighted_sums(problem, weights, tail * weight), weights, fit)
-        return with_weighted_return(problem, found)
+        return with_weighted_return(problem, found) if problem.episodic else found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -92,7 +92,7 @@ class Liu2018(ProblemEstimator):
                 "ended": steps.ended,
             },
         )
-        return with_weighted_return(problem, found)
+        return with_weighted_return(problem, found) if problem.episodic else found
 
 
 def _weighted_mean(problem: Problem, weights: Floats) -> EpisodeSums:

@@ -50,7 +50,7 @@ class OneStep(ProblemEstimator):
             evidence=evidence,
             diagnostics=fit,
         )
-        return with_weighted_return(problem, found)
+        return with_weighted_return(problem, found) if problem.episodic else found
 
     def _ratio(self, problem: Problem) -> ActionRatio:
         source = source_of(self.behaviour, problem.data)

@@ -45,7 +45,8 @@ class ProblemEstimator(ABC):
     def answer(self, problem: Problem) -> PolicyValue:
         """The same for a question that was already checked."""
         self.check(problem)
-        return policy_value(problem, self.name, with_return(problem, self.find(problem), self.find))
+        found = self.find(problem)
+        return policy_value(problem, self.name, with_return(problem, found, self.find) if problem.episodic else found)
 
     def check(self, problem: Problem) -> None:  # noqa: B027  # most estimators take whatever comes
         """Refuse, before any work, what this estimator cannot do, and name one that can."""

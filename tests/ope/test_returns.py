@@ -9,8 +9,8 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
-from ope_vpm.ope.inference.hull import return_hull
 from ope_vpm.ope.inference.value import RETURN_SAYS
+from ope_vpm.ope.inference.verdict import return_hull
 from ope_vpm.policy import CategoricalPolicy
 
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes")

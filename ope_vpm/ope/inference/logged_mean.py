@@ -44,4 +44,4 @@ def logged_mean(problem: Problem) -> RawEstimate:
         weights=weights,
         evidence=Evidence(remarks=(remark,)),
     )
-    return with_weighted_return(problem, found)
+    return with_weighted_return(problem, found) if problem.episodic else found

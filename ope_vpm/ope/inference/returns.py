@@ -36,26 +36,19 @@ def fixed_length(problem: Problem) -> int | None:
     return limit_of(problem.data)
 
 
-def of_varying_length(problem: Problem) -> bool:
-    """Whether the return is asked for and is not the value times a known length."""
-    return problem.episodic and fixed_length(problem) is None
-
-
 def reaches_ends(problem: Problem, rate: float) -> bool:
     """Whether a rate of ends per step says that the target reaches some: it is not 0 but for rounding, nor negative."""
     return bool(np.isfinite(rate) and rate > LEAST_RATE * problem.ending.mean())
 
 
 def with_return(problem: Problem, found: RawEstimate, find: Callable[[Problem], RawEstimate]) -> RawEstimate:
-    """An estimate with the return of an episode, where that is asked for and the estimator has not found it itself.
+    """An estimate with the return of an episode, where the estimator has not found it itself.
 
     Args:
-        problem: the question.
+        problem: the question, at γ = 1 on a task that ends.
         found: what the estimator found.
         find: what it finds for other rewards.
     """
-    if not problem.episodic:
-        return found
     length = fixed_length(problem)
     if length is not None:
         scaled = None if found.uncertainty is None else Scaled.by(length, found.uncertainty, found.value)
@@ -138,8 +131,13 @@ def with_ratio_return(problem: Problem, found: RawEstimate, rate: EpisodeSums) -
 
 
 def with_weighted_return(problem: Problem, found: RawEstimate) -> RawEstimate:
-    """An estimate whose value is Σ w r / Σ w with its return, Σ w r / Σ w·1[the task ends here]."""
-    if not problem.episodic or found.weights is None:
+    """An estimate whose value is Σ w r / Σ w with its return, Σ w r / Σ w·1[the task ends here].
+
+    Args:
+        problem: the question, at γ = 1 on a task that ends.
+        found: the estimate of the value, with weights.
+    """
+    if found.weights is None:
         return found
     data, ending, weights = problem.data, problem.ending, found.weights
     if not reaches_ends(problem, ends_under(problem, weights)):

@@ -9,9 +9,8 @@ import numpy as np
 
 from ope_vpm.arrays import Floats, effective_sample_size, group_sums, read_only
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.inference.hull import ROUNDING, Hull, return_hull, rewards_hull
 from ope_vpm.ope.inference.uncertainty import EpisodeSums, Interval, Uncertainty
-from ope_vpm.ope.inference.verdict import Evidence, Level, judge
+from ope_vpm.ope.inference.verdict import ROUNDING, Evidence, Hull, Level, judge, return_hull, rewards_hull
 from ope_vpm.ope.problem import Problem
 
 

@@ -17,7 +17,7 @@ from ope_vpm.linear.system import RIDGES, LinearSystem, choose_ridge, suspected_
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.adapter.pair_features import PairFeatures
 from ope_vpm.ope.behaviour.action_ratio import known_overlap
-from ope_vpm.ope.inference.returns import of_varying_length, reaches_ends
+from ope_vpm.ope.inference.returns import reaches_ends
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, influence_sums
 from ope_vpm.ope.inference.value import RawEstimate, disagreement, evidence_of_weights
 from ope_vpm.ope.problem import Problem
@@ -114,7 +114,7 @@ class RidgePath:
 def ridge_path(equations: PairEquations, ridge: float | None, grid: tuple[float, ...] = RIDGES) -> RidgePath:
     """Solve for every ridge of the grid and choose one; for a given ridge solve also up to one ten times larger."""
     ridges = grid if ridge is None else (ridge, ridge * 10**0.5, ridge * 10)
-    ends = of_varying_length(equations.problem)
+    ends = equations.problem.episodic
     # Beside the reward, 1[the task ends here] is one more right-hand side of the same equations.
     paid = np.stack([equations.system.reward, equations.means.ended] if ends else [equations.system.reward], axis=1)
     solved = [replace(equations.system, reward=paid).solve(each) for each in ridges]

@@ -9,7 +9,7 @@ import numpy as np
 from ope_vpm.arrays import Floats
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.behaviour.action_ratio import known_overlap
-from ope_vpm.ope.inference.returns import UNKNOWN, ends_under, reaches_ends, uncharged
+from ope_vpm.ope.inference.returns import UNKNOWN, ends_under, fixed_length, reaches_ends, uncharged
 from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.inference.value import RawEstimate, disagreement
 from ope_vpm.ope.inference.verdict import Evidence
@@ -47,7 +47,7 @@ def fitted_q(problem: Problem, settings: Networks, weight: Floats | None = None)
     """
     found = _fitted(problem, settings, weight)
     linear = find_lstd(problem, settings.n_features, settings.ridge, settings.draws).per_episode
-    if linear is None:
+    if linear is None or fixed_length(problem) is not None:
         return found
     rate = ends_under(problem, linear.weights)
     if not reaches_ends(problem, rate):
