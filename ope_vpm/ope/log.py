@@ -89,8 +89,8 @@ class Log:
         return replace(self, _memory=Memory(), _of_policies=WeakKeyDictionary())
 
     def with_rewards(self, rewards: Floats) -> Log:
-        """The same checked log with other rewards; what was computed for a policy, without rewards, stays shared."""
-        return replace(self, data=replace(self.data, rewards=rewards), _memory=Memory())
+        """The same checked log with other rewards, and with nothing computed on it yet."""
+        return replace(self.forgetful(), data=replace(self.data, rewards=rewards))
 
     def memory_of(self, policy: TargetPolicy) -> Memory:
         """What was computed for one policy on this log; forgotten with the policy."""

@@ -90,7 +90,7 @@ class Problem:
         return Problem.on(self.log, self.policy, gamma=gamma, seed=self.seed, on_end=on_end, time_limit=limit)
 
     def with_rewards(self, rewards: Floats) -> Problem:
-        """The same question about other rewards; what depends on states and actions alone stays shared."""
+        """The same question about other rewards; nothing is shared, for most of what is kept depends on them."""
         return replace(self, log=self.log.with_rewards(rewards), _memory=Memory())
 
     def shared(
@@ -105,10 +105,7 @@ class Problem:
         *given: Settings.args,
         **settings: Settings.kwargs,
     ) -> Result:
-        """What `make(log, policy, *given, **settings)` returns, computed once for all discounts and rewards.
-
-        So the function may look at logged states and actions, and not at rewards.
-        """
+        """What `make(log, policy, *given, **settings)` returns, computed once for all discounts."""
         return self.log.memory_of(self.policy).recall(make, *given, **settings)(self.log, self.policy)
 
     @property
