@@ -13,6 +13,7 @@ from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.inference.value import PolicyValue, RawEstimate, policy_value
 from ope_vpm.ope.problem import Problem
 from ope_vpm.suggestions import suggestion
+from ope_vpm.threads import threads_for
 
 
 @runtime_checkable
@@ -44,7 +45,8 @@ class ProblemEstimator(ABC):
     def answer(self, problem: Problem) -> PolicyValue:
         """The same for a question that was already checked."""
         self.check(problem)
-        return policy_value(problem, self.name, self.find(problem))
+        with threads_for(len(problem.data)):
+            return policy_value(problem, self.name, self.find(problem))
 
     def check(self, problem: Problem) -> None:  # noqa: B027  # most estimators take whatever comes
         """Refuse, before any work, what this estimator cannot do, and name one that can."""
