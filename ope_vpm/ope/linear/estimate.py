@@ -1,24 +1,27 @@
 """Values and ratios that are linear in features of pairs: what vpm, LSTD-Q and the other linear methods share.
 
-One pass over the rows gives the linear system of `ope_vpm.linear.system`, a second one the ratio τ and the Bellman
-residual δ of every row for all ridges at once; τ·δ is the influence function, and its standard errors choose the ridge.
+One pass over the rows gives the linear system of `ope_vpm.linear.system`. A second one sums τ·δ over episodes, τ the
+ratio and δ the Bellman residual of a row, for all ridges at once: the influence function, whose standard errors choose
+the ridge. A third one gives τ and δ of every row for that ridge alone.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
-from ope_vpm.linear.moments import Means, accumulate, accumulate_folds, accumulate_initial, all_but_each, apply
+from ope_vpm.linear.moments import Means, accumulate_folds, accumulate_initial, all_but_each
+from ope_vpm.linear.second_pass import apply, apply_to_groups
 from ope_vpm.linear.system import RIDGES, LinearSystem, choose_ridge, suspected_bias
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.adapter.pair_features import PairFeatures
 from ope_vpm.ope.behaviour.action_ratio import known_overlap
-from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, influence_sums
+from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, influence_sums, initial_sums
 from ope_vpm.ope.inference.value import RawEstimate, disagreement, evidence_of_weights
+from ope_vpm.ope.log import Memory
 from ope_vpm.ope.problem import Problem
 
 LARGEST_LEVERAGE = 0.5
@@ -48,11 +51,12 @@ class PairEquations:
     pairs: PairFeatures
     means: Means
     system: LinearSystem
+    _memory: Memory = field(default_factory=Memory, repr=False)
 
     @classmethod
     def of(cls, problem: Problem, pairs: PairFeatures) -> PairEquations:
-        """Make them in one pass over the rows."""
-        means = accumulate(pairs).means()
+        """Make them in one pass over the rows, which all discounts share."""
+        means = pairs.moments.means()
         return cls(problem, pairs, means, LinearSystem.of(means, problem.gamma, restart=problem.on_end == "restart"))
 
     @property
@@ -64,10 +68,27 @@ class PairEquations:
         """The ratio τ = w·Φβ and the Bellman residual r - Δθ of each row, in a second pass."""
         return apply(self.pairs, beta, theta, self.problem.gamma, self.after_end)
 
+    def at_rows(self, ridge: float) -> tuple[Floats, Floats]:
+        """The ratio τ and the Bellman residual of each row for one ridge, found once."""
+        return self._memory.recall(_at_rows, ridge)(self)
+
     def influence(self, tau: Floats, residual: Floats, theta: Floats) -> EpisodeSums:
         """How each episode moves the value, from the τ and the residual of each row."""
         n, first = len(self.pairs), self.pairs.initial_values(theta)
         return influence_sums(self.problem, self.pairs.rows, np.full(n, 1 / n), tau / n, residual, first)
+
+    def influences(self, beta: Floats, theta: Floats) -> list[EpisodeSums]:
+        """How each episode moves the value, for each column of β and θ, in a second pass that keeps no row."""
+        problem, n = self.problem, len(self.pairs)
+        episode, count = problem.data.episode[self.pairs.rows], problem.data.n_episodes
+        sums = apply_to_groups(self.pairs, episode, count, beta, theta, problem.gamma, self.after_end)
+        share, first = np.bincount(episode, minlength=count)[:, None] / n, self.pairs.initial_values(theta)
+        found = []
+        for k, ended in enumerate(sums.ended / n):
+            rate = 1 - problem.gamma + (problem.gamma * float(ended) if problem.on_end == "restart" else 0.0)
+            whole = EpisodeSums(sums.influence[:, [k]] / n, share)
+            found.append(whole.beside(initial_sums(problem, rate, first[:, k])))
+        return found
 
     def without_each(self, folds: Integers) -> list[LinearSystem]:
         """For each fold the system of the other folds' rows; of all rows where there is one fold only.
@@ -83,6 +104,11 @@ class PairEquations:
         return [LinearSystem.of(part.merge(initial).means(), self.problem.gamma, restart=restart) for part in others]
 
 
+def _at_rows(equations: PairEquations, ridge: float) -> tuple[Floats, Floats]:
+    theta, beta = equations.system.solve(ridge)
+    return equations.apply(beta, theta)
+
+
 @dataclass(frozen=True)
 class RidgePath:
     """The solution for every ridge of a grid, and which one was chosen."""
@@ -94,8 +120,6 @@ class RidgePath:
     """(features, ridges)."""
     values: Floats
     """(ridges,)."""
-    tau: Floats
-    """(rows, ridges)."""
     sums: list[EpisodeSums]
     """How each episode moves the value, for each ridge."""
 
@@ -105,10 +129,9 @@ def ridge_path(equations: PairEquations, ridge: float | None, grid: tuple[float,
     ridges = grid if ridge is None else (ridge, ridge * 10**0.5, ridge * 10)
     solved = [equations.system.solve(each) for each in ridges]
     theta, beta = (np.stack(columns, axis=1) for columns in zip(*solved, strict=True))
-    tau, residual = equations.apply(beta, theta)
-    sums = [equations.influence(tau[:, k], residual[:, k], theta[:, k]) for k in range(len(ridges))]
+    sums = equations.influences(beta, theta)
     chosen = choose_ridge(np.array([each.standard_error for each in sums])) if ridge is None else 0
-    return RidgePath(ridges, chosen, theta, equations.system.source @ theta, tau, sums)
+    return RidgePath(ridges, chosen, theta, equations.system.source @ theta, sums)
 
 
 def linear_estimate(
@@ -128,7 +151,7 @@ def linear_estimate(
     bias = suspected_bias(path.values, path.chosen)
     # Fitted residuals are too small; 1/(1 - leverage) undoes that and a little more (MacKinnon and White's HC3).
     leverage = min(equations.system.degrees_of_freedom(chosen) / len(pairs), LARGEST_LEVERAGE)
-    weights = pairs.by_logged_row(path.tau[:, path.chosen])
+    weights = pairs.by_logged_row(equations.at_rows(chosen)[0])
     return LinearEstimate(
         value=float(path.values[path.chosen]),
         uncertainty=Bootstrap(episodes=sums.scaled(1 / (1 - leverage)), suspected_bias=bias),

@@ -68,8 +68,7 @@ def feature_spread(equations: PairEquations, value: float, draws: int) -> float:
 
 def ratio_error_bound(equations: PairEquations, ridge: float) -> float:
     """B = sd(τ)·q₆₈|δ - median δ|, τ scaled to mean 1."""
-    theta, beta = equations.system.solve(ridge)
-    tau, residual = (column[:, 0] for column in equations.apply(beta[:, None], theta[:, None]))
+    tau, residual = equations.at_rows(ridge)
     mean = float(tau.mean())
     size = float(np.quantile(np.abs(residual - np.median(residual)), USUAL))
     return float(tau.std() / abs(mean) * size) if mean else 0.0
