@@ -14,6 +14,7 @@ from ope_vpm.ope.inference.returns import with_return
 from ope_vpm.ope.inference.value import PolicyValue, RawEstimate, policy_value
 from ope_vpm.ope.problem import Problem
 from ope_vpm.suggestions import suggestion
+from ope_vpm.threads import threads_for
 
 
 @runtime_checkable
@@ -45,8 +46,10 @@ class ProblemEstimator(ABC):
     def answer(self, problem: Problem) -> PolicyValue:
         """The same for a question that was already checked."""
         self.check(problem)
-        found = self.find(problem)
-        return policy_value(problem, self.name, with_return(problem, found, self.find) if problem.episodic else found)
+        with threads_for(len(problem.data)):
+            found = self.find(problem)
+            found = with_return(problem, found, self.find) if problem.episodic else found
+            return policy_value(problem, self.name, found)
 
     def check(self, problem: Problem) -> None:  # noqa: B027  # most estimators take whatever comes
         """Refuse, before any work, what this estimator cannot do, and name one that can."""

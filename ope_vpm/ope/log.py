@@ -43,6 +43,19 @@ class Memory:
 
 
 @dataclass(frozen=True, eq=False)
+class Same:
+    """An array as a setting of a function that is remembered: equal to the very same array, and to no other."""
+
+    array: Array
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and other.array is self.array
+
+    def __hash__(self) -> int:
+        return id(self.array)
+
+
+@dataclass(frozen=True, eq=False)
 class Log:
     """A data set that was checked at the door: build it by `Log.check`.
 

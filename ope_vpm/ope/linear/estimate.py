@@ -1,25 +1,28 @@
 """Values and ratios that are linear in features of pairs: what vpm, LSTD-Q and the other linear methods share.
 
-One pass over the rows gives the linear system of `ope_vpm.linear.system`, a second one the ratio τ and the Bellman
-residual δ of every row for all ridges at once; τ·δ is the influence function, and its standard errors choose the ridge.
+One pass over the rows gives the linear system of `ope_vpm.linear.system`. A second one sums τ·δ over episodes, τ the
+ratio and δ the Bellman residual of a row, for all ridges at once: the influence function, whose standard errors choose
+the ridge. A third one gives τ and δ of every row for that ridge alone.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
-from ope_vpm.linear.moments import Means, accumulate, accumulate_folds, accumulate_initial, all_but_each, apply
+from ope_vpm.linear.moments import Means, accumulate_folds, accumulate_initial, all_but_each
+from ope_vpm.linear.second_pass import apply, apply_to_groups
 from ope_vpm.linear.system import RIDGES, LinearSystem, choose_ridge, suspected_bias
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.adapter.pair_features import PairFeatures
 from ope_vpm.ope.behaviour.action_ratio import known_overlap
 from ope_vpm.ope.inference.returns import reaches_ends
-from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, influence_sums
+from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, influence_sums, initial_sums
 from ope_vpm.ope.inference.value import RawEstimate, disagreement, evidence_of_weights
+from ope_vpm.ope.log import Memory
 from ope_vpm.ope.problem import Problem
 
 LARGEST_LEVERAGE = 0.5
@@ -53,11 +56,12 @@ class PairEquations:
     pairs: PairFeatures
     means: Means
     system: LinearSystem
+    _memory: Memory = field(default_factory=Memory, repr=False)
 
     @classmethod
     def of(cls, problem: Problem, pairs: PairFeatures) -> PairEquations:
-        """Make them in one pass over the rows."""
-        means = accumulate(pairs).means()
+        """Make them in one pass over the rows, which all discounts share."""
+        means = pairs.moments.means()
         return cls(problem, pairs, means, LinearSystem.of(means, problem.gamma, restart=problem.on_end == "restart"))
 
     @property
@@ -69,10 +73,33 @@ class PairEquations:
         """The ratio τ = w·Φβ and the Bellman residual r - Δθ of each row, in a second pass."""
         return apply(self.pairs, beta, theta, self.problem.gamma, self.after_end)
 
+    def at_rows(self, ridge: float) -> tuple[Floats, Floats]:
+        """The ratio τ and the Bellman residual of each row for one ridge, found once."""
+        return self._memory.recall(_at_rows, ridge)(self)
+
     def influence(self, tau: Floats, residual: Floats, theta: Floats) -> EpisodeSums:
         """How each episode moves the value, from the τ and the residual of each row."""
         n, first = len(self.pairs), self.pairs.initial_values(theta)
         return influence_sums(self.problem, self.pairs.rows, np.full(n, 1 / n), tau / n, residual, first)
+
+    def influences(self, beta: Floats, theta: Floats, of_ends: int = 0) -> list[EpisodeSums]:
+        """How each episode moves the value, for each column of β and θ, in a second pass that keeps no row.
+
+        Args:
+            beta: (features, columns).
+            theta: (features, columns).
+            of_ends: how many of the last columns are about the reward 1[the task ends here].
+        """
+        problem, n = self.problem, len(self.pairs)
+        episode, count = problem.data.episode[self.pairs.rows], problem.data.n_episodes
+        sums = apply_to_groups(self.pairs, episode, count, beta, theta, problem.gamma, self.after_end, of_ends)
+        share, first = np.bincount(episode, minlength=count)[:, None] / n, self.pairs.initial_values(theta)
+        found = []
+        for k, ended in enumerate(sums.ended / n):
+            rate = 1 - problem.gamma + (problem.gamma * float(ended) if problem.on_end == "restart" else 0.0)
+            whole = EpisodeSums(sums.influence[:, [k]] / n, share)
+            found.append(whole.beside(initial_sums(problem, rate, first[:, k])))
+        return found
 
     def without_each(self, folds: Integers) -> list[LinearSystem]:
         """For each fold the system of the other folds' rows; of all rows where there is one fold only.
@@ -88,6 +115,11 @@ class PairEquations:
         return [LinearSystem.of(part.merge(initial).means(), self.problem.gamma, restart=restart) for part in others]
 
 
+def _at_rows(equations: PairEquations, ridge: float) -> tuple[Floats, Floats]:
+    theta, beta = equations.system.solve(ridge)
+    return equations.apply(beta, theta)
+
+
 @dataclass(frozen=True)
 class RidgePath:
     """The solution for every ridge of a grid, and which one was chosen."""
@@ -99,14 +131,10 @@ class RidgePath:
     """(features, ridges)."""
     values: Floats
     """(ridges,)."""
-    tau: Floats
-    """(rows, ridges)."""
-    residual: Floats
-    """(rows, ridges): the Bellman residual r - Δθ."""
     sums: list[EpisodeSums]
     """How each episode moves the value, for each ridge."""
-    unit: float = 1.0
-    """How much the value changes by one more reward per step: for returns, the steps of an episode."""
+    steps: float | None = None
+    """Of returns: the mean length of an episode at the chosen ridge."""
     per_episode: RidgePath | None = None
     """The same of the return of an episode, which has a ridge of its own; None where nothing ends."""
 
@@ -119,54 +147,42 @@ def ridge_path(equations: PairEquations, ridge: float | None, grid: tuple[float,
     paid = np.stack([equations.system.reward, equations.means.ended] if ends else [equations.system.reward], axis=1)
     solved = [replace(equations.system, reward=paid).solve(each) for each in ridges]
     theta, beta = (np.stack(parts, axis=-1) for parts in zip(*solved, strict=True))
-    columns = theta.shape[1]
-    tau, residual = equations.apply(np.tile(beta, columns), np.hstack(list(theta.transpose(1, 0, 2))))
-    tau, parts = tau[:, : len(ridges)], np.split(residual, columns, axis=1)
-    sums = [equations.influence(tau[:, k], parts[0][:, k], theta[:, 0, k]) for k in range(len(ridges))]
-    values = equations.system.source @ theta[:, 0]
-    path = RidgePath(ridges, _choice(ridge, sums), theta[:, 0], values, tau, parts[0], sums)
-    if not ends:
-        return path
-    ended = equations.pairs.states.ended[:, None] - equations.pairs.rewards[:, None] + parts[1]
-    return replace(path, per_episode=_return_path(equations, path, ridge, theta[:, 1], ended))
+    of_reward, of_ends = theta[:, 0], theta[:, 1:].reshape(len(theta), -1)
+    both = np.hstack([beta, beta[:, : of_ends.shape[1]]]), np.hstack([of_reward, of_ends])
+    sums = equations.influences(*both, of_ends=of_ends.shape[1])
+    values, own = equations.system.source @ of_reward, sums[: len(ridges)]
+    path = RidgePath(ridges, _choice(ridge, own), of_reward, values, own)
+    return (
+        replace(path, per_episode=_return_path(equations, path, ridge, of_ends, sums[len(ridges) :])) if ends else path
+    )
 
 
 def _return_path(
-    equations: PairEquations, path: RidgePath, ridge: float | None, theta: Floats, residual: Floats
+    equations: PairEquations, path: RidgePath, ridge: float | None, theta: Floats, rates: list[EpisodeSums]
 ) -> RidgePath | None:
     """The return R = v/e for every ridge, e the rate of ends; None where it is nowhere positive.
 
-    Its Q and its residual are those of the rewards (r - R·1[end])/e: see `ope_vpm.ope.inference.returns`.
+    Its Q is that of the rewards (r - R·1[end])/e: see `ope_vpm.ope.inference.returns`.
 
     Args:
         equations: of the problem.
         path: of the value.
         ridge: where it is given.
         theta: (features, ridges): the coefficients of Q for the reward 1[end].
-        residual: (rows, ridges): its Bellman residual.
+        rates: how each episode moves the rate of ends, for each ridge.
     """
     rate = equations.system.source @ theta
     known = np.array([reaches_ends(equations.problem, each) for each in rate])
     if not known.any():
         return None
     rate = np.where(known, rate, np.nan)
-    values = path.values / rate
-    sums = []
-    for k in range(len(rate)):
-        of_rate = equations.influence(path.tau[:, k], residual[:, k], theta[:, k]).influence
-        influence = (path.sums[k].influence - values[k] * of_rate) / rate[k]
+    values, sums = path.values / rate, []
+    for k, of_rate in enumerate(rates):
+        influence = (path.sums[k].influence - values[k] * of_rate.influence) / rate[k]
         sums.append(EpisodeSums.of_influence(values[k], influence))
     chosen = _choice(ridge, sums)
-    return RidgePath(
-        path.ridges,
-        chosen,
-        (path.theta - values * theta) / rate,
-        values,
-        path.tau,
-        (path.residual - values * residual) / rate,
-        sums,
-        unit=float(1 / rate[chosen]),
-    )
+    of_return = (path.theta - values * theta) / rate
+    return RidgePath(path.ridges, chosen, of_return, values, sums, steps=float(1 / rate[chosen]))
 
 
 def _choice(ridge: float | None, sums: list[EpisodeSums]) -> int:
@@ -204,8 +220,9 @@ def _estimate(equations: PairEquations, path: RidgePath) -> LinearEstimate:
         bias = abs(value)
     # Fitted residuals are too small; 1/(1 - leverage) undoes that and a little more (MacKinnon and White's HC3).
     leverage = min(equations.system.degrees_of_freedom(chosen) / len(pairs), LARGEST_LEVERAGE)
-    weights = pairs.by_logged_row(path.tau[:, path.chosen])
-    apart = disagreement(problem.data, bias / path.unit, sums.standard_error / path.unit)
+    tau, residual = _of_rows(equations, path)
+    weights = pairs.by_logged_row(tau)
+    apart = disagreement(problem.data, bias / (path.steps or 1), sums.standard_error / (path.steps or 1))
     return LinearEstimate(
         value=value,
         uncertainty=Bootstrap(episodes=sums.stretched(1 / (1 - leverage)), suspected_bias=bias),
@@ -219,6 +236,17 @@ def _estimate(equations: PairEquations, path: RidgePath) -> LinearEstimate:
         ),
         ridge=chosen,
         theta=path.theta[:, path.chosen],
-        residual=path.residual[:, path.chosen],
+        residual=residual,
         clock=pairs.clock,
     )
+
+
+def _of_rows(equations: PairEquations, path: RidgePath) -> tuple[Floats, Floats]:
+    """The ratio and the Bellman residual of each row at the chosen ridge; of a return, for (r - R·1[end])/e."""
+    ridge, theta = path.ridges[path.chosen], path.theta[:, path.chosen]
+    if path.steps is None:
+        return equations.at_rows(ridge)
+    _, beta = equations.system.solve(ridge)
+    tau, residual = equations.apply(beta, theta)
+    rewards, ended = equations.pairs.rewards, equations.pairs.states.ended
+    return tau, residual - rewards + path.steps * (rewards - path.values[path.chosen] * ended)
