@@ -73,6 +73,19 @@ def test_sums_over_groups_are_those_of_the_rows():
     np.testing.assert_allclose(sums.ended, tau[[12, 30, 59]].sum(axis=0), atol=1e-12)
 
 
+def test_the_last_columns_may_be_about_ends():
+    """They have 1 at the three ends and 0 elsewhere as their reward; the first column keeps the rows' own."""
+    rows = dataclasses.replace(random_rows(60, 4, 3), cuts=(13, 40))
+    ends = np.isin(np.arange(60), [12, 30, 59])
+    rows.phi_next[:, 0], rows.phi_next[ends] = 1, 0
+    rng = np.random.default_rng(1)
+    beta, theta, group = rng.standard_normal((4, 2)), rng.standard_normal((4, 2)), np.sort(rng.integers(7, size=60))
+    found = apply_to_groups(rows, group, 7, beta, theta, 1.0, of_ends=1).influence
+    paid = dataclasses.replace(rows, reward=ends.astype(float))
+    np.testing.assert_allclose(found[:, 0], apply_to_groups(rows, group, 7, beta, theta, 1.0).influence[:, 0])
+    np.testing.assert_allclose(found[:, 1], apply_to_groups(paid, group, 7, beta, theta, 1.0).influence[:, 1])
+
+
 def test_single_precision_features_are_added_up_in_double_precision():
     """Sums of 10⁵ rows stay within the rounding of a few thousand."""
     rows = random_rows(100_000, 5, 4)

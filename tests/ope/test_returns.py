@@ -108,6 +108,15 @@ def test_the_error_of_the_mean_return_is_that_of_a_mean():
     assert found.episode_return.standard_error == pytest.approx(sums.std(ddof=1) / np.sqrt(200), rel=0.15)
 
 
+def test_an_uncertain_rate_of_ends_asks_for_caution():
+    """Three ends in twelve logged episodes: the relative error of their number is about 1/√3, above 0.3."""
+    lengths, ended = [4] * 12, [True] * 3 + [False] * 9
+    data = bandit(np.arange(48) % 5 / 4, np.tile([1, 1, 0, 1], 12), lengths, ended)
+    found = asked(data, [[0.25, 0.75]])
+    assert found.return_verdict != "reliable"
+    assert any("reaches an end is known to ±" in reason for reason in found.episode_return.reasons)
+
+
 # -- What has no return
 
 

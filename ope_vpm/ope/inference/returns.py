@@ -69,11 +69,8 @@ def _charged(problem: Problem, found: RawEstimate, find: Callable[[Problem], Raw
         return UNKNOWN
     charge = found.value / rate.value
     charged = find(problem.with_rewards(problem.data.rewards - charge * ends))
-    of_return = uncharged(charge, rate.value, charged)
-    if of_return.sums is None or rate.sums is None:
-        return of_return
-    error = rate.sums.standard_error / rate.value
-    return return_estimate(of_return, of_return.value, of_return.sums.influence, of_return.suspected_bias, error)
+    error = 0.0 if rate.sums is None else rate.sums.standard_error / rate.value
+    return _remarked(uncharged(charge, rate.value, charged), error)
 
 
 def uncharged(charge: float, rate: float, charged: RawEstimate) -> RawEstimate:
@@ -106,12 +103,17 @@ def return_estimate(
         bias: how far it may be off, as large as one standard error would be.
         rate_error: the standard error of the rate of ends, relative to the rate.
     """
-    remarks = found.evidence.remarks
-    if rate_error > UNCERTAIN_RATE:
-        remarks = (*remarks, f"how often the target reaches an end is known to ±{rate_error:.0%} only")
     uncertainty = Bootstrap(episodes=EpisodeSums.of_influence(value, influence), suspected_bias=bias)
-    evidence = replace(found.evidence, remarks=remarks)
-    return replace(found, value=value, uncertainty=uncertainty, evidence=evidence, per_episode=None)
+    return _remarked(replace(found, value=value, uncertainty=uncertainty, per_episode=None), rate_error)
+
+
+def _remarked(of_return: RawEstimate, rate_error: float) -> RawEstimate:
+    """The return with a reason for caution where the rate of ends, by which it divides, is uncertain."""
+    if rate_error <= UNCERTAIN_RATE:
+        return of_return
+    remark = f"how often the target reaches an end is known to ±{rate_error:.0%} only"
+    evidence = replace(of_return.evidence, remarks=(*of_return.evidence.remarks, remark))
+    return replace(of_return, evidence=evidence)
 
 
 def with_ratio_return(problem: Problem, found: RawEstimate, rate: EpisodeSums) -> RawEstimate:
