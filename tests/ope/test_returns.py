@@ -45,6 +45,12 @@ def test_counted_estimators_are_exact_where_every_pair_was_seen(name):
     assert found.return_interval[1] >= 7 - 1e-9
 
 
+def test_one_more_reward_per_step_adds_the_mean_length():
+    data = gamble(40)
+    richer = replace(data, rewards=3 * data.rewards + 1)
+    assert asked(richer, QUARTER).as_return() == pytest.approx(3 * 7 + 4)
+
+
 def test_power_steps_have_the_same_return():
     assert asked(gamble(40), QUARTER, preset="paper").as_return() == pytest.approx(7, rel=1e-4)
 
