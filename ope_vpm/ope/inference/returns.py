@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -25,6 +26,7 @@ LEAST_RATE = 1e-9
 UNCERTAIN_RATE = 0.3
 """The relative standard error of the rate of ends from which the return, which divides by the rate, asks for caution:
 beyond it 1/e is no longer nearly linear in e within two standard errors."""
+Estimate = TypeVar("Estimate", bound=RawEstimate)
 UNKNOWN = RawEstimate(value=float("nan"))
 """The return of a target that reaches no end."""
 
@@ -70,7 +72,7 @@ def _charged(problem: Problem, found: RawEstimate, find: Callable[[Problem], Raw
     charge = found.value / rate.value
     charged = find(problem.with_rewards(problem.data.rewards - charge * ends))
     error = 0.0 if rate.sums is None else rate.sums.standard_error / rate.value
-    return _remarked(uncharged(charge, rate.value, charged), error)
+    return with_rate_doubt(uncharged(charge, rate.value, charged), error)
 
 
 def uncharged(charge: float, rate: float, charged: RawEstimate) -> RawEstimate:
@@ -104,10 +106,10 @@ def return_estimate(
         rate_error: the standard error of the rate of ends, relative to the rate.
     """
     uncertainty = Bootstrap(episodes=EpisodeSums.of_influence(value, influence), suspected_bias=bias)
-    return _remarked(replace(found, value=value, uncertainty=uncertainty, per_episode=None), rate_error)
+    return with_rate_doubt(replace(found, value=value, uncertainty=uncertainty, per_episode=None), rate_error)
 
 
-def _remarked(of_return: RawEstimate, rate_error: float) -> RawEstimate:
+def with_rate_doubt(of_return: Estimate, rate_error: float) -> Estimate:
     """The return with a reason for caution where the rate of ends, by which it divides, is uncertain."""
     if rate_error <= UNCERTAIN_RATE:
         return of_return
@@ -144,6 +146,8 @@ def with_weighted_return(problem: Problem, found: RawEstimate) -> RawEstimate:
     data, ending, weights = problem.data, problem.ending, found.weights
     if not reaches_ends(problem, ends_under(problem, weights)):
         return replace(found, per_episode=UNKNOWN)
-    sums = EpisodeSums.of_rows(data.episode, data.n_episodes, weights * data.rewards, weights * ending)
+    episode, count = data.episode, data.n_episodes
+    sums = EpisodeSums.of_rows(episode, count, weights * data.rewards, weights * ending)
+    rate = EpisodeSums.of_rows(episode, count, weights * ending, weights)
     per_episode = replace(found, value=float(sums.ratios[0]), uncertainty=Bootstrap(episodes=sums))
-    return replace(found, per_episode=per_episode)
+    return replace(found, per_episode=with_rate_doubt(per_episode, rate.standard_error / float(rate.ratios[0])))

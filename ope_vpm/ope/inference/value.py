@@ -87,11 +87,10 @@ class PolicyValue:
         """The interval of `as_return()`; None where there is none."""
         if self.gamma == 1:
             return None if self.episode_return is None else self.episode_return.interval
-        return (
-            None
-            if self.interval is None
-            else (self.interval[0] / (1 - self.gamma), self.interval[1] / (1 - self.gamma))
-        )
+        if self.interval is None:
+            return None
+        low, high = self.interval
+        return low / (1 - self.gamma), high / (1 - self.gamma)
 
     @property
     def return_verdict(self) -> Level | None:
@@ -153,6 +152,7 @@ def _plain(value: Any) -> Any:
 NEGLIGIBLE = 1e-3
 """Of the rewards' deviation: values that lie nearer together do not disagree, however small the standard error."""
 SAYS_NOTHING = "every logged step pays the same, so the log says nothing about the value per step"
+NO_VALUE = "no value: every weight is zero, the log holds nothing the target does"
 ONE_EPISODE = "one episode gives no interval: it cannot say how episodes differ"
 RETURN_SAYS = "every logged step pays the same, so the value per step is known: the verdict is that of the return"
 NOT_TOLD = "{} does not tell the return of an episode at gamma = 1: use gamma < 1, or another estimator, such as vpm"
@@ -254,6 +254,8 @@ def _no_return(problem: Problem, estimator: str, raw: RawEstimate) -> str:
         return ""
     if not problem.episodic:
         return NOTHING_ENDS
+    if not np.isfinite(raw.value):
+        return NO_VALUE
     if raw.per_episode is None:
         return NOT_TOLD.format(estimator)
     return "" if np.isfinite(raw.per_episode.value) else NEVER_REACHED
@@ -262,7 +264,7 @@ def _no_return(problem: Problem, estimator: str, raw: RawEstimate) -> str:
 def _objections(value: float, hull: Hull) -> tuple[str, ...]:
     """Why a value means nothing, whatever speaks for it: it is none, or it is impossible."""
     if not np.isfinite(value):
-        return ("no value: every weight is zero, the log holds nothing the target does",)
+        return (NO_VALUE,)
     beyond = max(hull.low - value, value - hull.high)
     found = (_outside("estimate", value, hull),) if beyond > hull.rounding else ()
     return (*found, SAYS_NOTHING) if found and hull.single else found

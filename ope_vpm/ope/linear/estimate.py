@@ -19,7 +19,7 @@ from ope_vpm.linear.system import RIDGES, LinearSystem, choose_ridge, suspected_
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.adapter.pair_features import PairFeatures
 from ope_vpm.ope.behaviour.action_ratio import known_overlap
-from ope_vpm.ope.inference.returns import reaches_ends
+from ope_vpm.ope.inference.returns import reaches_ends, with_rate_doubt
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, influence_sums, initial_sums
 from ope_vpm.ope.inference.value import RawEstimate, disagreement, evidence_of_weights
 from ope_vpm.ope.log import Memory
@@ -135,6 +135,8 @@ class RidgePath:
     """How each episode moves the value, for each ridge."""
     steps: float | None = None
     """Of returns: the mean length of an episode at the chosen ridge."""
+    rate_error: float = 0.0
+    """Of returns: the relative standard error of the rate of ends at the chosen ridge."""
     per_episode: RidgePath | None = None
     """The same of the return of an episode, which has a ridge of its own; None where nothing ends."""
 
@@ -181,8 +183,8 @@ def _return_path(
         influence = (path.sums[k].influence - values[k] * of_rate.influence) / rate[k]
         sums.append(EpisodeSums.of_influence(values[k], influence))
     chosen = _choice(ridge, sums)
-    of_return = (path.theta - values * theta) / rate
-    return RidgePath(path.ridges, chosen, of_return, values, sums, steps=float(1 / rate[chosen]))
+    of_return, steps = (path.theta - values * theta) / rate, float(1 / rate[chosen])
+    return RidgePath(path.ridges, chosen, of_return, values, sums, steps, steps * rates[chosen].standard_error)
 
 
 def _choice(ridge: float | None, sums: list[EpisodeSums]) -> int:
@@ -203,7 +205,9 @@ def linear_estimate(
     """
     path, steps = ridge_path(equations, ridge), equations.pairs.steps
     found = _estimate(equations, path)
-    per_episode = None if path.per_episode is None else _estimate(equations, path.per_episode)
+    per_episode = None
+    if path.per_episode is not None:
+        per_episode = with_rate_doubt(_estimate(equations, path.per_episode), path.per_episode.rate_error)
     notes = {"solver": solver, "ridge": found.ridge, **(diagnostics or {}), "clock": found.clock}
     if per_episode is not None:
         notes["return_ridge"] = per_episode.ridge
