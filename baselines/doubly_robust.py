@@ -9,7 +9,7 @@ worse that the corrections were up to a thousand standard errors off (HalfCheeta
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +19,8 @@ from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.authoring import Bootstrap, Problem, ProblemEstimator, RawEstimate, evidence_of_weights
 from ope_vpm.ope.estimator import check_positive, check_ridge
 from ope_vpm.ope.finite.cross_fit import CrossFit, cross_fitted_counts
+from ope_vpm.ope.inference.logged_mean import logged_mean
+from ope_vpm.ope.inference.returns import ends_under, reaches_ends, uncharged
 from ope_vpm.ope.linear.estimate import LinearEstimate
 from ope_vpm.ope.linear.sensitivity import relative_error
 from ope_vpm.ope.q.linear import cross_fitted_q, find_lstd, linear_base, lstd_equations
@@ -67,10 +69,21 @@ class DoublyRobust(ProblemEstimator):
             return ratio
         if len(np.unique(folds[problem.data.episode[problem.steps.rows]])) == 1:
             folds = np.zeros_like(folds)  # no other fold has a step to learn from
+        found = self._corrected(problem, folds, ratio, ratio.suspected_bias)
+        guess = ratio.per_episode
+        rate = 0.0 if guess is None else ends_under(problem, guess.weights)
+        if guess is None or not reaches_ends(problem, rate):
+            return found
+        charged = problem.with_rewards(problem.data.rewards - guess.value * problem.ending)
+        left = self._corrected(charged, folds, guess, rate * guess.suspected_bias)
+        return replace(found, per_episode=uncharged(guess.value, rate, left))
+
+    def _corrected(self, problem: Problem, folds: Integers, ratio: LinearEstimate, bias: float) -> RawEstimate:
+        """The value with a given ratio, which may be off by a suspected bias."""
         tau = ratio.weights[problem.steps.rows]
         q, ridge = self._q(problem, folds, tau)
         notes = {"solver": self.q, "ridge": ratio.ridge, "q_ridge": ridge, "clock": ratio.clock}
-        fit = CrossFit(q, tau, unseen_mass=None, error=ratio.suspected_bias)
+        fit = CrossFit(q, tau, unseen_mass=None, error=bias)
         return corrected(problem, fit, notes, overlap=ratio.evidence.overlap)
 
     def _ratio(self, problem: Problem) -> LinearEstimate:
@@ -113,7 +126,7 @@ def corrected(problem: Problem, fit: CrossFit, notes: dict[str, Any], overlap: f
             weights,
             overlap=overlap,
             unseen_mass=fit.unseen_mass,
-            relative_error=None if problem.finite else relative_error(problem, error, fit.error),
+            relative_error=None if problem.finite else relative_error(logged_mean(problem), error, fit.error),
             remarks=(*fit.doubts, *clock_remarks(problem.data, problem.time_limit, known=not problem.finite)),
         ),
         diagnostics={

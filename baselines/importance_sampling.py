@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +11,7 @@ from ope_vpm.arrays import Bools, Floats
 from ope_vpm.ope.authoring import Bootstrap, EpisodeSums, Problem, ProblemEstimator, RawEstimate, evidence_of_weights
 from ope_vpm.ope.behaviour.source import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.inference.logged_mean import time_weights, weighted_sums
+from ope_vpm.ope.inference.returns import with_ratio_return, with_weighted_return
 from ope_vpm.ope.inference.value import value_or_nan
 
 SMALLEST = 1e-300
@@ -59,7 +60,8 @@ class TrajectoryWise(_ImportanceSampling):
         weight = np.exp(whole - _largest(whole))
         by_time, tail = time_weights(problem)
         weights = by_time * weight[data.episode]
-        return self._estimate(problem, weighted_sums(problem, weights, tail * weight), weights, fit)
+        found = self._estimate(problem, weighted_sums(problem, weights, tail * weight), weights, fit)
+        return with_weighted_return(problem, found) if problem.episodic else found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,16 +77,29 @@ class StepWise(_ImportanceSampling):
     def find(self, problem: Problem) -> RawEstimate:
         """The sum over time of ratios, the weighted mean reward at each time."""
         log_ratio, fit = self._log_ratio(problem)
-        sums, weights = step_wise(problem, log_ratio)
-        return self._estimate(problem, sums, weights, fit)
+        sums, weights, time = step_wise(problem, log_ratio, problem.data.rewards)
+        found = self._estimate(problem, sums, weights, fit)
+        if not problem.episodic:
+            return found
+        if problem.ends.all():  # the usual definition: the weighted mean rewards of all times, added up
+            uncertainty = Bootstrap(episodes=sums.scaled(time))
+            return replace(found, per_episode=replace(found, value=time * found.value, uncertainty=uncertainty))
+        rate, _, _ = step_wise(problem, log_ratio, problem.ending.astype(np.float64))
+        return with_ratio_return(problem, found, rate)
 
 
-def step_wise(problem: Problem, log_ratio: Floats) -> tuple[EpisodeSums, Floats]:
-    """Per-episode sums with one column per time step, and each row's share in the value."""
+def step_wise(problem: Problem, log_ratio: Floats, paid: Floats) -> tuple[EpisodeSums, Floats, float]:
+    """Per-episode sums with one column per time step, each row's share in the value, and the whole discounted time.
+
+    Args:
+        problem: the question.
+        log_ratio: log π - log b of each logged action.
+        paid: the reward of each row.
+    """
     data, gamma = problem.data, problem.gamma
     alive, weight = step_weights(problem, log_ratio)
     rewards = np.zeros(alive.shape)
-    rewards[data.episode, data.time] = data.rewards
+    rewards[data.episode, data.time] = paid
     horizon = alive.shape[1]
     total = np.maximum(weight.sum(axis=0), SMALLEST)
     share = np.where(alive, weight, 0.0).sum(axis=0) / total
@@ -95,7 +110,7 @@ def step_wise(problem: Problem, log_ratio: Floats) -> tuple[EpisodeSums, Floats]
         norm = float(discount @ (weight.sum(axis=0) > 0) + gamma**horizon / (1 - gamma) * ended)
     scaled = np.where(alive, weight, 0.0) * discount / max(norm, SMALLEST)
     weights = (scaled / total)[data.episode, data.time]
-    return EpisodeSums(scaled * rewards, weight), weights
+    return EpisodeSums(scaled * rewards, weight), weights, norm
 
 
 def step_weights(problem: Problem, log_ratio: Floats) -> tuple[Bools, Floats]:

@@ -28,6 +28,7 @@ from ope_vpm.ope.authoring import Bootstrap, EpisodeSums, Problem, ProblemEstima
 from ope_vpm.ope.behaviour.action_ratio import ActionRatio
 from ope_vpm.ope.behaviour.source import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.finite.counts import number_states
+from ope_vpm.ope.inference.returns import with_weighted_return
 from ope_vpm.ope.inference.value import value_or_nan
 from ope_vpm.ope.q.training import mlp
 
@@ -72,7 +73,7 @@ class Liu2018(ProblemEstimator):
             state_ratio = network_state_ratio(problem, rho, self.training_steps)
         weights = group_sums(steps.rows, steps.weight * state_ratio * rho, len(problem.data))
         sums = _weighted_mean(problem, weights)
-        return RawEstimate(
+        found = RawEstimate(
             value=value_or_nan(sums.ratios[0], weights),
             uncertainty=Bootstrap(episodes=sums),
             weights=weights,
@@ -91,6 +92,7 @@ class Liu2018(ProblemEstimator):
                 "ended": steps.ended,
             },
         )
+        return with_weighted_return(problem, found) if problem.episodic else found
 
 
 def _weighted_mean(problem: Problem, weights: Floats) -> EpisodeSums:

@@ -19,7 +19,7 @@ from torch import Tensor
 from ope_vpm.arrays import Array, Bools, Floats, Integers
 from ope_vpm.linear.features import Standardiser
 from ope_vpm.ope.adapter.encoding import StateFeatures
-from ope_vpm.ope.adapter.ends import rows_of
+from ope_vpm.ope.adapter.ends import clock_of, rows_of
 from ope_vpm.ope.authoring import Bootstrap, Problem, ProblemEstimator, RawEstimate
 from ope_vpm.ope.estimator import check_positive
 from ope_vpm.ope.finite.estimate import counted_estimate
@@ -99,14 +99,18 @@ class ModelBased(ProblemEstimator):
         """The mean of the members' values; their spread is the standard error."""
         model = problem.log.shared(fit, self.members, self.training_steps, problem.seed)
         steps = self.horizon or rollout_length(problem)
-        values, at_edge = rolled_out(problem, model, self.members, self.rollouts, steps)
-        diagnostics = {"solver": "ensemble", "horizon": steps, "member_values": values}
-        return RawEstimate(
-            value=float(values.mean()),
-            uncertainty=Spread(members=values),
-            evidence=Evidence(unseen_mass=at_edge),
+        rolled = rolled_out(problem, model, self.members, self.rollouts, steps)
+        diagnostics = {"solver": "ensemble", "horizon": steps, "member_values": rolled.values}
+        found = RawEstimate(
+            value=float(rolled.values.mean()),
+            uncertainty=Spread(members=rolled.values),
+            evidence=Evidence(unseen_mass=rolled.at_edge),
             diagnostics=diagnostics | {"dropped": problem.steps.dropped},
         )
+        if not problem.episodic:
+            return found
+        returns, uncertainty = rolled.returns, Spread(members=rolled.returns)  # NaN where a member reaches no end
+        return replace(found, per_episode=replace(found, value=float(returns.mean()), uncertainty=uncertainty))
 
 
 @dataclass(frozen=True)
@@ -192,8 +196,20 @@ def rollout_length(problem: Problem) -> int:
     return int(np.clip(2 * longest, SHORTEST, LONGEST))
 
 
-def rolled_out(problem: Problem, model: NetworkModel, members: int, rollouts: int, steps: int) -> tuple[Floats, float]:
-    """The value by each member, and the share of steps on the edge of the logged range.
+@dataclass(frozen=True)
+class Rolled:
+    """What rollouts of an ensemble say."""
+
+    values: Floats
+    """(members,): the value by each."""
+    returns: Floats
+    """(members,): the undiscounted return of an episode, rewards over ends; NaN where no rollout ends."""
+    at_edge: float
+    """The share of steps on the edge of the logged range."""
+
+
+def rolled_out(problem: Problem, model: NetworkModel, members: int, rollouts: int, steps: int) -> Rolled:
+    """Roll the ensemble out.
 
     Episodes that end give E[Σ γ^t r_t]/E[Σ γ^t] over their steps (a restart renews them), or over all time
     where reward 0 follows for ever. At γ = 1 without ends the first half of each rollout is left out.
@@ -203,7 +219,7 @@ def rolled_out(problem: Problem, model: NetworkModel, members: int, rollouts: in
     first = problem.log.initial_observations if data.from_reset.any() else data.observations[problem.log.rows]
     states = model.features.coordinates(first)[rng.integers(len(first), size=(members, rollouts))]
     alive = np.ones((members, rollouts))
-    above, below, edge = np.zeros(members), np.zeros(members), 0.0
+    above, below, ends, edge = np.zeros(members), np.zeros(members), np.zeros(members), 0.0
     skip = steps // 2 if gamma == 1 and not model.ends and not problem.ends.any() else 0
     for time in range(steps):
         flat = states.reshape(-1, states.shape[-1])
@@ -212,10 +228,14 @@ def rolled_out(problem: Problem, model: NetworkModel, members: int, rollouts: in
         if time >= skip:
             above += gamma**time * (alive * rewards).sum(axis=1)
             below += gamma**time * (alive if problem.on_end == "restart" else np.ones_like(alive)).sum(axis=1)
+        ends += (alive * ended).sum(axis=1)
         alive = alive * ~ended
         at_edge = (states <= model.bounds[0]) | (states >= model.bounds[1])
         edge += float((at_edge & (model.bounds[1] > model.bounds[0])).any(axis=-1).mean()) / steps
-    return above / np.maximum(below, 1e-300), edge
+    if clock_of(problem.data, problem.time_limit) is not None:  # the limit ends what is left
+        ends += alive.sum(axis=1)
+    returns = np.divide(above, ends, out=np.full(members, np.nan), where=ends > 0)
+    return Rolled(above / np.maximum(below, 1e-300), returns, edge)
 
 
 def _observations(model: NetworkModel, states: Floats) -> Array:

@@ -11,6 +11,7 @@ from ope_vpm.ope.authoring import Bootstrap, Problem, ProblemEstimator, RawEstim
 from ope_vpm.ope.behaviour.action_ratio import CAP, ActionRatio, action_ratio
 from ope_vpm.ope.behaviour.source import Behaviour, Cloned, check_behaviour, source_of
 from ope_vpm.ope.inference.logged_mean import time_weights, weighted_sums
+from ope_vpm.ope.inference.returns import with_weighted_return
 from ope_vpm.ope.inference.value import value_or_nan
 
 
@@ -42,13 +43,14 @@ class OneStep(ProblemEstimator):
             remarks=("the action ratio alone ignores that the target visits other states",),
         )
         fit = {"behaviour_held_out_log_likelihood": action.held_out_log_likelihood}
-        return RawEstimate(
+        found = RawEstimate(
             value=value_or_nan(sums.ratios[0], weights),
             uncertainty=Bootstrap(episodes=sums),
             weights=weights,
             evidence=evidence,
             diagnostics=fit,
         )
+        return with_weighted_return(problem, found) if problem.episodic else found
 
     def _ratio(self, problem: Problem) -> ActionRatio:
         source = source_of(self.behaviour, problem.data)

@@ -94,8 +94,8 @@ def _with_return(row: Run, value: Any) -> Run:
     row = replace(row, value=None, low=None, high=None)
     try:
         low, high = value.return_interval or (None, None)
-        return replace(row, value=value.as_return(), low=low, high=high)
-    except (AttributeError, ValueError) as error:
+        return replace(row, value=value.as_return(), low=low, high=high, verdict=value.return_verdict)
+    except ValueError as error:
         return replace(row, verdict="", error=f"{type(error).__name__}: {error}")
 
 

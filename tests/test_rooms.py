@@ -13,6 +13,7 @@ ROOT = Path(ov.__file__).parent
 ROOMS = (
     "arrays",
     "suggestions",
+    "threads",
     "linear",
     "chain",
     "logged",

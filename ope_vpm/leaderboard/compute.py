@@ -11,6 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ope_vpm.chain import StationaryWarning
 from ope_vpm.leaderboard.code_version import code_version
 from ope_vpm.leaderboard.jobs import Job, Result, hashed
@@ -123,12 +125,25 @@ def _estimate(job: Job, shared: Shared) -> tuple[dict[str, Any], float]:
     else:
         value = estimator.estimate(question.data, question.policy, gamma=gamma, seed=job.seed, **choices)
     seconds = time.process_time() - start
-    return _outcome(value), seconds
+    return _outcome(_about_episodes(value) if job.setting.task.per == "episode" else value.as_dict()), seconds
 
 
-def _outcome(value: PolicyValue) -> dict[str, Any]:
+def _about_episodes(value: PolicyValue) -> dict[str, Any]:
+    """The answer with the return of an episode in the place of the value per step; raises where there is none."""
+    value.as_return()  # says why there is none
+    found, own = value.as_dict(), value.episode_return
+    if own is None:
+        raise ValueError(
+            f"{value.estimator} has no return at gamma = {value.gamma:g}: an episode's is that at gamma = 1"
+        )
+    interval = own.interval if own.interval is not None and np.isfinite(own.interval).all() else None
+    numbers = {"value": own.value, "standard_error": own.standard_error, "interval": interval}
+    return found | numbers | {"per": "episode", "verdict": own.verdict, "reasons": own.reasons}
+
+
+def _outcome(answer: dict[str, Any]) -> dict[str, Any]:
     """An answer as JSON holds it, in valid Unicode; raises `TypeError` for what is no answer."""
-    text = json.dumps(value.as_dict(), default=_text, ensure_ascii=False)
+    text = json.dumps(answer, default=_text, ensure_ascii=False)
     found: dict[str, Any] = json.loads(_valid(text), parse_constant=lambda _: None)
     interval = found.get("interval")
     if not (interval is None or (isinstance(interval, list) and len(interval) == 2)):

@@ -75,6 +75,7 @@ def _setting(board: Board, number: int) -> dict[str, Any]:
         "kind": setting.task.kind,
         **setting.task.axes(),
         "gamma": setting.gamma,
+        "per": setting.task.per,
         "runs": len(board.suite.seeds(setting)),
         "policies": [
             {

@@ -65,9 +65,8 @@ class Setting:
         """The name with what varies."""
         axes = {name: value for name, value in self.task.axes().items() if value is not None}
         short = {"trajectories": "n", "length": "T", "alpha": "α"}
-        return ", ".join(
-            [self.name, *(f"{short[name]}={value:g}" for name, value in axes.items()), f"γ={self.gamma:g}"]
-        )
+        sizes = [f"{short[name]}={value:g}" for name, value in axes.items()]
+        return ", ".join([self.name, *sizes, "per episode" if self.task.per == "episode" else f"γ={self.gamma:g}"])
 
 
 @dataclass(frozen=True)
@@ -180,6 +179,7 @@ def _task(table: dict[str, Any], folder: Path, problems: list[str], where: str) 
             made.append(build(cls, given | varied))
             found += made[-1].problems()
             found += _too_large(made[-1])
+            found += _unit_problems(made[-1], table.get("gamma", 1.0))
     problems += [f"{where}: {problem.replace('dataset_file', 'dataset')}" for problem in dict.fromkeys(found)]
     if not found:
         gammas = table.get("gamma", 1.0)
@@ -191,6 +191,15 @@ def _too_large(task: Task) -> list[str]:
     sizes = [value for name in ("trajectories", "length") if isinstance(value := getattr(task, name, None), int)]
     if prod(sizes) > MOST_STEPS:
         return [f"trajectories times length must be at most {MOST_STEPS}: got {prod(sizes)}"]
+    return []
+
+
+def _unit_problems(task: Task, gamma: Any) -> list[str]:
+    """Why what is asked about is not known there: returns of episodes need a truth of their own, and γ = 1."""
+    if task.per not in task.units:
+        return [f"per must be one of {', '.join(task.units)} for the kind {task.kind!r}: got {task.per!r}"]
+    if task.per == "episode" and gamma not in (1, [1]):
+        return [f"per = 'episode' is the undiscounted return, so that gamma must be 1: got {gamma!r}"]
     return []
 
 

@@ -60,7 +60,7 @@ def _line_row(made: dict[str, Any], line: dict[str, Any]) -> list[Any]:
     return [*(setting[name] for name in OF_SETTING), *(line[name] for name in OF_LINE), *numbers]
 
 
-OF_SETTING = ("task", "trajectories", "length", "alpha", "gamma")
+OF_SETTING = ("task", "trajectories", "length", "alpha", "gamma", "per")
 OF_LINE = ("estimator", "runs", "failed", "reliable", "p_value")
 OF_POLICY = ("name", "truth", "floor")
 OF_CELL = (

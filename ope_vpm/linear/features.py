@@ -68,8 +68,11 @@ class Standardiser:
 
     def __call__(self, x: Array) -> Floats:
         """The standardised coordinates as float64, in the shape of x."""
-        z: Floats = (x - self.mean) / self.std
-        return np.clip(z, self.low, self.high, out=z)
+        z: Floats = x - self.mean
+        z /= self.std
+        if np.isfinite(self.low).any() or np.isfinite(self.high).any():
+            np.clip(z, self.low, self.high, out=z)
+        return z
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, Any]) -> Standardiser:
@@ -121,17 +124,22 @@ class FourierFeatures:
         return int(1 + self.linear * dimension + 2 * number)
 
     def __call__(self, x: Array) -> Floats:
-        """Shape (n, D); torch takes cosines several times faster than numpy."""
-        z = self.standardise(x)
-        angle = torch.from_numpy(z @ self.frequencies)
-        out = torch.empty((len(x), self.size), dtype=torch.float64)
+        """Shape (n, D)."""
+        out = np.empty((len(x), self.size))
+        self.fill(x, out)
+        return out
+
+    def fill(self, x: Array, out: Array) -> None:
+        """Write the features of x into `out`, shape (n, D), in its precision, double or single."""
+        z = self.standardise(x).astype(out.dtype, copy=False)
+        # torch takes cosines several times faster than numpy
+        angle = torch.from_numpy(z @ self.frequencies.astype(out.dtype, copy=False))
         out[:, 0] = 1
         if self.linear:
-            out[:, 1 : 1 + z.shape[1]] = torch.from_numpy(z)
+            out[:, 1 : 1 + z.shape[1]] = z
         first, half = self.size - 2 * angle.shape[1], angle.shape[1]
-        torch.cos(angle, out=out[:, first : first + half])
-        torch.sin(angle, out=out[:, first + half :])
-        return out.numpy()
+        torch.cos(angle, out=torch.from_numpy(out[:, first : first + half]))
+        torch.sin(angle, out=torch.from_numpy(out[:, first + half :]))
 
     def arrays(self) -> dict[str, Any]:
         """All numbers, for saving."""

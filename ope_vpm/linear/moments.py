@@ -4,6 +4,9 @@ A row is a transition with features φ of where it starts and φ' of where it le
 moments are w·φφᵀ, w·φ(φ - φ')ᵀ and w·φr. They are kept as sums, so that those of several parts of the data, files or
 machines can be merged. φφᵀ and φ(φ - φ')ᵀ are kept apart, so that one pass serves every γ; φ - φ' rather than φ', so
 that subtraction loses nothing at γ near 1.
+
+Features may come in single precision, which halves the time of a pass. Products are then taken in single precision
+within a batch of a few thousand rows, and batches are added up in double precision.
 """
 
 from __future__ import annotations
@@ -11,22 +14,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
 
-from ope_vpm.arrays import Bools, Floats, Integers
+from ope_vpm.arrays import Array, Bools, Floats, Integers
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows of the data, as features."""
+    """Some rows of the data, as features. Its arrays may be overwritten when the next batch is asked for."""
 
     rows: Integers
     """The number of each row, from 0, by which results of the second pass are put in order."""
-    phi: Floats
-    """φ, shape (rows, D). The first column is 1."""
-    phi_next: Floats
+    phi: Array
+    """φ, shape (rows, D), in double or single precision. The first column is 1."""
+    phi_next: Array
     """φ', shape (rows, k): the first k ≤ D columns. The others have mean 0 after a step, whatever its start, and are
     left out. A row is 0 in all columns, the first included, where the episode ended and nothing follows."""
     weight: Floats | None = None
@@ -45,6 +49,17 @@ class Batch:
             self.phi_next[chosen],
             None if self.weight is None else self.weight[chosen],
             None if self.reward is None else self.reward[chosen],
+        )
+
+    def between(self, first: int, last: int) -> Batch:
+        """The rows from one place of the batch up to another, as views."""
+        part = slice(first, last)
+        return Batch(
+            self.rows[part],
+            self.phi[part],
+            self.phi_next[part],
+            None if self.weight is None else self.weight[part],
+            None if self.reward is None else self.reward[part],
         )
 
 
@@ -67,6 +82,20 @@ class Batches(Protocol):
 
     def initial(self) -> Iterable[tuple[Floats, Floats | None]]:
         """The initial states in batches: the first k features, shape (n, k), and weights or None for 1."""
+
+
+class Room:
+    """Memory for intermediate results, which the batches of a pass use one after another."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, Array] = {}
+
+    def like(self, array: Array, name: str) -> Array:
+        """The array of that name with the shape and the precision of a matrix, its contents whatever they were."""
+        held = self._arrays.get(name)
+        if held is None or len(held) < len(array) or held.shape[1:] != array.shape[1:] or held.dtype != array.dtype:
+            held = self._arrays[name] = np.empty(array.shape, array.dtype)
+        return held[: len(array)]
 
 
 @dataclass(frozen=True)
@@ -136,22 +165,28 @@ class Moments:
         square, vector = np.zeros((size, size)), np.zeros(size)
         return cls(0, 0.0, square, np.zeros((size, next_size)), vector, vector.copy(), 0.0, np.zeros(next_size))
 
-    def add(self, batch: Batch) -> None:
-        """Add the rows of a batch."""
+    def add(self, batch: Batch, room: Room | None = None) -> None:
+        """Add the rows of a batch; `room` is memory that many batches may share."""
+        room = Room() if room is None else room
         self.count += len(batch)
-        self.squares += np.einsum("nd,nd->d", batch.phi, batch.phi)
         self.weight += len(batch) if batch.weight is None else float(batch.weight.sum())
-        if batch.weight is not None and not batch.weight.all():
+        self.squares += np.einsum("nd,nd->d", batch.phi, batch.phi)
+        if batch.weight is not None and 2 * np.count_nonzero(batch.weight) < len(batch):
             batch = batch.select(np.flatnonzero(batch.weight))
-        phi, change = batch.phi, batch.phi[:, : len(self.initial)] - batch.phi_next
+        phi, k = batch.phi, len(self.initial)
+        change = np.subtract(phi[:, :k], batch.phi_next, out=room.like(batch.phi_next, "change"))
+        reward = batch.reward
         if batch.weight is not None:
             # √w on both sides: numpy then takes φᵀφ as a symmetric product, in half of the time.
-            root = np.sqrt(batch.weight)[:, None]
-            phi, change = phi * root, change * root
+            root = np.sqrt(batch.weight)
+            column = root.astype(phi.dtype)[:, None]
+            phi = np.multiply(phi, column, out=room.like(phi, "phi"))
+            change *= column
+            reward = None if reward is None else root * reward
         self.gram += phi.T @ phi
         self.change += phi.T @ change
-        if batch.reward is not None:
-            self.reward += batch.phi.T @ (batch.reward if batch.weight is None else batch.weight * batch.reward)
+        if reward is not None:
+            self.reward += phi.T @ reward.astype(phi.dtype)
 
     def add_initial(self, phi: Floats, weight: Floats | None = None) -> None:
         """Add initial states by their features, shape (n, k)."""
@@ -193,9 +228,9 @@ class Moments:
 
 def accumulate(batches: Batches) -> Moments:
     """The first pass: the moments of all rows and initial states."""
-    moments = accumulate_initial(batches)
+    moments, room = accumulate_initial(batches), Room()
     for batch in batches:
-        moments.add(batch)
+        moments.add(batch, room)
     return moments
 
 
@@ -209,11 +244,11 @@ def accumulate_initial(batches: Batches) -> Moments:
 
 def accumulate_where_positive(batches: Batches, beta: Floats) -> Moments:
     """The moments of rows with βᵀφ > 0; the others are counted as rows of weight 0. Initial states are left out."""
-    moments = Moments.empty(batches.size, batches.next_size)
+    moments, room = Moments.empty(batches.size, batches.next_size), Room()
     for batch in batches:
-        positive = (batch.phi @ beta > 0).astype(np.float64)
+        positive = (combined(batch.phi, beta) > 0).astype(np.float64)
         weight = positive if batch.weight is None else batch.weight * positive
-        moments.add(Batch(batch.rows, batch.phi, batch.phi_next, weight, batch.reward))
+        moments.add(Batch(batch.rows, batch.phi, batch.phi_next, weight, batch.reward), room)
     return moments
 
 
@@ -225,11 +260,20 @@ def accumulate_folds(batches: Batches, fold: Integers, count: int) -> list[Momen
         fold: the fold of each row, 0 … count - 1.
         count: the number of folds.
     """
-    folds = [Moments.empty(batches.size, batches.next_size) for _ in range(count)]
+    folds, room = [Moments.empty(batches.size, batches.next_size) for _ in range(count)], Room()
     for batch in batches:
-        for k, moments in enumerate(folds):
-            moments.add(batch.select(np.flatnonzero(fold[batch.rows] == k)))
+        for moments, part in zip(folds, by_fold(batch, fold, count), strict=True):
+            moments.add(part, room)
     return folds
+
+
+def by_fold(batch: Batch, fold: Integers, count: int) -> list[Batch]:
+    """The rows of each fold; they are put in the order of folds once, so that the parts are views."""
+    of_rows = fold[batch.rows]
+    rising = (np.diff(of_rows) >= 0).all()
+    ordered = batch if rising else batch.select(np.argsort(of_rows, kind="stable"))
+    bounds = np.searchsorted(fold[ordered.rows], np.arange(count + 1)).tolist()
+    return [ordered.between(first, last) for first, last in pairwise(bounds)]
 
 
 def all_but_each(folds: list[Moments]) -> list[Moments]:
@@ -238,59 +282,7 @@ def all_but_each(folds: list[Moments]) -> list[Moments]:
     return [whole] if len(folds) == 1 else [whole.without(part) for part in folds]
 
 
-def apply(
-    batches: Batches, beta: Floats, theta: Floats, gamma: float, after_end: Floats | None = None
-) -> tuple[Floats, Floats]:
-    """The second pass: the ratio τ = w·βᵀφ and the residual r - Δᵀθ of each row, for one or several β and θ.
-
-    Δ is φ - γφ'; at γ = 1, where a constant never changes, its first entry is 1 instead of 0 (see `system`).
-
-    Args:
-        batches: the rows.
-        beta: shape (D,), or (D, m) for m of them.
-        theta: like beta.
-        gamma: the discount.
-        after_end: φ' after an end, shape (D,): E₀[φ] where ends restart. None: 0.
-
-    Returns:
-        Two arrays of shape (rows,) or (rows, m).
-    """
-    shape = (len(batches), *theta.shape[1:])
-    tau, residual = np.empty(shape), np.empty(shape)
-    for batch in batches:
-        ratio = batch.phi @ beta
-        tau[batch.rows] = ratio if batch.weight is None else (batch.weight * ratio.T).T
-        residual[batch.rows] = _residual(batch, theta, gamma, after_end)
-    return tau, residual
-
-
-def apply_folds(
-    batches: Batches, fold: Integers, theta: Floats, gamma: float, after_end: Floats | None = None
-) -> Floats:
-    """The residual r - Δᵀθ of each row with the θ of its fold, shape (rows, m).
-
-    Args:
-        batches: the rows.
-        fold: the fold of each row.
-        theta: shape (folds, D, m).
-        gamma: the discount.
-        after_end: as in `apply`.
-    """
-    residual = np.empty((len(batches), theta.shape[2]))
-    for batch in batches:
-        for k, of_fold in enumerate(theta):
-            part = batch.select(np.flatnonzero(fold[batch.rows] == k))
-            residual[part.rows] = _residual(part, of_fold, gamma, after_end)
-    return residual
-
-
-def _residual(batch: Batch, theta: Floats, gamma: float, after_end: Floats | None) -> Floats:
-    k = batch.phi_next.shape[1]
-    start = 1 if gamma == 1 else 0  # at γ = 1 the constant's entry of φ' is left out, which makes Δ's first entry 1
-    following = batch.phi_next[:, start:] @ theta[start:k]
-    if after_end is not None:
-        ended, value = 1 - batch.phi_next[:, 0], after_end[start:] @ theta[start:]
-        following = following + np.multiply.outer(ended, value)
-    reward = 0.0 if batch.reward is None else batch.reward
-    residual: Floats = (reward - (batch.phi @ theta - gamma * following).T).T
-    return residual
+def combined(features: Array, coefficients: Floats) -> Floats:
+    """Features times coefficients, in the features' precision, as float64."""
+    product: Array = features @ coefficients.astype(features.dtype, copy=False)
+    return product.astype(np.float64, copy=False)

@@ -9,7 +9,9 @@ An estimator is a frozen dataclass of keyword-only settings, with a `name` and o
 
 `problem` has the log (`problem.data`), the target (`problem.policy`), `gamma`, the steps of the target's chain
 (`problem.steps`) and what is shared with other estimators (`problem.shared`). `RawEstimate` takes a value, its
-uncertainty, the weights of the rows and the evidence; the interval and the verdict are made of these.
+uncertainty, the weights of the rows and the evidence; the interval and the verdict are made of these. At γ = 1 on tasks
+that end, `find` is asked about two further rewards for the return of an episode, unless the estimate has it as
+`per_episode`.
 """
 
 from ope_vpm.ope.estimator import ProblemEstimator

@@ -9,10 +9,12 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 from ope_vpm.logged import LoggedDataset
+from ope_vpm.ope.inference.returns import with_return
 from ope_vpm.ope.inference.value import PolicyValue, RawEstimate, policy_value
 from ope_vpm.ope.problem import Problem
 from ope_vpm.providers import PROVIDERS
 from ope_vpm.suggestions import suggestion
+from ope_vpm.threads import threads_for
 
 
 @runtime_checkable
@@ -44,14 +46,21 @@ class ProblemEstimator(ABC):
     def answer(self, problem: Problem) -> PolicyValue:
         """The same for a question that was already checked."""
         self.check(problem)
-        return policy_value(problem, self.name, self.find(problem))
+        with threads_for(len(problem.data)):
+            found = self.find(problem)
+            found = with_return(problem, found, self.find) if problem.episodic else found
+            return policy_value(problem, self.name, found)
 
     def check(self, problem: Problem) -> None:  # noqa: B027  # most estimators take whatever comes
         """Refuse, before any work, what this estimator cannot do, and name one that can."""
 
     @abstractmethod
     def find(self, problem: Problem) -> RawEstimate:
-        """Do the work."""
+        """Do the work.
+
+        At γ = 1 on tasks that end, the return of an episode is found by asking again about other rewards, unless the
+        estimate has it already (`per_episode`).
+        """
 
 
 def check_positive(settings: object, *names: str) -> None:

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ope_vpm.arrays import Array, Bools, Integers
+from ope_vpm.arrays import Array, Bools, Floats, Integers
 from ope_vpm.logged import LoggedDataset, inspect
 from ope_vpm.ope.adapter.ends import rows_of
 from ope_vpm.policy import TargetPolicy
@@ -40,6 +40,19 @@ class Memory:
             return found
 
         return result
+
+
+@dataclass(frozen=True, eq=False)
+class Same:
+    """An array as a setting of a function that is remembered: equal to the very same array, and to no other."""
+
+    array: Array
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and other.array is self.array
+
+    def __hash__(self) -> int:
+        return id(self.array)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +100,10 @@ class Log:
     def forgetful(self) -> Log:
         """The same checked log with nothing computed on it yet."""
         return replace(self, _memory=Memory(), _of_policies=WeakKeyDictionary())
+
+    def with_rewards(self, rewards: Floats) -> Log:
+        """The same checked log with other rewards, and with nothing computed on it yet."""
+        return replace(self.forgetful(), data=replace(self.data, rewards=rewards))
 
     def memory_of(self, policy: TargetPolicy) -> Memory:
         """What was computed for one policy on this log; forgotten with the policy."""

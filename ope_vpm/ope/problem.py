@@ -105,6 +105,10 @@ class Problem:
         limit = time_limit or self.time_limit
         return Problem.on(self.log, self.policy, gamma=gamma, seed=self.seed, on_end=on_end, time_limit=limit)
 
+    def with_rewards(self, rewards: Floats) -> Problem:
+        """The same question about other rewards; nothing is shared, for most of what is kept depends on them."""
+        return replace(self, log=self.log.with_rewards(rewards), _memory=Memory())
+
     def shared(
         self, make: Callable[Concatenate[Problem, Settings], Result], *given: Settings.args, **settings: Settings.kwargs
     ) -> Result:
@@ -163,6 +167,11 @@ class Problem:
     def ends(self) -> Bools:
         """(episodes,): whether the task ended with the episode."""
         return self.ending[self.data.ends]
+
+    @property
+    def episodic(self) -> bool:
+        """Whether the undiscounted return of an episode is asked for, too: γ = 1, and some logged episode ended."""
+        return self.gamma == 1 and bool(self.ending.any())
 
     @property
     def target_log_prob(self) -> Floats:

@@ -194,10 +194,10 @@ def test_rollouts_stay_within_what_was_logged():
     data = LinearGaussian().dataset(10, 20, BEHAVIOUR, seed=0)
     problem = Problem.pose(data, ov.as_policy(lambda states: 1e6 * np.ones((len(states), 1))))
     model = fit(problem.log, members=2, steps=20, seed=0)
-    values, outside = rolled_out(problem, model, 2, 10, 50)
-    assert (values >= data.rewards.min()).all()
-    assert (values <= data.rewards.max()).all()
-    assert outside > 0.5
+    rolled = rolled_out(problem, model, 2, 10, 50)
+    assert (rolled.values >= data.rewards.min()).all()
+    assert (rolled.values <= data.rewards.max()).all()
+    assert rolled.at_edge > 0.5
 
 
 @pytest.mark.parametrize("name", ["wdr", "magic"])

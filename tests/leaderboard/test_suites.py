@@ -266,3 +266,14 @@ def test_a_suite_cannot_trust_its_own_files(suite, files):
     good = text.replace("bomb.pkl", "log.npz")
     assert problems(suite, good) == ("trust = true lets its files run code: pass --trust if you know them",)
     assert suite(good, lambda name: checked_suite(name, trust=True)).settings
+
+
+def test_returns_of_episodes_need_a_truth_and_gamma_one(suite):
+    wild = '[[tasks]]\nname = "pole"\nkind = "wild"\nenvironment = "CartPole-v1"\nper = "episode"\n'
+    found = suite(f'estimators = ["naive"]\n{wild}', read_suite)
+    assert found.settings[0].label == "pole, n=50, T=300, per episode"
+    told = problems(suite, f'estimators = ["naive"]\n{wild}gamma = [1.0, 0.99]\n')
+    rule = "per = 'episode' is the undiscounted return, so that gamma must be 1"
+    assert told == (f"task 'pole': {rule}: got [1.0, 0.99]",)
+    told = problems(suite, f'estimators = ["naive"]\n{TASK}per = "episode"\n')
+    assert told == ("task 'mdp': per must be one of step for the kind 'random_mdp': got 'episode'",)

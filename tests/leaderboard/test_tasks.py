@@ -5,13 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ope_vpm.envs.wild import wild_task
+from ope_vpm.leaderboard.compute import compute
+from ope_vpm.leaderboard.jobs import plan
+from ope_vpm.leaderboard.suites import Entry, Setting, Suite
 from ope_vpm.leaderboard.tasks import KINDS, task_class
 from ope_vpm.leaderboard.tasks.base import Simulated, on_policy_mean
 from ope_vpm.leaderboard.tasks.bullet import BulletTask
+from ope_vpm.leaderboard.tasks.files import FilesTask
 from ope_vpm.leaderboard.tasks.linear_gaussian import LinearGaussianTask
 from ope_vpm.leaderboard.tasks.random_mdp import RandomMDPTask
 from ope_vpm.leaderboard.tasks.taxi import TaxiTask
 from ope_vpm.leaderboard.tasks.wild import WildLeaderboardTask
+from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope import Problem
 
 TASKS = {
@@ -87,3 +93,39 @@ def test_references_of_wild_tasks():
     assert whole.reference("target", 1.0).truth != few.truth
     assert whole.axes()["length"] == 200
     assert whole.identity(None) != WildLeaderboardTask(environment="FrozenLake8x8-v1").identity(None)
+
+
+def test_returns_of_episodes_have_their_own_truth():
+    """CartPole's steps all pay 1: only the return has a floor, and it is that of the stored truth."""
+    task = WildLeaderboardTask(environment="CartPole-v1", per="episode")
+    known, stored = task.reference("target", 1.0), wild_task("CartPole-v1").truth(1, "episode")
+    assert known.truth == stored.value > 1
+    assert known.floor == pytest.approx(stored.deviation / np.sqrt(50))
+    assert task.identity(None) != WildLeaderboardTask(environment="CartPole-v1").identity(None)
+
+
+def test_cells_per_episode_hold_the_return(tmp_path):
+    """Action 0 pays 1 and ends, action 1 pays 2: a target that stops with probability ¼ gets 7 in 4 steps."""
+    actions = np.array([0, 1, 0, 1, 1, 0] * 5)
+    zeros, ends = np.zeros(len(actions), dtype=int), actions == 0
+    LoggedDataset.from_arrays(zeros, actions, np.where(ends, 1.0, 2.0), zeros, terminated=ends).save(
+        tmp_path / "log.npz"
+    )
+    np.save(tmp_path / "stop.npy", [[0.25, 0.75]])
+    found = {}
+    for per in ("step", "episode"):
+        task = FilesTask(
+            dataset_file=str(tmp_path / "log.npz"),
+            policies={"stop": str(tmp_path / "stop.npy")},
+            truth={"stop": 7.0},
+            ignore=("constant-columns", "duplicated-episodes"),
+            per=per,
+        )
+        suite = Suite("own", "", "", 1, 0, (Setting("gamble", task, 1.0),), (Entry(name="vpm", label="vpm"),))
+        reference, job = plan(suite)
+        found[per] = compute(job).outcome
+        assert compute(reference).outcome["truth"] == 7
+    assert found["step"]["value"] == pytest.approx(7 / 4)
+    assert (found["step"]["per"], found["episode"]["per"]) == ("step", "episode")
+    assert found["episode"]["value"] == pytest.approx(7)
+    assert found["episode"]["interval"] == pytest.approx(found["step"]["return_interval"])

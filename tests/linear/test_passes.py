@@ -4,14 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from ope_vpm.linear.moments import (
-    accumulate,
-    accumulate_folds,
-    accumulate_where_positive,
-    all_but_each,
-    apply,
-    apply_folds,
-)
+from ope_vpm.linear.moments import accumulate, accumulate_folds, accumulate_where_positive, all_but_each
+from ope_vpm.linear.second_pass import apply, apply_folds, apply_to_groups
 from tests.linear.batches import by_hand, random_rows, same
 
 
@@ -65,3 +59,39 @@ def test_several_solutions_at_once_and_one_for_each_fold():
     held = apply_folds(rows, fold, np.stack([theta, -theta]), 0.8, after_end)
     _, other = apply(rows, beta, -theta, 0.8, after_end)
     np.testing.assert_allclose(held, np.where(fold[:, None] == 0, residual, other), atol=1e-14)
+
+
+def test_sums_over_groups_are_those_of_the_rows():
+    rows = dataclasses.replace(random_rows(60, 4, 3), cuts=(13, 40))
+    rows.phi_next[[12, 30, 59]] = 0  # three ends
+    rng = np.random.default_rng(1)
+    beta, theta, group = rng.standard_normal((4, 2)), rng.standard_normal((4, 2)), np.sort(rng.integers(7, size=60))
+    tau, residual = apply(rows, beta, theta, 0.9)
+    sums = apply_to_groups(rows, group, 8, beta, theta, 0.9)
+    expected = [(tau * residual)[group == k].sum(axis=0) for k in range(8)]
+    np.testing.assert_allclose(sums.influence, expected, atol=1e-12)
+    np.testing.assert_allclose(sums.ended, tau[[12, 30, 59]].sum(axis=0), atol=1e-12)
+
+
+def test_the_last_columns_may_be_about_ends():
+    """They have 1 at the three ends and 0 elsewhere as their reward; the first column keeps the rows' own."""
+    rows = dataclasses.replace(random_rows(60, 4, 3), cuts=(13, 40))
+    ends = np.isin(np.arange(60), [12, 30, 59])
+    rows.phi_next[:, 0], rows.phi_next[ends] = 1, 0
+    rng = np.random.default_rng(1)
+    beta, theta, group = rng.standard_normal((4, 2)), rng.standard_normal((4, 2)), np.sort(rng.integers(7, size=60))
+    found = apply_to_groups(rows, group, 7, beta, theta, 1.0, of_ends=1).influence
+    paid = dataclasses.replace(rows, reward=ends.astype(float))
+    np.testing.assert_allclose(found[:, 0], apply_to_groups(rows, group, 7, beta, theta, 1.0).influence[:, 0])
+    np.testing.assert_allclose(found[:, 1], apply_to_groups(paid, group, 7, beta, theta, 1.0).influence[:, 1])
+
+
+def test_single_precision_features_are_added_up_in_double_precision():
+    """Sums of 10⁵ rows stay within the rounding of a few thousand."""
+    rows = random_rows(100_000, 5, 4)
+    single = dataclasses.replace(rows, phi=rows.phi.astype(np.float32), phi_next=rows.phi_next.astype(np.float32))
+    cuts = tuple(range(4096, 100_000, 4096))
+    exact, found = (accumulate(dataclasses.replace(each, cuts=cuts)) for each in (rows, single))
+    assert found.gram.dtype == found.change.dtype == found.reward.dtype == np.float64
+    for name in ("gram", "change", "reward"):
+        np.testing.assert_allclose(getattr(found, name), getattr(exact, name), atol=1e-7 * len(rows), err_msg=name)

@@ -1,5 +1,7 @@
 """Features of pairs by hand, and what they share between policies and discounts."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -108,3 +110,64 @@ def test_an_estimate_says_its_ridge_and_its_coefficients(gamma):
     tau, _ = equations.apply(beta, theta)
     np.testing.assert_allclose(found.weights, equations.pairs.by_logged_row(tau))
     assert found.diagnostics["ridge"] == found.ridge
+
+
+def walk(episodes=30, length=20, seed=0):
+    """Episodes of a random walk in two dimensions, some ended, some cut, of one and of several steps."""
+    rng = np.random.default_rng(seed)
+    lengths = np.where(np.arange(episodes) % 4 == 3, 1, length)
+    last = np.cumsum(lengths) - 1
+    states = [rng.standard_normal((n + 1, 2)).cumsum(axis=0) / 5 for n in lengths]
+    ends = np.isin(np.arange(lengths.sum()), last)
+    ended = np.isin(np.arange(lengths.sum()), last[::2])
+    return ov.LoggedDataset.from_arrays(
+        np.concatenate([path[:-1] for path in states]),
+        rng.integers(2, size=lengths.sum()),
+        rng.standard_normal(lengths.sum()),
+        np.concatenate([path[1:] for path in states]),
+        ended,
+        ends & ~ended,
+    )
+
+
+@pytest.mark.parametrize("time_limit", ["continue", "restart"])
+@pytest.mark.parametrize("nudged", [False, True])
+def test_features_after_a_step_are_those_of_the_next_row_or_its_own(monkeypatch, time_limit, nudged):
+    """Also where the logged next state is not quite the next row's, and across batches of any size."""
+    data = walk()
+    if nudged:
+        following = np.array(data.next_observations)
+        following[5] += 1e-7
+        data = dataclasses.replace(data, next_observations=following)
+    problem = Problem.pose(data, chance(0.5), gamma=0.9, time_limit=time_limit, ignore=IGNORE)
+    monkeypatch.setattr("ope_vpm.ope.adapter.pair_features.BATCH_ROWS", 7)
+    for kept in (0, 1 << 15):
+        monkeypatch.setattr("ope_vpm.ope.adapter.pair_features.KEPT_ROWS", kept)
+        pairs = pair_features(problem, 6, draws=1)
+        states = pairs.states
+        expected = states.features(data.next_observations[states.rows], states.time + 1)
+        expected[states.ended] = 0
+        np.testing.assert_allclose(np.concatenate([batch.phi_next.copy() for batch in pairs]), expected, atol=1e-14)
+
+
+def test_single_precision_moves_a_value_by_far_less_than_its_error(monkeypatch):
+    """Even at the smallest ridge, 10⁻⁶, which is nearest to the rounding of single precision."""
+    data, values = walk(200, 30), {}
+    for rows in (0, 1 << 40):
+        monkeypatch.setattr("ope_vpm.ope.adapter.pair_features.SINGLE_PRECISION_ROWS", rows)
+        values[rows] = ov.evaluate(data, chance(0.3), "vpm", gamma=0.9, n_features=40, ignore=IGNORE)
+    single, double = values.values()
+    assert single.value != double.value
+    assert abs(single.value - double.value) < 1e-3 * double.standard_error
+    assert single.standard_error == pytest.approx(double.standard_error, rel=0.01)
+    assert np.abs(single.weights - double.weights).mean() < 1e-3
+
+
+def test_moments_are_shared_by_discounts_and_by_those_who_weigh_alike():
+    problem = Problem.pose(log(), chance(0.25), gamma=0.9, ignore=IGNORE)
+    one, other = (pair_features(each, 0, draws=1) for each in (problem, problem.with_gamma(1.0)))
+    weight = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert one.moments is other.moments
+    assert one.weighted(weight).moments is other.weighted(weight).moments
+    assert one.weighted(weight).moments is not one.weighted(weight.copy()).moments
+    assert one.moments is not pair_features(problem.with_policy(chance(0.5)), 0, draws=1).moments

@@ -39,6 +39,11 @@ class Task(ABC):
     kind: ClassVar[str]
     slow_data: ClassVar[bool] = False
     """Whether making the data takes longer than reading them, so that they are worth a file."""
+    units: ClassVar[tuple[str, ...]] = ("step",)
+    """The choices of `per` for which a truth can be known."""
+
+    per: str = "step"
+    """What is compared with the truth: the value per "step", or at γ = 1 the return of an "episode"."""
 
     @abstractmethod
     def targets(self) -> dict[str, TargetPolicy]:
@@ -70,7 +75,7 @@ class Task(ABC):
 
     def small(self) -> Self:
         """The same task with a log just large enough to see what fits it."""
-        least = {"trajectories": 4, "length": 4}
+        least: dict[str, Any] = {"trajectories": 4, "length": 4}
         return replace(self, **{name: value for name, value in least.items() if hasattr(self, name)})
 
     def identity(self, policy: str | None) -> dict[str, Any]:

@@ -20,13 +20,15 @@ class FilesTask(Task):
     """Data and policies by path, relative to the suite's file."""
 
     kind: ClassVar[str] = "files"
+    units: ClassVar[tuple[str, ...]] = ("step", "episode")
 
     dataset_file: str
     """`dataset` in the suite: a file, a Minari folder, or a Minari id."""
     policies: Mapping[str, str]
     """Names and files."""
     truth: Mapping[str, float] = field(default_factory=dict)
-    """By policy, on the scale of one reward at the suite's γ; those without are ranked and not scored."""
+    """By policy, on the scale of one reward at the suite's γ, or where `per` is "episode" the return of one; those
+    without are ranked and not scored."""
     trajectories: int | None = None
     """A run takes that many of the logged episodes, drawn by its seed without replacement; None: all of them."""
     format: str | None = None
@@ -73,7 +75,7 @@ class FilesTask(Task):
             return None
         data = self._whole()
         episodes = self.trajectories or data.n_episodes
-        means = data.returns / data.lengths
+        means = data.returns if self.per == "episode" else data.returns / data.lengths
         spread = float(means.std(ddof=1)) if len(means) > 1 else 0.0
         return Reference(self.truth[policy], floor=spread / np.sqrt(episodes) or None)
 
@@ -93,6 +95,7 @@ class FilesTask(Task):
             "policy": None if policy is None else digest(self.policies[policy]),
             "trajectories": self.trajectories,
             "choices": [self.on_end, self.time_limit, list(self.ignore)],
+            "per": self.per,
         }
 
     def truth_identity(self, policy: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from hashlib import blake2b
 from math import sqrt
 from typing import Any, ClassVar
 
+from ope_vpm.envs.truth import Value
 from ope_vpm.envs.wild import BEHAVIOURS, WildTask, collect_log, wild_task
 from ope_vpm.envs.wild.truth import GAMMA
 from ope_vpm.leaderboard.tasks.base import Reference, Task, at_least
@@ -27,6 +28,7 @@ class WildLeaderboardTask(Task):
 
     kind: ClassVar[str] = "wild"
     slow_data: ClassVar[bool] = True
+    units: ClassVar[tuple[str, ...]] = ("step", "episode")
 
     environment: str
     """The gymnasium id."""
@@ -58,8 +60,8 @@ class WildLeaderboardTask(Task):
 
     def truth_identity(self, policy: str) -> dict[str, Any]:
         """The stored numbers."""
-        task, cut = self._task(), not self.whole
-        return {str(gamma): asdict(task.truth(gamma, cut=cut)) for gamma in (1.0, GAMMA)}
+        gammas = (1.0,) if self.per == "episode" else (1.0, GAMMA)
+        return {str(gamma): asdict(self._truth(gamma)) for gamma in gammas}
 
     def targets(self) -> dict[str, TargetPolicy]:
         """The one target."""
@@ -71,7 +73,7 @@ class WildLeaderboardTask(Task):
 
     def reference(self, policy: str, gamma: float) -> Reference:
         """As stored, or solved exactly."""
-        known = self._task().truth(gamma, cut=not self.whole)
+        known = self._truth(gamma)
         return Reference(known.value, known.standard_error, known.deviation / sqrt(self.trajectories) or None)
 
     def choices(self, gamma: float) -> dict[str, Any]:
@@ -81,6 +83,9 @@ class WildLeaderboardTask(Task):
     def axes(self) -> dict[str, Any]:
         """The length is that of the log's limit."""
         return {**super().axes(), "length": self._task().steps(not self.whole)}
+
+    def _truth(self, gamma: float) -> Value:
+        return self._task().truth(gamma, "episode" if self.per == "episode" else "step", cut=not self.whole)
 
     def _task(self) -> WildTask:
         return wild_task(self.environment)

@@ -230,6 +230,10 @@ class StateFeatures:
         """The features of each state, shape (n, size)."""
         return self.fourier(self.coordinates(observations, time))
 
+    def fill(self, observations: Array, time: Integers | None, out: Array) -> None:
+        """Write the features of each state into `out`, shape (n, size), in its precision, double or single."""
+        self.fourier.fill(self.coordinates(observations, time), out)
+
 
 def check_match(data: LoggedDataset, policy: TargetPolicy) -> TargetPolicy:
     """The policy, once its kind is known; one for another observation or action space than the data's is refused."""

@@ -9,18 +9,19 @@ be drawn.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from ope_vpm.arrays import Bools, Floats, Integers, chunks
+from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks
 from ope_vpm.linear.features import BATCH_ROWS, Standardiser
-from ope_vpm.linear.moments import Batch
+from ope_vpm.linear.moments import Batch, Moments, accumulate
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.encoding import ActionCoordinates, StateFeatures
 from ope_vpm.ope.adapter.ends import Steps, TimeLimit, clock_of, ending_rows, times
-from ope_vpm.ope.log import Log
+from ope_vpm.ope.log import Log, Memory, Same
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy
 from ope_vpm.policy.target import DRAWS
@@ -35,6 +36,9 @@ the right): on Pendulum, Acrobot, CartPole and Hopper (seeds 100 and 101) errors
 time by their square."""
 SCALE_ROWS = 10_000
 """Logged states from which the size of the target's usual action is taken: its deviation is then known to 1 %."""
+SINGLE_PRECISION_ROWS = 100_000
+"""Rows from which on features are in single precision, which halves the time of a pass: rounding then moves the value
+by less than a hundredth of its standard error (docs/scale.md), which many rows make small, but not as small."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,26 +54,71 @@ class StateRows:
     """Which of them end the task."""
     time: Integers
     """Their time within the episode."""
-    initial: Floats
-    """V at the initial states, in the canonical order of the log; shape (episodes from a reset, features)."""
+    first: Array
+    """The initial states, in the canonical order of the log."""
 
-    def batches(self) -> Iterator[tuple[Integers, Floats, Floats]]:
-        """Positions among `rows`, V(s) and V(s'), some at a time; V(s') is 0 in every column after an end."""
-        return iter(self._in_memory) if len(self.rows) <= KEPT_ROWS else self._computed()
+    @property
+    def precision(self) -> type[np.floating[Any]]:
+        """The type of the features' numbers."""
+        return np.float32 if len(self.rows) >= SINGLE_PRECISION_ROWS else np.float64
 
     @cached_property
-    def _in_memory(self) -> list[tuple[Integers, Floats, Floats]]:
-        return list(self._computed())
+    def initial(self) -> Floats:
+        """V at the initial states, shape (episodes from a reset, features)."""
+        if len(self.first) == 0:
+            return np.zeros((0, self.features.size))
+        return self.features(self.first, np.zeros(len(self.first), dtype=np.int64))
 
-    def _computed(self) -> Iterator[tuple[Integers, Floats, Floats]]:
-        maps = (self.data.observations, self.data.next_observations)
-        for part in chunks(len(self.rows), BATCH_ROWS, of=maps):
-            rows, ended, time = self.rows[part], self.ended[part], self.time[part]
-            observations, following = self.data.observations[rows], np.array(self.data.next_observations[rows])
-            following[ended] = observations[ended]  # the observation after an end may be unknown
-            there = self.features(following, time + 1)
-            there[ended] = 0
-            yield np.arange(part.start, part.stop), self.features(observations, time), there
+    def initial_batches(self) -> Iterator[tuple[slice, Floats]]:
+        """V at the initial states, some at a time; those of a small log are kept."""
+        if len(self.first) <= KEPT_ROWS:
+            yield slice(0, len(self.first)), self.initial
+            return
+        for part in chunks(len(self.first), BATCH_ROWS):
+            yield part, self.features(self.first[part], np.zeros(part.stop - part.start, dtype=np.int64))
+
+    def at(self, part: slice) -> slice | Integers:
+        """The logged rows at some places, as a slice where they follow one another: nothing is copied then."""
+        rows = self.rows[part]
+        together = rows[-1] - rows[0] + 1 == len(rows)
+        return slice(int(rows[0]), int(rows[-1]) + 1) if together else rows
+
+    def fill(self, part: slice, here: Array, there: Array) -> None:
+        """Write V(s) and V(s') of the rows at some places; V(s') is 0 in every column after an end."""
+        if len(self.rows) <= KEPT_ROWS:
+            here[:], there[:] = (values[part] for values in self._kept)
+        else:
+            self._compute(part, here, there)
+
+    @cached_property
+    def _kept(self) -> tuple[Floats, Floats]:
+        here, there = (np.empty((len(self.rows), self.features.size)) for _ in range(2))
+        for part in chunks(len(self.rows), BATCH_ROWS, of=(self.data.observations, self.data.next_observations)):
+            self._compute(part, here[part], there[part])
+        return here, there
+
+    def _compute(self, part: slice, here: Array, there: Array) -> None:
+        rows, ended, time = self.rows[part], self.ended[part], self.time[part]
+        self.features.fill(self.data.observations[self.at(part)], time, here)
+        there[:-1] = here[1:]  # V(s') is V(s) of the next row, but for a few rows
+        apart = ~self._goes_on[part] & ~ended
+        apart[-1] = not ended[-1]  # the next row is in the next batch
+        if apart.any():
+            there[apart] = self.features(self.data.next_observations[rows[apart]], time[apart] + 1)
+        there[ended] = 0
+
+    @cached_property
+    def _goes_on(self) -> Bools:
+        """Which rows are followed by a row that begins with exactly the state that they led to."""
+        data, rows = self.data, self.rows
+        inside = np.ones(len(data), dtype=np.bool_)
+        inside[data.ends] = False
+        goes_on = np.append(rows[1:] == rows[:-1] + 1, False) & inside[rows]
+        for part in chunks(len(rows), of=(data.observations, data.next_observations)):
+            chosen = part.start + np.flatnonzero(goes_on[part])
+            same = data.next_observations[rows[chosen]] == data.observations[rows[chosen] + 1]
+            goes_on[chosen] = same.reshape(len(chosen), -1).all(axis=1)
+        return goes_on
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,14 +128,21 @@ class PairFeatures:
     states: StateRows
     steps: Steps
     """What follows each row, for estimators that look at steps rather than rows."""
-    centred: Floats
+    centred: Array
     """u at each logged row, shape (n, k)."""
     weight: Floats | None = None
     """w of each logged row; None: 1."""
+    _memory: Memory = field(default_factory=Memory, repr=False)
+    """What was computed from these features and weights, for every discount."""
 
     def weighted(self, weight: Floats) -> PairFeatures:
-        """The same rows with a weight for each logged row."""
-        return replace(self, weight=weight)
+        """The same rows with a weight for each logged row; moments are shared by all who give the same array."""
+        return replace(self, weight=weight, _memory=self._memory.recall(_memory_of, Same(weight))())
+
+    @property
+    def moments(self) -> Moments:
+        """The moments of all rows and initial states, made in one pass when they are first asked for."""
+        return self._memory.recall(accumulate)(self)
 
     @property
     def rows(self) -> Integers:
@@ -126,21 +182,29 @@ class PairFeatures:
         return self.states.features.size
 
     def __iter__(self) -> Iterator[Batch]:
-        """All rows, in batches."""
-        rewards = self.states.data.rewards
-        for places, here, there in self.states.batches():
-            rows, base = self.rows[places], here[:, : self.action_base]
-            action = np.einsum("nk,nj->nkj", self.centred[rows], base).reshape(len(here), -1)
+        """All rows, in batches that share their memory."""
+        data, k, base = self.states.data, self.next_size, self.action_base
+        length = min(len(self), BATCH_ROWS)
+        phi, phi_next = (np.empty((length, size), self.states.precision) for size in (self.size, k))
+        for part in chunks(len(self), BATCH_ROWS, of=(data.observations, data.next_observations)):
+            count, rows = part.stop - part.start, self.states.at(part)
+            here, there = phi[:count], phi_next[:count]
+            self.states.fill(part, here[:, :k], there)
+            action = here[:, k:].reshape(count, self.centred.shape[1], base)  # a view
+            np.multiply(self.centred[rows][:, :, None], here[:, None, :base], out=action)
             weight = None if self.weight is None else self.weight[rows]
-            yield Batch(places, np.hstack([here, action]), there, weight, rewards[rows])
+            yield Batch(np.arange(part.start, part.stop), here, there, weight, data.rewards[rows])
 
-    def initial(self) -> list[tuple[Floats, None]]:
+    def initial(self) -> Iterator[tuple[Floats, None]]:
         """V at the initial states, none of which counts more than another."""
-        return [(self.states.initial, None)]
+        for _, values in self.states.initial_batches():
+            yield values, None
 
     def initial_values(self, theta: Floats) -> Floats:
         """E_π[Φ(s₀, ·)ᵀθ] at each initial state, for one θ or several columns of them."""
-        values: Floats = self.states.initial @ theta[: self.next_size]
+        values: Floats = np.empty((len(self.states.first), *theta.shape[1:]))
+        for part, features in self.states.initial_batches():
+            values[part] = features @ theta[: self.next_size]
         return values
 
     def by_logged_row(self, values: Floats) -> Floats:
@@ -152,6 +216,11 @@ class PairFeatures:
     def by_step(self, values: Floats) -> Floats:
         """Values of the batches' rows at every step of the plan."""
         return self.by_logged_row(values)[self.steps.rows]
+
+
+def _memory_of(weight: Same) -> Memory:
+    """A memory of its own for each weighting."""
+    return Memory()
 
 
 def pair_features(
@@ -169,7 +238,13 @@ def pair_features(
     steps = problem.steps  # it refuses logs in which nothing follows any step
     chosen = problem.seed if seed is None else seed
     states = problem.of_policy(_state_rows, n_features, problem.time_limit, chosen, bandwidth)
-    return PairFeatures(states, steps, centred_features(problem, draws))
+    memory = problem.of_policy(_memory_of_pairs, n_features, problem.time_limit, chosen, bandwidth, draws, problem.seed)
+    return PairFeatures(states, steps, centred_features(problem, draws), _memory=memory)
+
+
+def _memory_of_pairs(log: Log, policy: TargetPolicy, *settings: object) -> Memory:
+    """What is computed for one policy from features with these settings, for all discounts."""
+    return Memory()
 
 
 def _state_rows(
@@ -183,12 +258,10 @@ def _state_rows(
     features = StateFeatures.draw(data, n_features, seed, clock_of(data, time_limit), bandwidth, usual)
     ending = ending_rows(data, time_limit)
     rows = np.flatnonzero(ending | data.next_known)
-    first = log.initial_observations
-    initial = features(first, np.zeros(len(first), dtype=np.int64)) if len(first) else np.zeros((0, features.size))
-    return StateRows(data, features, rows, ending[rows], times(data, time_limit)[rows], initial)
+    return StateRows(data, features, rows, ending[rows], times(data, time_limit)[rows], log.initial_observations)
 
 
-def centred_features(problem: Problem, draws: int = DRAWS) -> Floats:
+def centred_features(problem: Problem, draws: int = DRAWS) -> Array:
     """One row per logged step. Discrete: 1[a = j] - π(j|s). Continuous: a and a², scaled, less their means under π.
 
     Args:
@@ -198,25 +271,31 @@ def centred_features(problem: Problem, draws: int = DRAWS) -> Floats:
     return problem.of_policy(_centred_features, draws, problem.seed)
 
 
-def _centred_features(log: Log, policy: TargetPolicy, draws: int, seed: int) -> Floats:
-    data = log.data
-    if data.discrete_actions:
-        probabilities = policy.probabilities(data.observations)
-        return np.asarray(np.eye(probabilities.shape[1])[data.actions] - probabilities)
-    scale = Standardiser.fit(data.actions)
-    logged = scale(policy.clipping.clip(data.actions))  # as the environment takes an action beyond the bounds
-    first, second = _moments(log, policy, draws, seed)
-    mean = scale(first)
+def _centred_features(log: Log, policy: TargetPolicy, draws: int, seed: int) -> Array:
+    """The same, in the precision of the features; policies that draw do so in the log's canonical order."""
+    data, rng = log.data, np.random.default_rng(seed)
+    precision = np.float32 if len(data) >= SINGLE_PRECISION_ROWS else np.float64
+    scale, out = Standardiser.fit(data.actions), np.empty((0, 0), precision)
+    for part in chunks(len(data)):
+        rows = log.rows[part]
+        if data.discrete_actions:
+            probabilities = policy.probabilities(data.observations[rows])
+            values = np.eye(probabilities.shape[1])[data.actions[rows]] - probabilities
+        else:
+            values = _centred_moments(data.observations[rows], data.actions[rows], policy, scale, rng, draws)
+        if part.start == 0:
+            out = np.empty((len(data), values.shape[1]), precision)
+        out[rows] = values
+    return out
+
+
+def _centred_moments(
+    observations: Array, actions: Array, policy: TargetPolicy, scale: Standardiser, rng: np.random.Generator, draws: int
+) -> Floats:
+    """Scaled a and a² of some rows less E_π[a] and E_π[a²] there."""
+    first, second = policy.action_moments(observations, rng, draws)
+    if first.shape != actions.shape:
+        raise ValueError(f"the policy's actions have shape {first.shape}, the data's {actions.shape}: they do not fit")
+    logged = scale(policy.clipping.clip(actions))  # as the environment takes an action beyond the bounds
     square = (second - 2 * scale.mean * first + scale.mean**2) / scale.std**2
-    return np.hstack([logged - mean, logged**2 - square])
-
-
-def _moments(log: Log, policy: TargetPolicy, draws: int, seed: int) -> tuple[Floats, Floats]:
-    """E_π[a] and E_π[a²] in each logged state; policies that draw do so in the log's canonical order."""
-    shape = log.data.actions.shape
-    found = policy.action_moments(log.data.observations[log.rows], np.random.default_rng(seed), draws)
-    if found[0].shape != shape:
-        raise ValueError(f"the policy's actions have shape {found[0].shape}, the data's {shape}: they do not fit")
-    first, second = np.empty(shape), np.empty(shape)
-    first[log.rows], second[log.rows] = found
-    return first, second
+    return np.hstack([logged - scale(first), logged**2 - square])

@@ -19,6 +19,7 @@ import numpy as np
 from ope_vpm.ope.behaviour.action_ratio import action_ratio
 from ope_vpm.ope.dynamics.estimate import find_followed
 from ope_vpm.ope.estimator import ProblemEstimator
+from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.inference.verdict import Evidence
 from ope_vpm.ope.linear.sensitivity import relative_error, with_feature_doubt
@@ -95,18 +96,19 @@ class Auto(ProblemEstimator):
 def _less_doubtful(problem: Problem, found: RawEstimate, followed: RawEstimate) -> RawEstimate:
     """The estimate whose own error, suspected bias included, is smaller.
 
-    The weights of the first one stay with the second, which has none: they say which rows tell about the target.
+    The weights of the first one and its return of an episode stay with the second, which has none: the weights say
+    which rows tell about the target.
     """
     values = {found.diagnostics["chosen"]: found.value, "model": followed.value}
     if not _error(followed) < _error(found):
         return replace(found, diagnostics={**found.diagnostics, "candidates": values})
     sums = followed.sums
-    error = None if sums is None else relative_error(problem, sums.standard_error, followed.suspected_bias)
+    error = None if sums is None else relative_error(logged_mean(problem), sums.standard_error, followed.suspected_bias)
     explained = followed.diagnostics["model_explained"]
     reason = f"a model of one step explains {explained:.3%} of what follows: the target is followed in it"
     notes = {**followed.diagnostics, "chosen": "model", "why": (reason,), "candidates": values}
     evidence = Evidence(relative_error=error)
-    return replace(followed, weights=found.weights, evidence=evidence, diagnostics=notes)
+    return replace(followed, weights=found.weights, evidence=evidence, diagnostics=notes, per_episode=found.per_episode)
 
 
 def _error(estimate: RawEstimate) -> float:

@@ -61,6 +61,17 @@ def action_ratio(problem: Problem) -> ActionRatio:
     return problem.of_policy(_action_ratio, problem.seed)
 
 
+def ratio_power(problem: Problem, power: float) -> Floats:
+    """ρ̂ to a power, scaled to mean 1: one array for all discounts, so that they share what is computed from it."""
+    return problem.of_policy(_ratio_power, power, problem.seed)
+
+
+def _ratio_power(log: Log, policy: TargetPolicy, power: float, seed: int) -> Floats:
+    weight = log.memory_of(policy).recall(_action_ratio, seed)(log, policy).ratio ** power
+    scaled: Floats = weight / weight.mean()
+    return scaled
+
+
 def known_overlap(problem: Problem) -> float | None:
     """How much of what the target does the log holds, at most 1; None without densities."""
     return min(action_ratio(problem).overlap, 1.0) if problem.policy.has_log_prob else None

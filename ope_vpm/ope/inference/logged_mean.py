@@ -7,6 +7,7 @@ import numpy as np
 from ope_vpm.arrays import Floats
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit, ending_rows
+from ope_vpm.ope.inference.returns import with_weighted_return
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
 from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.inference.verdict import Evidence
@@ -54,9 +55,10 @@ def logged_mean(problem: Problem) -> RawEstimate:
     weights, tail = time_weights(problem)
     sums = weighted_sums(problem, weights, tail)
     remark = "the logged mean is the behaviour's value, whatever the target does"
-    return RawEstimate(
+    found = RawEstimate(
         value=float(sums.ratios.sum()),
         uncertainty=Bootstrap(episodes=sums),
         weights=weights,
         evidence=Evidence(remarks=(remark,)),
     )
+    return with_weighted_return(problem, found) if problem.episodic else found

@@ -34,6 +34,12 @@ class EpisodeSums:
         """One ratio, from a numerator and a denominator per row."""
         return cls(group_sums(episode, numerator, count)[:, None], group_sums(episode, denominator, count)[:, None])
 
+    @classmethod
+    def of_influence(cls, value: float, influence: Floats) -> EpisodeSums:
+        """One ratio that is a value, moved by each episode as given."""
+        equal = np.full((len(influence), 1), 1 / len(influence))
+        return cls(influence[:, None] + value * equal, equal)
+
     def beside(self, other: EpisodeSums) -> EpisodeSums:
         """The ratios of both."""
         return EpisodeSums(
@@ -45,8 +51,13 @@ class EpisodeSums:
         return EpisodeSums(self.numerator[episodes], self.denominator[episodes])
 
     def scaled(self, factor: float) -> EpisodeSums:
-        """The same with every deviation multiplied by a factor."""
+        """The ratios multiplied by a factor."""
         return EpisodeSums(factor * self.numerator, self.denominator)
+
+    def stretched(self, factor: float) -> EpisodeSums:
+        """The same ratios with every deviation from them multiplied by a factor."""
+        level = self.denominator * self.ratios
+        return EpisodeSums(level + factor * (self.numerator - level), self.denominator)
 
     @property
     def ratios(self) -> Floats:
@@ -202,6 +213,32 @@ class Spread(Uncertainty):
         quantiles = stats.t.ppf((np.arange(REPLICATES) + 0.5) / REPLICATES, len(self.members) - 1)
         interval = percentile_interval(value + spread * quantiles, value, log.data.n_episodes, self.suspected_bias)
         return float(np.hypot(spread, self.suspected_bias)), interval
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scaled(Uncertainty):
+    """The uncertainty of a + factor·v, from that of v."""
+
+    of: Uncertainty
+    at: float
+    """v."""
+    factor: float
+    """Positive."""
+
+    @classmethod
+    def by(cls, factor: float, of: Uncertainty, at: float) -> Scaled:
+        """With the bias of v carried along."""
+        return cls(of=of, at=at, factor=factor, suspected_bias=factor * of.suspected_bias)
+
+    @property
+    def sums(self) -> EpisodeSums | None:
+        """How each episode moves it; None where that is not known of v."""
+        return None if self.of.sums is None else self.of.sums.scaled(self.factor)
+
+    def interval(self, value: float, log: Log, seed: int) -> tuple[float, Interval]:
+        """The interval of v, moved and stretched."""
+        error, (low, high) = self.of.interval(self.at, log, seed)
+        return self.factor * error, (value + self.factor * (low - self.at), value + self.factor * (high - self.at))
 
 
 def replicates(sums: EpisodeSums, seed: int, number: int = REPLICATES) -> Floats:

@@ -11,8 +11,26 @@ import numpy as np
 from ope_vpm.arrays import Floats, effective_sample_size, group_sums, read_only
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.inference.uncertainty import EpisodeSums, Interval, Uncertainty
-from ope_vpm.ope.inference.verdict import Evidence, Level, advise, judge
+from ope_vpm.ope.inference.verdict import ROUNDING, Evidence, Hull, Level, advise, judge, return_hull, rewards_hull
 from ope_vpm.ope.problem import Problem, Question
+
+
+@dataclass(frozen=True)
+class EpisodeReturn:
+    """The undiscounted return of an episode that the target runs, of a task that ends."""
+
+    value: float
+    standard_error: float | None
+    """None where one episode says nothing about the next."""
+    interval: Interval | None
+    """Meant to hold the truth in 95 of 100 datasets."""
+    verdict: Level
+    """Whether the return can be trusted, by the same rules as the value per step."""
+    reasons: tuple[str, ...]
+    """Why it is not "reliable", worst first."""
+
+    def __str__(self) -> str:
+        return f"return {self.value:.6g}  {_between(self.interval)}  per episode  {self.verdict}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,29 +61,68 @@ class PolicyValue:
     """What would make it more reliable, most needed first."""
     question: Question | None = field(default=None, repr=False)
     """What was asked: the policy, the data and what an end means, in words."""
+    episode_return: EpisodeReturn | None = None
+    """At gamma = 1 on tasks that end: the return of an episode. None where it is not known, or gamma < 1."""
+    no_return: str = ""
+    """At gamma = 1, why there is no return."""
 
     def __post_init__(self) -> None:
         if self.weights is not None:
             object.__setattr__(self, "weights", read_only(self.weights))
 
     def as_return(self) -> float:
-        """The expected discounted sum of rewards, value / (1 - gamma)."""
+        """The return of an episode.
+
+        At gamma < 1 the expected discounted sum of rewards, value / (1 - gamma). At gamma = 1, on tasks that end, the
+        expected undiscounted sum, Σ τ r / Σ τ·1[the task ends here]: ends are the terminated rows, and with
+        `time_limit="restart"` also those at the time limit, so that it is the return of an episode of at most that
+        length.
+
+        Raises:
+            ValueError: at gamma = 1, where nothing ends, the target reaches no end, or the estimator cannot tell.
+        """
+        if self.gamma < 1:
+            return self.value / (1 - self.gamma)
+        if self.episode_return is None:
+            raise ValueError(self.no_return or NOT_TOLD.format(self.estimator))
+        return self.episode_return.value
+
+    @property
+    def return_interval(self) -> Interval | None:
+        """The interval of `as_return()`; None where there is none."""
         if self.gamma == 1:
-            raise ValueError("at gamma = 1 the return is infinite: `value` is the average reward (use gamma < 1)")
-        return self.value / (1 - self.gamma)
+            return None if self.episode_return is None else self.episode_return.interval
+        if self.interval is None:
+            return None
+        low, high = self.interval
+        return low / (1 - self.gamma), high / (1 - self.gamma)
+
+    @property
+    def return_verdict(self) -> Level | None:
+        """Whether `as_return()` can be trusted; None where there is no return."""
+        if self.gamma < 1:
+            return self.verdict
+        return None if self.episode_return is None else self.episode_return.verdict
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON; without the weights."""
+        known = self.gamma < 1 or self.episode_return is not None
+        of_return = self.return_interval
         return {
             "estimator": self.estimator,
             "value": self.value,
+            "per": "step",
             "gamma": self.gamma,
-            "return": None if self.gamma == 1 else self.as_return(),
             "standard_error": self.standard_error,
             "interval": None if self.interval is None else list(self.interval),
             "effective_sample_size": self.effective_sample_size,
             "verdict": self.verdict,
             "reasons": list(self.reasons),
+            "return": _plain(self.as_return()) if known else None,
+            "return_interval": None if of_return is None else _plain(of_return),
+            "return_verdict": self.return_verdict,
+            "return_reasons": [] if self.episode_return is None else list(self.episode_return.reasons),
+            "no_return": self.no_return,
             "diagnostics": {name: _plain(value) for name, value in self.diagnostics.items()},
         }
 
@@ -85,9 +142,18 @@ class PolicyValue:
         return card(self)
 
     def __str__(self) -> str:
-        between = "no interval" if self.interval is None else "[{:.6g}, {:.6g}]".format(*self.interval)
-        lines = [f"{self.estimator}: {self.value:.6g}  {between}  {self.verdict}"]
-        return "\n".join([*lines, *(f"  - {reason}" for reason in self.reasons)])
+        found = f"{self.value:.6g}  {_between(self.interval)}  per step at γ = {self.gamma:g}"
+        lines = [f"{self.estimator}: {found}  {self.verdict}", *(f"  - {reason}" for reason in self.reasons)]
+        if self.gamma < 1 and np.isfinite(self.value):
+            lines.append(f"  return {self.as_return():.6g}  {_between(self.return_interval)}  discounted")
+        if self.episode_return is not None:
+            lines.append(f"  {self.episode_return}")
+            lines += [f"  - {reason}" for reason in self.episode_return.reasons if reason not in self.reasons]
+        return "\n".join(lines)
+
+
+def _between(interval: Interval | None) -> str:
+    return "no interval" if interval is None else "[{:.6g}, {:.6g}]".format(*interval)
 
 
 def _plain(value: Any) -> Any:
@@ -105,9 +171,19 @@ def _plain(value: Any) -> Any:
 
 NEGLIGIBLE = 1e-3
 """Of the rewards' deviation: values that lie nearer together do not disagree, however small the standard error."""
-ROUNDING = 1e-9
-"""Of the largest reward: differences below it are rounding errors, which iterative solvers leave at about 1e-12."""
 SAYS_NOTHING = "every logged step pays the same, so the log says nothing about the value per step"
+NO_VALUE = "no value: every weight is zero, the log holds nothing the target does"
+ONE_EPISODE = "one episode gives no interval: it cannot say how episodes differ"
+RETURN_SAYS = "every logged step pays the same, so the value per step is known: the verdict is that of the return"
+NOT_TOLD = "{} does not tell the return of an episode at gamma = 1: use gamma < 1, or another estimator, such as vpm"
+NOTHING_ENDS = (
+    "at gamma = 1 the return is that of an episode, and no logged episode ends: use gamma < 1, or time_limit='restart' "
+    "if a time limit is part of the task"
+)
+NEVER_REACHED = (
+    "at gamma = 1 the return is that of an episode, and by these data the target reaches no end: use gamma < 1, or "
+    "time_limit='restart' if a time limit is part of the task"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +200,8 @@ class RawEstimate:
     """What speaks for and against it."""
     diagnostics: dict[str, Any] = field(default_factory=dict)
     """For people to read; nothing is computed from it."""
+    per_episode: RawEstimate | None = None
+    """The same of the undiscounted return of an episode, at γ = 1 on tasks that end; None where it is not known."""
 
     @property
     def sums(self) -> EpisodeSums | None:
@@ -137,19 +215,21 @@ class RawEstimate:
 
 
 def policy_value(problem: Problem, estimator: str, raw: RawEstimate) -> PolicyValue:
-    """Put an interval around what was found, and judge it."""
-    episodes = problem.data.n_episodes
-    error, interval = None, None
-    if episodes > 1 and np.isfinite(raw.value) and raw.uncertainty is not None:
-        error, interval = raw.uncertainty.interval(raw.value, problem.log, problem.seed)
+    """Put intervals around what was found, and judge it."""
+    hull, episodes = rewards_hull(problem), problem.data.n_episodes
+    error, interval = _interval(problem, raw)
     weights = None if raw.weights is None else _mean_one(raw.weights)
     level, reasons = judge(raw.evidence, episodes, problem.log.warnings)
-    hull = rewards_hull(problem)
+    episode_return = None if raw.per_episode is None else _episode_return(problem, raw.per_episode)
     objections = _objections(raw.value, hull)
     if objections:
         level, reasons = "unreliable", (*objections, *reasons)
+    elif hull.single:
+        level, reasons = "unreliable", (SAYS_NOTHING, *reasons)
+        if episode_return is not None:
+            level, reasons = episode_return.verdict, (RETURN_SAYS, *episode_return.reasons)
     elif interval is None:
-        reasons = ("one episode gives no interval: it cannot say how episodes differ", *reasons)
+        reasons = (ONE_EPISODE, *reasons)
     return PolicyValue(
         estimator=estimator,
         value=hull.nearest(raw.value),
@@ -163,51 +243,60 @@ def policy_value(problem: Problem, estimator: str, raw: RawEstimate) -> PolicyVa
         weights=weights,
         advice=advise(raw.evidence, episodes, problem.log.warnings),
         question=problem.question,
+        episode_return=episode_return,
+        no_return=_no_return(problem, estimator, raw),
     )
 
 
-@dataclass(frozen=True)
-class Hull:
-    """The least and the largest value that the rewards allow."""
-
-    low: float
-    high: float
-
-    @property
-    def rounding(self) -> float:
-        """How far beyond the ends a value may lie by rounding errors alone."""
-        return ROUNDING * max(abs(self.low), abs(self.high))
-
-    def nearest(self, value: float) -> float:
-        """The possible value nearest to one; one that is not finite stays what it is."""
-        return float(np.clip(value, self.low, self.high)) if np.isfinite(value) else value
-
-    def cut(self, interval: Interval) -> Interval:
-        """The part of an interval that is possible; everything possible, where the interval holds nothing of it."""
-        low, high = interval
-        if low > self.high + self.rounding or high < self.low - self.rounding:
-            return self.low, self.high
-        return float(np.clip(low, self.low, self.high)), float(np.clip(high, self.low, self.high))
+def _interval(problem: Problem, raw: RawEstimate) -> tuple[float | None, Interval | None]:
+    """The standard error and the interval; none from one episode, or where there is no value."""
+    if problem.data.n_episodes < 2 or not np.isfinite(raw.value) or raw.uncertainty is None:
+        return None, None
+    return raw.uncertainty.interval(raw.value, problem.log, problem.seed)
 
 
-def rewards_hull(problem: Problem) -> Hull:
-    """The hull of the logged rewards, and of 0 where episodes end for good: a mean over time cannot leave it."""
-    rewards = problem.data.rewards
-    ends = [0.0] if problem.on_end == "absorb" and problem.ending.any() else []
-    return Hull(min([float(rewards.min()), *ends]), max([float(rewards.max()), *ends]))
+def _episode_return(problem: Problem, raw: RawEstimate) -> EpisodeReturn | None:
+    """The return with its interval and its verdict; None where the target reaches no end."""
+    if not np.isfinite(raw.value):
+        return None
+    hull = return_hull(problem)
+    error, interval = _interval(problem, raw)
+    level, reasons = judge(raw.evidence, problem.data.n_episodes, problem.log.warnings)
+    if interval is None:
+        reasons = (ONE_EPISODE, *reasons)
+    elif hull.beyond(interval):  # values beyond it by chance are usual where the truth is near an end of the hull
+        level, reasons = "unreliable", (_outside("return", raw.value, hull), *reasons)
+    cut = None if interval is None else hull.cut(interval)
+    return EpisodeReturn(hull.nearest(raw.value), error, cut, level, reasons)
+
+
+def _no_return(problem: Problem, estimator: str, raw: RawEstimate) -> str:
+    """Why there is no return of an episode; nothing where there is one."""
+    if problem.gamma < 1:
+        return ""
+    if not problem.episodic:
+        return NOTHING_ENDS
+    if not np.isfinite(raw.value):
+        return NO_VALUE
+    if raw.per_episode is None:
+        return NOT_TOLD.format(estimator)
+    return "" if np.isfinite(raw.per_episode.value) else NEVER_REACHED
 
 
 def _objections(value: float, hull: Hull) -> tuple[str, ...]:
-    """Why a value means nothing, whatever speaks for it: it is none, it is impossible, or no other one is possible."""
+    """Why a value means nothing, whatever speaks for it: it is none, or it is impossible."""
     if not np.isfinite(value):
-        return ("no value: every weight is zero, the log holds nothing the target does",)
+        return (NO_VALUE,)
     beyond = max(hull.low - value, value - hull.high)
-    outside = (
-        f"the estimate {value:.6g} lies outside of what the rewards allow, [{hull.low:.6g}, {hull.high:.6g}], "
+    found = (_outside("estimate", value, hull),) if beyond > hull.rounding else ()
+    return (*found, SAYS_NOTHING) if found and hull.single else found
+
+
+def _outside(what: str, value: float, hull: Hull) -> str:
+    return (
+        f"the {what} {value:.6g} lies outside of what the rewards allow, [{hull.low:.6g}, {hull.high:.6g}], "
         "and was moved to the nearest end"
     )
-    found = (outside,) if beyond > hull.rounding else ()
-    return (*found, SAYS_NOTHING) if hull.high - hull.low <= hull.rounding else found
 
 
 def evidence_of_weights(data: LoggedDataset, weights: Floats, **known: Any) -> Evidence:

@@ -1,24 +1,28 @@
 """Values and ratios that are linear in features of pairs: what vpm, LSTD-Q and the other linear methods share.
 
-One pass over the rows gives the linear system of `ope_vpm.linear.system`, a second one the ratio τ and the Bellman
-residual δ of every row for all ridges at once; τ·δ is the influence function, and its standard errors choose the ridge.
+One pass over the rows gives the linear system of `ope_vpm.linear.system`. A second one sums τ·δ over episodes, τ the
+ratio and δ the Bellman residual of a row, for all ridges at once: the influence function, whose standard errors choose
+the ridge. A third one gives τ and δ of every row for that ridge alone.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
-from ope_vpm.linear.moments import Means, accumulate, accumulate_folds, accumulate_initial, all_but_each, apply
-from ope_vpm.linear.system import RIDGES, LinearSystem, choose_ridge, suspected_bias
+from ope_vpm.linear.moments import Means, accumulate_folds, accumulate_initial, all_but_each
+from ope_vpm.linear.second_pass import apply, apply_to_groups
+from ope_vpm.linear.system import DECADE, RIDGES, LinearSystem, choose_ridge, suspected_bias
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.adapter.pair_features import PairFeatures
 from ope_vpm.ope.behaviour.action_ratio import known_overlap
-from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, influence_sums
+from ope_vpm.ope.inference.returns import reaches_ends, with_rate_doubt
+from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, influence_sums, initial_sums
 from ope_vpm.ope.inference.value import RawEstimate, disagreement, evidence_of_weights
+from ope_vpm.ope.log import Memory
 from ope_vpm.ope.problem import Problem
 
 LARGEST_LEVERAGE = 0.5
@@ -36,8 +40,12 @@ class LinearEstimate(RawEstimate):
     """The ridge that was given or chosen; NaN where the log and the target have nothing in common."""
     theta: Floats
     """The coefficients of Q in the features of pairs."""
+    residual: Floats
+    """The Bellman residual of each row of the equations."""
     clock: int | None
     """The length of episodes that a time limit ends, where the features know the time."""
+    per_episode: LinearEstimate | None = None
+    """The same of the return of an episode."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +56,12 @@ class PairEquations:
     pairs: PairFeatures
     means: Means
     system: LinearSystem
+    _memory: Memory = field(default_factory=Memory, repr=False)
 
     @classmethod
     def of(cls, problem: Problem, pairs: PairFeatures) -> PairEquations:
-        """Make them in one pass over the rows."""
-        means = accumulate(pairs).means()
+        """Make them in one pass over the rows, which all discounts share."""
+        means = pairs.moments.means()
         return cls(problem, pairs, means, LinearSystem.of(means, problem.gamma, restart=problem.on_end == "restart"))
 
     @property
@@ -64,10 +73,33 @@ class PairEquations:
         """The ratio τ = w·Φβ and the Bellman residual r - Δθ of each row, in a second pass."""
         return apply(self.pairs, beta, theta, self.problem.gamma, self.after_end)
 
+    def at_rows(self, ridge: float) -> tuple[Floats, Floats]:
+        """The ratio τ and the Bellman residual of each row for one ridge, found once."""
+        return self._memory.recall(_at_rows, ridge)(self)
+
     def influence(self, tau: Floats, residual: Floats, theta: Floats) -> EpisodeSums:
         """How each episode moves the value, from the τ and the residual of each row."""
         n, first = len(self.pairs), self.pairs.initial_values(theta)
         return influence_sums(self.problem, self.pairs.rows, np.full(n, 1 / n), tau / n, residual, first)
+
+    def influences(self, beta: Floats, theta: Floats, of_ends: int = 0) -> list[EpisodeSums]:
+        """How each episode moves the value, for each column of β and θ, in a second pass that keeps no row.
+
+        Args:
+            beta: (features, columns).
+            theta: (features, columns).
+            of_ends: how many of the last columns are about the reward 1[the task ends here].
+        """
+        problem, n = self.problem, len(self.pairs)
+        episode, count = problem.data.episode[self.pairs.rows], problem.data.n_episodes
+        sums = apply_to_groups(self.pairs, episode, count, beta, theta, problem.gamma, self.after_end, of_ends)
+        share, first = np.bincount(episode, minlength=count)[:, None] / n, self.pairs.initial_values(theta)
+        found = []
+        for k, ended in enumerate(sums.ended / n):
+            rate = 1 - problem.gamma + (problem.gamma * float(ended) if problem.on_end == "restart" else 0.0)
+            whole = EpisodeSums(sums.influence[:, [k]] / n, share)
+            found.append(whole.beside(initial_sums(problem, rate, first[:, k])))
+        return found
 
     def without_each(self, folds: Integers) -> list[LinearSystem]:
         """For each fold the system of the other folds' rows; of all rows where there is one fold only.
@@ -83,6 +115,11 @@ class PairEquations:
         return [LinearSystem.of(part.merge(initial).means(), self.problem.gamma, restart=restart) for part in others]
 
 
+def _at_rows(equations: PairEquations, ridge: float) -> tuple[Floats, Floats]:
+    theta, beta = equations.system.solve(ridge)
+    return equations.apply(beta, theta)
+
+
 @dataclass(frozen=True)
 class RidgePath:
     """The solution for every ridge of a grid, and which one was chosen."""
@@ -94,21 +131,69 @@ class RidgePath:
     """(features, ridges)."""
     values: Floats
     """(ridges,)."""
-    tau: Floats
-    """(rows, ridges)."""
     sums: list[EpisodeSums]
     """How each episode moves the value, for each ridge."""
+    steps: float | None = None
+    """Of returns: the mean length of an episode at the chosen ridge."""
+    rate_error: float = 0.0
+    """Of returns: the relative standard error of the rate of ends at the chosen ridge."""
+    per_episode: RidgePath | None = None
+    """The same of the return of an episode, which has a ridge of its own; None where nothing ends."""
 
 
 def ridge_path(equations: PairEquations, ridge: float | None, grid: tuple[float, ...] = RIDGES) -> RidgePath:
-    """Solve for every ridge of the grid and choose one, or solve for the one that is given."""
-    ridges = grid if ridge is None else (ridge,)
-    solved = [equations.system.solve(each) for each in ridges]
-    theta, beta = (np.stack(columns, axis=1) for columns in zip(*solved, strict=True))
-    tau, residual = equations.apply(beta, theta)
-    sums = [equations.influence(tau[:, k], residual[:, k], theta[:, k]) for k in range(len(ridges))]
-    chosen = choose_ridge(np.array([each.standard_error for each in sums])) if ridge is None else 0
-    return RidgePath(ridges, chosen, theta, equations.system.source @ theta, tau, sums)
+    """Solve for every ridge of the grid and choose one, or for the one that is given; both also for larger ones.
+
+    The larger ones, up to ten times the last, are there to see how far the value would move, not to be chosen.
+    """
+    grid = grid if ridge is None else (ridge,)
+    ridges = (*grid, grid[-1] * 10**0.5, grid[-1] * 10)
+    ends = equations.problem.episodic
+    # Beside the reward, 1[the task ends here] is one more right-hand side of the same equations.
+    paid = np.stack([equations.system.reward, equations.means.ended] if ends else [equations.system.reward], axis=1)
+    solved = [replace(equations.system, reward=paid).solve(each) for each in ridges]
+    theta, beta = (np.stack(parts, axis=-1) for parts in zip(*solved, strict=True))
+    of_reward, of_ends = theta[:, 0], theta[:, 1:].reshape(len(theta), -1)
+    both = np.hstack([beta, beta[:, : of_ends.shape[1]]]), np.hstack([of_reward, of_ends])
+    sums = equations.influences(*both, of_ends=of_ends.shape[1])
+    values, own = equations.system.source @ of_reward, sums[: len(ridges)]
+    path = RidgePath(ridges, _choice(ridge, own), of_reward, values, own)
+    return (
+        replace(path, per_episode=_return_path(equations, path, ridge, of_ends, sums[len(ridges) :])) if ends else path
+    )
+
+
+def _return_path(
+    equations: PairEquations, path: RidgePath, ridge: float | None, theta: Floats, rates: list[EpisodeSums]
+) -> RidgePath | None:
+    """The return R = v/e for every ridge, e the rate of ends; None where it is nowhere positive.
+
+    Its Q is that of the rewards (r - R·1[end])/e: see `ope_vpm.ope.inference.returns`.
+
+    Args:
+        equations: of the problem.
+        path: of the value.
+        ridge: where it is given.
+        theta: (features, ridges): the coefficients of Q for the reward 1[end].
+        rates: how each episode moves the rate of ends, for each ridge.
+    """
+    rate = equations.system.source @ theta
+    known = np.array([reaches_ends(equations.problem, each) for each in rate])
+    if not known.any():
+        return None
+    rate = np.where(known, rate, np.nan)
+    values, sums = path.values / rate, []
+    for k, of_rate in enumerate(rates):
+        influence = (path.sums[k].influence - values[k] * of_rate.influence) / rate[k]
+        sums.append(EpisodeSums.of_influence(values[k], influence))
+    chosen = _choice(ridge, sums)
+    of_return, steps = (path.theta - values * theta) / rate, float(1 / rate[chosen])
+    return RidgePath(path.ridges, chosen, of_return, values, sums, steps, steps * rates[chosen].standard_error)
+
+
+def _choice(ridge: float | None, sums: list[EpisodeSums]) -> int:
+    """The index of the ridge: the given one is the first, and the last two are not to be chosen."""
+    return choose_ridge(np.array([each.standard_error for each in sums[:-DECADE]])) if ridge is None else 0
 
 
 FEW_ENDS = 10
@@ -134,33 +219,54 @@ def linear_estimate(
         solver: its name, for the record.
         diagnostics: further entries for the record.
     """
+    path, steps = ridge_path(equations, ridge), equations.pairs.steps
+    found = _estimate(equations, path)
+    per_episode = None
+    if path.per_episode is not None:
+        per_episode = with_rate_doubt(_estimate(equations, path.per_episode), path.per_episode.rate_error)
+    notes = {"solver": solver, "ridge": found.ridge, **(diagnostics or {}), "clock": found.clock}
+    if per_episode is not None:
+        notes["return_ridge"] = per_episode.ridge
+    notes |= {"dropped": steps.dropped, "ended": steps.ended}
+    return replace(found, per_episode=per_episode, diagnostics=notes)
+
+
+def _estimate(equations: PairEquations, path: RidgePath) -> LinearEstimate:
+    """What was found at the chosen ridge."""
     problem, pairs = equations.problem, equations.pairs
-    path = ridge_path(equations, ridge)
     chosen, sums = path.ridges[path.chosen], path.sums[path.chosen]
-    bias = suspected_bias(equations.system, chosen)
+    value, bias = float(path.values[path.chosen]), suspected_bias(path.values, path.chosen)
+    if not np.isfinite(bias):  # with a larger ridge no end is reached: nothing is known about the return
+        bias = abs(value)
     # Fitted residuals are too small; 1/(1 - leverage) undoes that and a little more (MacKinnon and White's HC3).
     leverage = min(equations.system.degrees_of_freedom(chosen) / len(pairs), LARGEST_LEVERAGE)
-    weights = pairs.by_logged_row(path.tau[:, path.chosen])
+    tau, residual = _of_rows(equations, path)
+    weights = pairs.by_logged_row(tau)
+    apart = disagreement(problem.data, bias / (path.steps or 1), sums.standard_error / (path.steps or 1))
     return LinearEstimate(
-        value=float(path.values[path.chosen]),
-        uncertainty=Bootstrap(episodes=sums.scaled(1 / (1 - leverage)), suspected_bias=bias),
+        value=value,
+        uncertainty=Bootstrap(episodes=sums.stretched(1 / (1 - leverage)), suspected_bias=bias),
         weights=weights,
         evidence=evidence_of_weights(
             problem.data,
             weights,
             overlap=known_overlap(problem),
-            disagreement=disagreement(problem.data, bias, sums.standard_error),
+            disagreement=apart,
             remarks=(*clock_remarks(problem.data, problem.time_limit, known=True), *_few_ends(problem)),
         ),
         ridge=chosen,
         theta=path.theta[:, path.chosen],
+        residual=residual,
         clock=pairs.clock,
-        diagnostics={
-            "solver": solver,
-            "ridge": chosen,
-            **(diagnostics or {}),
-            "clock": pairs.clock,
-            "dropped": pairs.steps.dropped,
-            "ended": pairs.steps.ended,
-        },
     )
+
+
+def _of_rows(equations: PairEquations, path: RidgePath) -> tuple[Floats, Floats]:
+    """The ratio and the Bellman residual of each row at the chosen ridge; of a return, for (r - R·1[end])/e."""
+    ridge, theta = path.ridges[path.chosen], path.theta[:, path.chosen]
+    if path.steps is None:
+        return equations.at_rows(ridge)
+    _, beta = equations.system.solve(ridge)
+    tau, residual = equations.apply(beta, theta)
+    rewards, ended = equations.pairs.rewards, equations.pairs.states.ended
+    return tau, residual - rewards + path.steps * (rewards - path.values[path.chosen] * ended)

@@ -9,6 +9,7 @@ are. Neither alone is on the right scale; their geometric mean was, also on task
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,8 +18,8 @@ from ope_vpm.linear.system import RIDGES
 from ope_vpm.ope.adapter.pair_features import pair_features
 from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.inference.uncertainty import Bootstrap
-from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations, ridge_path
-from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.inference.value import RawEstimate
+from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations, RidgePath, ridge_path
 
 REDRAWS = ((0.5, 0), (2.0, 0), (1.0, 1), (1.0, 2))
 """Other features: the factor of their bandwidth, and what is added to the seed."""
@@ -35,6 +36,8 @@ USUAL = 0.68
 def with_feature_doubt(equations: PairEquations, estimate: LinearEstimate, draws: int) -> LinearEstimate:
     """The same estimate, its uncertainty widened by 0.3·√(D·B), and compared with the logged mean's own error.
 
+    The return of an episode is doubted by the same rule, D being the spread of the return itself.
+
     Args:
         equations: those that the estimate solves.
         estimate: the value, with an influence function.
@@ -43,41 +46,65 @@ def with_feature_doubt(equations: PairEquations, estimate: LinearEstimate, draws
     problem = equations.problem
     if estimate.sums is None or problem.data.n_episodes < 2 or not np.isfinite(estimate.value):
         return estimate
-    spread = feature_spread(equations, estimate.value, draws)
-    bound = ratio_error_bound(equations, estimate.ridge)
-    doubt = SHARE * float(np.sqrt(spread * bound))
-    bias = float(np.hypot(estimate.suspected_bias, doubt))
+    others, logged = redrawn_paths(equations, draws), logged_mean(problem)
+    spread, bound = feature_spread(estimate.value, others), ratio_error_bound(equations, estimate)
+    per_episode = estimate.per_episode
+    if per_episode is not None:
+        of_return = feature_spread(per_episode.value, [other.per_episode for other in others if other.per_episode])
+        bound_of_return = ratio_error_bound(equations, per_episode)
+        per_episode = _doubted(per_episode, of_return, bound_of_return, logged.per_episode)
     return replace(
-        estimate,
-        uncertainty=Bootstrap(episodes=estimate.sums, suspected_bias=bias),
-        evidence=replace(estimate.evidence, relative_error=relative_error(problem, estimate.sums.standard_error, bias)),
+        _doubted(estimate, spread, bound, logged),
+        per_episode=per_episode,
         diagnostics={**estimate.diagnostics, "feature_spread": spread, "ratio_error_bound": bound},
     )
 
 
-def feature_spread(equations: PairEquations, value: float, draws: int) -> float:
-    """D: the root mean square distance of the value from those with other features, each at its own ridge."""
+def _doubted(estimate: LinearEstimate, spread: float, bound: float, logged: RawEstimate | None) -> LinearEstimate:
+    """The estimate with D and B in its uncertainty, and compared with what the log says of its own policy."""
+    if estimate.sums is None:
+        return estimate
+    bias = float(np.hypot(estimate.suspected_bias, SHARE * float(np.sqrt(spread * bound))))
+    relative = relative_error(logged, estimate.sums.standard_error, bias)
+    return replace(
+        estimate,
+        uncertainty=Bootstrap(episodes=estimate.sums, suspected_bias=bias),
+        evidence=replace(estimate.evidence, relative_error=relative),
+    )
+
+
+def redrawn_paths(equations: PairEquations, draws: int) -> list[RidgePath]:
+    """The solutions with other features, each for a grid of ridges."""
     problem, weight = equations.problem, equations.pairs.weight
-    values = []
+    paths = []
     for bandwidth, offset in REDRAWS:
         pairs = pair_features(problem, FEWER_FEATURES, draws, bandwidth, problem.seed + offset)
         other = PairEquations.of(problem, pairs if weight is None else pairs.weighted(weight))
-        path = ridge_path(other, None, RIDGES[::2])
-        values.append(path.values[path.chosen])
-    return float(np.sqrt(np.mean((np.array(values) - value) ** 2)))
+        paths.append(ridge_path(other, None, RIDGES[::2]))
+    return paths
 
 
-def ratio_error_bound(equations: PairEquations, ridge: float) -> float:
+def feature_spread(value: float, others: Sequence[RidgePath]) -> float:
+    """D: the root mean square distance of the value from those with other features, each at its own ridge.
+
+    Where other features find no value at all, it is as large as the value.
+    """
+    if not others:
+        return abs(value)
+    values = np.array([path.values[path.chosen] for path in others])
+    return float(np.sqrt(np.mean((values - value) ** 2)))
+
+
+def ratio_error_bound(equations: PairEquations, estimate: LinearEstimate) -> float:
     """B = sd(τ)·q₆₈|δ - median δ|, τ scaled to mean 1."""
-    theta, beta = equations.system.solve(ridge)
-    tau, residual = (column[:, 0] for column in equations.apply(beta[:, None], theta[:, None]))
+    tau, residual = estimate.weights[equations.pairs.rows], estimate.residual
     mean = float(tau.mean())
     size = float(np.quantile(np.abs(residual - np.median(residual)), USUAL))
     return float(tau.std() / abs(mean) * size) if mean else 0.0
 
 
-def relative_error(problem: Problem, error: float, bias: float) -> float | None:
+def relative_error(logged: RawEstimate | None, error: float, bias: float) -> float | None:
     """The whole standard error in units of the logged mean's, which is what the log says of its own policy."""
-    sums = logged_mean(problem).sums
+    sums = None if logged is None else logged.sums
     own = 0.0 if sums is None else sums.standard_error
     return float(np.hypot(error, bias)) / own if own > 0 else None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ope_vpm.arrays import Floats
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.behaviour.action_ratio import known_overlap
+from ope_vpm.ope.inference.returns import UNKNOWN, ends_under, fixed_length, reaches_ends, uncharged
 from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.inference.value import RawEstimate, disagreement
 from ope_vpm.ope.inference.verdict import Evidence
@@ -44,6 +45,20 @@ def fitted_q(problem: Problem, settings: Networks, weight: Floats | None = None)
         settings: of the networks.
         weight: of each logged row in the regression, where it is not 1.
     """
+    found = _fitted(problem, settings, weight)
+    linear = find_lstd(problem, settings.n_features, settings.ridge, settings.draws).per_episode
+    if linear is None or fixed_length(problem) is not None:
+        return found
+    rate = ends_under(problem, linear.weights)
+    if not reaches_ends(problem, rate):
+        return replace(found, per_episode=UNKNOWN)
+    # The return of the linear Q is charged at each end, and other networks learn what is wrong with that.
+    charged = problem.with_rewards(problem.data.rewards - linear.value * problem.ending)
+    return replace(found, per_episode=uncharged(linear.value, rate, _fitted(charged, settings, weight)))
+
+
+def _fitted(problem: Problem, settings: Networks, weight: Floats | None) -> RawEstimate:
+    """The value of Q by networks; arguments as in `fitted_q`."""
     plan = problem.steps
     whole = np.zeros(problem.data.n_episodes, dtype=np.int64)
     by_step = None if weight is None else weight[plan.rows]

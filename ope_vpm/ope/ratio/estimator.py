@@ -8,7 +8,7 @@ model is, and agree with it. They differ where functions are approximated, on co
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.behaviour.action_ratio import known_overlap
 from ope_vpm.ope.estimator import ProblemEstimator, check_positive, check_ridge
 from ope_vpm.ope.finite.estimate import counted_estimate
+from ope_vpm.ope.inference.returns import UNKNOWN, reaches_ends, return_estimate
 from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.inference.value import RawEstimate, disagreement, evidence_of_weights, value_or_nan
 from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations
@@ -82,10 +83,11 @@ def ratio_estimate(
     problem, pairs = equations.problem, equations.pairs
     weights, total = pairs.by_logged_row(zeta), float(zeta @ end_mass(equations))
     value = value_or_nan(float(zeta @ pairs.rewards) / total if total else 0.0, zeta)
+    tau = zeta * len(zeta) / total if total else zeta
     _, residual = equations.apply(lstd.theta, lstd.theta)
-    sums = equations.influence(zeta * len(zeta) / total if total else zeta, residual, lstd.theta)
+    sums = equations.influence(tau, residual, lstd.theta)
     distance = abs(value - lstd.value)
-    return RawEstimate(
+    found = RawEstimate(
         value=value,
         uncertainty=Bootstrap(episodes=sums, suspected_bias=distance),
         weights=weights,
@@ -99,3 +101,26 @@ def ratio_estimate(
         ),
         diagnostics={"solver": solver, "ridge": lstd.ridge, "dropped": pairs.steps.dropped},
     )
+    return _with_return(equations, lstd, found, tau) if problem.episodic else found
+
+
+def _with_return(equations: PairEquations, lstd: LinearEstimate, found: RawEstimate, tau: Floats) -> RawEstimate:
+    """The estimate with the return of an episode, Σ ζr / Σ ζ·1[the task ends here].
+
+    As for the value, the interval takes LSTD-Q's Bellman residual, here that of its return.
+
+    Args:
+        equations: of the problem.
+        lstd: what LSTD-Q finds with them.
+        found: the estimate of the value.
+        tau: the ratio at each of their rows, of mean 1.
+    """
+    problem, known = equations.problem, lstd.per_episode
+    rate = float(tau @ equations.pairs.states.ended) / len(tau)
+    if known is None or not reaches_ends(problem, rate):
+        return replace(found, per_episode=UNKNOWN)
+    value = found.value / rate
+    sums, distance = equations.influence(tau, known.residual, known.theta), abs(value - known.value)
+    apart = disagreement(problem.data, rate * distance, rate * sums.standard_error)
+    judged = replace(found, evidence=replace(found.evidence, disagreement=apart))
+    return replace(found, per_episode=return_estimate(judged, value, sums.influence, distance))

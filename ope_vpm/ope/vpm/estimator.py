@@ -8,7 +8,7 @@ import numpy as np
 
 from ope_vpm.chain import VPM
 from ope_vpm.ope.adapter.pair_features import pair_features
-from ope_vpm.ope.behaviour.action_ratio import action_ratio
+from ope_vpm.ope.behaviour.action_ratio import action_ratio, ratio_power
 from ope_vpm.ope.estimator import ProblemEstimator, check_ridge
 from ope_vpm.ope.finite.regression import Regression
 from ope_vpm.ope.finite.treatments import Smooth
@@ -155,8 +155,8 @@ def _find_factored(problem: Problem, n_features: int, ridge: float | None, power
     action = action_ratio(problem)
     if not action.ratio.any():
         return nothing_in_common(problem)
-    weight = action.ratio**power
-    pairs = pair_features(problem, n_features, draws).weighted(weight / weight.mean())
+    weight = ratio_power(problem, power)
+    pairs = pair_features(problem, n_features, draws).weighted(weight)
     fit = {"power": power, "behaviour_held_out_log_likelihood": action.held_out_log_likelihood}
     equations = PairEquations.of(problem, pairs)
     return with_feature_doubt(equations, linear_estimate(equations, ridge, "factored", fit), draws)
@@ -167,4 +167,7 @@ def nothing_in_common(problem: Problem) -> LinearEstimate:
     weights = np.zeros(len(problem.data))
     evidence = evidence_of_weights(problem.data, weights, overlap=0.0)
     nan = float("nan")
-    return LinearEstimate(value=nan, weights=weights, evidence=evidence, ridge=nan, theta=np.zeros(0), clock=None)
+    none = np.zeros(0)
+    return LinearEstimate(
+        value=nan, weights=weights, evidence=evidence, ridge=nan, theta=none, residual=none, clock=None
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from ope_vpm.chain.solvers.solution import ValueFunction
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.adapter.pairs import Pairs
 from ope_vpm.ope.finite.estimate import MORE_THAN_ONCE, leverage, widening
+from ope_vpm.ope.inference.returns import UNKNOWN, reaches_ends, return_estimate
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, influence_sums
 from ope_vpm.ope.inference.value import RawEstimate, disagreement, evidence_of_weights
 from ope_vpm.ope.problem import Problem
@@ -30,11 +32,12 @@ def find_by_solver(problem: Problem, method: VPM, draws: int) -> RawEstimate:
     estimate = fit_quietly(method, pairs.transitions)
     value = weighted_mean(estimate, pairs)
     sums = pair_influence(problem, pairs, estimate, value, draws)
-    distance = distance_to_other_treatment(method, pairs, estimate, value)
+    other = other_treatment(method, pairs, estimate)
+    distance = None if other is None else abs(weighted_mean(other, pairs) - value)
     logged = pairs.rows >= 0
     weights = group_sums(pairs.rows[logged], estimate.weights[logged], len(problem.data))
     report = estimate.diagnostics
-    return RawEstimate(
+    found = RawEstimate(
         value=value,
         uncertainty=Bootstrap(episodes=sums, suspected_bias=distance or 0.0),
         weights=weights,
@@ -56,6 +59,31 @@ def find_by_solver(problem: Problem, method: VPM, draws: int) -> RawEstimate:
             **report.settings,
         },
     )
+    return _with_return(problem, pairs, found, estimate, other, draws) if problem.episodic else found
+
+
+def _with_return(
+    problem: Problem,
+    pairs: Pairs,
+    found: RawEstimate,
+    estimate: StationaryEstimate,
+    other: StationaryEstimate | None,
+    draws: int,
+) -> RawEstimate:
+    """The estimate with the return of an episode, Σ τ r / Σ τ·1[the task ends here], from the same ratio."""
+    ends = replace(pairs, rewards=problem.ending[pairs.rows].astype(np.float64))
+    rate = weighted_mean(estimate, ends)
+    if found.sums is None or not reaches_ends(problem, rate):
+        return replace(found, per_episode=UNKNOWN)
+    value, of_rate = found.value / rate, pair_influence(problem, ends, estimate, rate, draws)
+    influence, distance, apart = (found.sums.influence - value * of_rate.influence) / rate, 0.0, None
+    if other is not None:
+        other_rate = weighted_mean(other, ends)
+        distance = abs(weighted_mean(other, pairs) / other_rate - value) if other_rate > 0 else abs(value)
+        apart = disagreement(problem.data, rate * distance, rate * float(np.sqrt(np.sum(influence**2))))
+    judged = replace(found, evidence=replace(found.evidence, disagreement=apart))
+    per_episode = return_estimate(judged, value, influence, distance, of_rate.standard_error / rate)
+    return replace(found, per_episode=per_episode)
 
 
 def fit_quietly(method: VPM, transitions: Transitions) -> StationaryEstimate:
@@ -70,19 +98,18 @@ def weighted_mean(estimate: StationaryEstimate, pairs: Pairs) -> float:
     return float(estimate.weights @ pairs.rewards / estimate.weights.sum())
 
 
-def distance_to_other_treatment(method: VPM, pairs: Pairs, estimate: StationaryEstimate, value: float) -> float | None:
-    """How far the value lies from what another treatment of unseen pairs gives; None where states are continuous.
+def other_treatment(method: VPM, pairs: Pairs, estimate: StationaryEstimate) -> StationaryEstimate | None:
+    """What another treatment of unseen pairs gives; None where states are continuous.
 
     No treatment is best everywhere, so their difference is what is known about the bias; it is 0 if all were seen.
     """
     if not pairs.transitions.finite:
         return None
     if estimate.diagnostics.unseen_mass == 0:
-        return 0.0
+        return estimate
     used = estimate.diagnostics.settings["unseen"]
     options: dict[str, Any] = method.options | {"unseen": "restart" if used == "good-turing" else "good-turing"}
-    other = fit_quietly(VPM(gamma=method.gamma, solver="tabular", seed=method.seed, **options), pairs.transitions)
-    return abs(weighted_mean(other, pairs) - value)
+    return fit_quietly(VPM(gamma=method.gamma, solver="tabular", seed=method.seed, **options), pairs.transitions)
 
 
 def pair_influence(

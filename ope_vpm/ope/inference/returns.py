@@ -1,0 +1,153 @@
+"""The undiscounted return of an episode, at γ = 1 on tasks that end.
+
+An ended episode restarts, so that the mean reward per step is v = E[return]/E[length], and the probability that a step
+is the last one is e = 1/E[length], the value of the same chain with the reward 1[the task ends here]. So the return is
+R = v/e, and it is also the charge at which reward and charge break even: the value of the rewards r - R·1[end] is 0.
+To first order episodes move it by (ψ_r - R·ψ_e)/e, which is the influence function of those charged rewards over e;
+whatever is suspected about the bias of their value holds for the return, divided by e, as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+
+from ope_vpm.arrays import Floats
+from ope_vpm.ope.adapter.ends import limit_of
+from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, Scaled
+from ope_vpm.ope.inference.value import RawEstimate
+from ope_vpm.ope.problem import Problem
+
+LEAST_RATE = 1e-9
+"""Of the log's own ends per step: a smaller rate is what rounding leaves of 0."""
+UNCERTAIN_RATE = 0.3
+"""The relative standard error of the rate of ends from which the return, which divides by the rate, asks for caution:
+beyond it 1/e is no longer nearly linear in e within two standard errors."""
+Estimate = TypeVar("Estimate", bound=RawEstimate)
+UNKNOWN = RawEstimate(value=float("nan"))
+"""The return of a target that reaches no end."""
+
+
+def fixed_length(problem: Problem) -> int | None:
+    """The length of every episode, where a time limit alone ends them: the return is then length · value."""
+    if problem.time_limit == "continue" or problem.data.terminated.any():
+        return None
+    return limit_of(problem.data)
+
+
+def reaches_ends(problem: Problem, rate: float) -> bool:
+    """Whether a rate of ends per step says that the target reaches some: it is not 0 but for rounding, nor negative."""
+    return bool(np.isfinite(rate) and rate > LEAST_RATE * problem.ending.mean())
+
+
+def with_return(problem: Problem, found: RawEstimate, find: Callable[[Problem], RawEstimate]) -> RawEstimate:
+    """An estimate with the return of an episode, where the estimator has not found it itself.
+
+    Args:
+        problem: the question, at γ = 1 on a task that ends.
+        found: what the estimator found.
+        find: what it finds for other rewards.
+    """
+    length = fixed_length(problem)
+    if length is not None:
+        scaled = None if found.uncertainty is None else Scaled.by(length, found.uncertainty, found.value)
+        per_episode = replace(found, value=length * found.value, uncertainty=scaled, per_episode=None)
+        return replace(found, per_episode=per_episode)
+    return found if found.per_episode is not None else replace(found, per_episode=_charged(problem, found, find))
+
+
+def _charged(problem: Problem, found: RawEstimate, find: Callable[[Problem], RawEstimate]) -> RawEstimate:
+    """The return by two further questions: the rate of ends, and the value of charged rewards.
+
+    An estimator that is linear in the rewards values charged ones at 0. Where it is not, because a ridge or a blend
+    depends on them, one step of Newton's method remains.
+    """
+    ends = problem.ending.astype(np.float64)
+    rate = find(problem.with_rewards(ends))
+    if not np.isfinite(found.value) or not reaches_ends(problem, rate.value):
+        return UNKNOWN
+    charge = found.value / rate.value
+    charged = find(problem.with_rewards(problem.data.rewards - charge * ends))
+    error = 0.0 if rate.sums is None else rate.sums.standard_error / rate.value
+    return with_rate_doubt(uncharged(charge, rate.value, charged), error)
+
+
+def uncharged(charge: float, rate: float, charged: RawEstimate) -> RawEstimate:
+    """The return, from a first guess and an estimate of what is left of it.
+
+    Args:
+        charge: the first guess of the return.
+        rate: the rate of ends; an error in it matters as far as the guess was wrong.
+        charged: of the rewards r - charge·1[the task ends here].
+    """
+    uncertainty = charged.uncertainty and Scaled.by(1 / rate, charged.uncertainty, charged.value)
+    return replace(charged, value=charge + charged.value / rate, uncertainty=uncertainty, per_episode=None)
+
+
+def ends_under(problem: Problem, weights: Floats) -> float:
+    """The rate of ends per step by weights of the logged rows; 0 where they have none."""
+    total = float(weights.sum())
+    return float(weights @ problem.ending) / total if total > 0 else 0.0
+
+
+def return_estimate(
+    found: RawEstimate, value: float, influence: Floats, bias: float = 0.0, rate_error: float = 0.0
+) -> RawEstimate:
+    """The estimate of a return, to first order.
+
+    Args:
+        found: of the value, whose weights and evidence it shares.
+        value: R.
+        influence: (episodes,): how each episode moves it, (ψ_r - R·ψ_e)/e.
+        bias: how far it may be off, as large as one standard error would be.
+        rate_error: the standard error of the rate of ends, relative to the rate.
+    """
+    uncertainty = Bootstrap(episodes=EpisodeSums.of_influence(value, influence), suspected_bias=bias)
+    return with_rate_doubt(replace(found, value=value, uncertainty=uncertainty, per_episode=None), rate_error)
+
+
+def with_rate_doubt(of_return: Estimate, rate_error: float) -> Estimate:
+    """The return with a reason for caution where the rate of ends, by which it divides, is uncertain."""
+    if rate_error <= UNCERTAIN_RATE:
+        return of_return
+    remark = f"how often the target reaches an end is known to ±{rate_error:.0%} only"
+    evidence = replace(of_return.evidence, remarks=(*of_return.evidence.remarks, remark))
+    return replace(of_return, evidence=evidence)
+
+
+def with_ratio_return(problem: Problem, found: RawEstimate, rate: EpisodeSums) -> RawEstimate:
+    """An estimate that is linear in the rewards with its return, from the same estimate of the rate of ends.
+
+    Args:
+        problem: the question.
+        found: the estimate of the value, with an influence function.
+        rate: how each episode moves the estimate for the reward 1[the task ends here].
+    """
+    ends = float(rate.ratios.sum())
+    if found.sums is None or not reaches_ends(problem, ends):
+        return replace(found, per_episode=UNKNOWN)
+    value = found.value / ends
+    influence = (found.sums.influence - value * rate.influence) / ends
+    return replace(found, per_episode=return_estimate(found, value, influence, rate_error=rate.standard_error / ends))
+
+
+def with_weighted_return(problem: Problem, found: RawEstimate) -> RawEstimate:
+    """An estimate whose value is Σ w r / Σ w with its return, Σ w r / Σ w·1[the task ends here].
+
+    Args:
+        problem: the question, at γ = 1 on a task that ends.
+        found: the estimate of the value, with weights.
+    """
+    if found.weights is None:
+        return found
+    data, ending, weights = problem.data, problem.ending, found.weights
+    if not reaches_ends(problem, ends_under(problem, weights)):
+        return replace(found, per_episode=UNKNOWN)
+    episode, count = data.episode, data.n_episodes
+    sums = EpisodeSums.of_rows(episode, count, weights * data.rewards, weights * ending)
+    rate = EpisodeSums.of_rows(episode, count, weights * ending, weights)
+    per_episode = replace(found, value=float(sums.ratios[0]), uncertainty=Bootstrap(episodes=sums))
+    return replace(found, per_episode=with_rate_doubt(per_episode, rate.standard_error / float(rate.ratios[0])))

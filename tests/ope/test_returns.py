@@ -1,0 +1,312 @@
+"""The undiscounted return of an episode at γ = 1: by hand, in closed form, and its intervals over many logs."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import ope_vpm as ov
+from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
+from ope_vpm.ope import Problem
+from ope_vpm.ope.inference.value import RETURN_SAYS
+from ope_vpm.ope.inference.verdict import return_hull
+from ope_vpm.policy import CategoricalPolicy
+
+QUIET = ("constant-columns", "flags-confused", "duplicated-episodes")
+
+
+def gamble(episodes, seed=0, stop=0.5, last=1.0, other=2.0, **flags):
+    """One state: action 0 pays `last` and ends, action 1 pays `other` and goes on."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.geometric(stop, size=episodes)
+    ends = np.zeros(lengths.sum(), dtype=bool)
+    ends[np.cumsum(lengths) - 1] = True
+    zeros = np.zeros(len(ends), dtype=int)
+    rewards = np.where(ends, last, other)
+    return ov.LoggedDataset.from_arrays(zeros, (~ends).astype(int), rewards, zeros, **(flags or {"terminated": ends}))
+
+
+def asked(data, policy, estimator="vpm", **choices):
+    return ov.evaluate(data, policy, estimator, ignore=QUIET, **choices)
+
+
+QUARTER = [[0.25, 0.75]]
+"""Stops with probability ¼: three steps before the last one on average."""
+
+
+@pytest.mark.parametrize("name", ["vpm", "auto", "model", "fqe", "dr", "mwl", "mql", "dualdice"])
+def test_counted_estimators_are_exact_where_every_pair_was_seen(name):
+    """Return 1 + 3·2 = 7 over 4 steps."""
+    found = asked(gamble(40), QUARTER, name)
+    assert found.value == pytest.approx(7 / 4)
+    assert found.as_return() == pytest.approx(7)
+    assert found.return_interval[0] <= 7 + 1e-9
+    assert found.return_interval[1] >= 7 - 1e-9
+
+
+def test_one_more_reward_per_step_adds_the_mean_length():
+    data = gamble(40)
+    richer = replace(data, rewards=3 * data.rewards + 1)
+    assert asked(richer, QUARTER).as_return() == pytest.approx(3 * 7 + 4)
+
+
+def test_power_steps_have_the_same_return():
+    assert asked(gamble(40), QUARTER, preset="paper").as_return() == pytest.approx(7, rel=1e-4)
+
+
+def test_where_every_step_pays_the_same_the_verdict_is_about_the_return():
+    """A pole that falls after four steps on average: each step pays 1."""
+    found = asked(gamble(40, last=1.0, other=1.0), QUARTER)
+    assert found.value == 1
+    assert found.as_return() == pytest.approx(4)
+    assert found.reasons[0] == RETURN_SAYS
+    assert found.verdict == found.return_verdict == found.episode_return.verdict
+    assert asked(gamble(40, last=1.0, other=1.0), QUARTER, "naive").verdict == "caution"
+
+
+def bandit(rewards, actions, lengths, ended=None):
+    last = np.zeros(len(rewards), dtype=bool)
+    last[np.cumsum(lengths) - 1] = True
+    terminated = last.copy()
+    if ended is not None:
+        terminated[np.cumsum(lengths) - 1] = ended
+    zeros = np.zeros(len(rewards), dtype=int)
+    flags = {"terminated": terminated, "truncated": last & ~terminated}
+    return ov.LoggedDataset.from_arrays(zeros, actions, rewards, zeros, **flags)
+
+
+# Ratios π/b: 0.5 for action 0, 1.5 for action 1; episodes that pay 1 + 2 and 4.
+TWO = bandit([1.0, 2.0, 4.0], [0, 1, 1], [2, 1])
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("naive", 7 / 2),
+        ("onestep", (0.5 * 1 + 1.5 * 2 + 1.5 * 4) / (1.5 + 1.5)),
+        ("wist", (0.75 * 3 + 1.5 * 4) / (0.75 + 1.5)),
+        ("wiss", (0.5 * 1 + 1.5 * 4) / 2 + 0.75 * 2 / 2.25),
+    ],
+)
+def test_weighted_returns_by_hand(name, expected):
+    settings = {} if name == "naive" else {"behaviour": ov.as_policy([[0.5, 0.5]])}
+    assert asked(TWO, QUARTER, name, **settings).as_return() == pytest.approx(expected)
+
+
+def test_wiss_divides_by_its_ends_where_some_episodes_were_cut():
+    """t = 0: rewards 3.25 and ends 1.5/2; at t = 1 the first episode has 0.75 of 2.25, pays 2 and does not end."""
+    found = asked(
+        bandit([1.0, 2.0, 4.0], [0, 1, 1], [2, 1], ended=[False, True]),
+        QUARTER,
+        "wiss",
+        behaviour=ov.as_policy([[0.5, 0.5]]),
+    )
+    assert found.as_return() == pytest.approx((3.25 + 2 / 3) / 0.75)
+
+
+def test_the_error_of_the_mean_return_is_that_of_a_mean():
+    """Episodes that all end: the standard error of the mean of their sums of rewards."""
+    data = gamble(200, seed=1)
+    sums = np.add.reduceat(data.rewards, data.starts)
+    found = asked(data, QUARTER, "naive")
+    assert found.as_return() == pytest.approx(sums.mean())
+    assert found.episode_return.standard_error == pytest.approx(sums.std(ddof=1) / np.sqrt(200), rel=0.15)
+
+
+def test_an_uncertain_rate_of_ends_asks_for_caution():
+    """Three ends in twelve logged episodes: the relative error of their number is about 1/√3, above 0.3."""
+    lengths, ended = [4] * 12, [True] * 3 + [False] * 9
+    data = bandit(np.arange(48) % 5 / 4, np.tile([1, 1, 0, 1], 12), lengths, ended)
+    found = asked(data, [[0.25, 0.75]])
+    assert found.return_verdict != "reliable"
+    assert any("reaches an end is known to ±" in reason for reason in found.episode_return.reasons)
+
+
+# -- What has no return
+
+
+def test_where_nothing_ends_there_is_no_return():
+    endless = bandit([1.0, 2.0, 4.0], [0, 1, 1], [2, 1], ended=[False, False])
+    found = asked(endless, QUARTER, "naive")
+    assert found.return_interval is None
+    assert found.return_verdict is None
+    with pytest.raises(ValueError, match=r"no logged episode ends: use gamma < 1, or time_limit='restart'"):
+        found.as_return()
+    assert asked(endless, QUARTER, "naive", time_limit="restart").as_return() == pytest.approx(7 / 2)
+
+
+@pytest.mark.parametrize("name", ["vpm", "model", "onestep"])
+def test_a_target_that_never_stops_has_no_return(name):
+    with pytest.raises(ValueError, match="the target reaches no end: use gamma < 1"):
+        asked(gamble(40), [[0.0, 1.0]], name).as_return()
+
+
+def test_below_gamma_one_value_and_interval_are_divided():
+    found = asked(gamble(40), QUARTER, gamma=0.9)
+    assert found.as_return() == pytest.approx(10 * found.value)
+    assert found.return_interval == pytest.approx(tuple(10 * end for end in found.interval))
+
+
+# -- What rewards allow
+
+
+def test_a_probability_of_survival_stays_one():
+    """Only ends pay, 0 or 1: no return and no interval lies beyond."""
+    data = gamble(12, last=1.0, other=0.0)
+    problem = Problem.pose(data, QUARTER, ignore=QUIET)
+    hull = return_hull(problem)
+    assert (hull.low, hull.high) == (0, 1)
+    found = asked(data, QUARTER)
+    assert found.as_return() == pytest.approx(1)
+    assert found.return_interval[1] <= 1
+
+
+def test_a_time_limit_bounds_returns():
+    """Rewards of -1 and 2, five steps at most; without the limit nothing bounds the sum."""
+    data = bandit([2.0] * 5 + [-1.0], [1] * 6, [5, 1], ended=[False, True])
+    limited = return_hull(Problem.pose(data, QUARTER, ignore=QUIET, time_limit="restart"))
+    assert (limited.low, limited.high) == (-5, 10)
+    free = return_hull(Problem.pose(data, QUARTER, ignore=QUIET))
+    assert (free.low, free.high) == (-np.inf, np.inf)
+
+
+# -- A random finite MDP that ends
+
+
+class Maze:
+    """Twelve states, three actions, an end from every state with a probability of its own."""
+
+    def __init__(self, seed):
+        rng = np.random.default_rng(seed)
+        self.end = rng.uniform(0, 0.3, size=(12, 3))
+        self.next = rng.dirichlet(np.full(12, 0.3), size=(12, 3))
+        self.reward = rng.uniform(-1, 2, size=(12, 3))
+        self.first = rng.dirichlet(np.ones(12))
+        self.behaviour, self.target = (rng.dirichlet(np.ones(3), size=12) * 0.8 + 0.2 / 3 for _ in range(2))
+
+    def truth(self, policy):
+        """The expected return: d₀ᵀ(I - P_π)⁻¹r_π, where the rows of P_π sum to less than 1."""
+        stays = np.einsum("sa,sa,sat->st", policy, 1 - self.end, self.next)
+        return self.first @ np.linalg.solve(np.eye(12) - stays, (policy * self.reward).sum(axis=1))
+
+    def log(self, episodes, policy, seed):
+        rng = np.random.default_rng(seed)
+        rows = []
+
+        def drawn(probabilities):
+            return min(int(np.searchsorted(np.cumsum(probabilities), rng.random())), len(probabilities) - 1)
+
+        for _ in range(episodes):
+            state, ended = drawn(self.first), False
+            while not ended:
+                action = drawn(policy[state])
+                ended, following = rng.random() < self.end[state, action], drawn(self.next[state, action])
+                rows.append((state, action, self.reward[state, action] + rng.standard_normal(), following, ended))
+                state = following
+        states, actions, rewards, following, ended = map(np.array, zip(*rows, strict=True))
+        return ov.LoggedDataset.from_arrays(states, actions, rewards, following, terminated=ended)
+
+
+def test_intervals_of_finite_returns_hold_the_truth():
+    """100 logs; 95 of 100 are meant, and 87 is what a binomial draw of 93 in 100 falls below once in 40."""
+    maze = Maze(0)
+    truth = maze.truth(maze.target)
+    found = [asked(maze.log(60, maze.behaviour, seed), maze.target, seed=seed) for seed in range(100)]
+    errors = np.array([each.as_return() - truth for each in found])
+    assert abs(errors.mean()) < 4 * errors.std(ddof=1) / 10
+    held = sum(each.return_interval[0] <= truth <= each.return_interval[1] for each in found)
+    assert held >= 87
+    claimed = np.mean([each.episode_return.standard_error for each in found])
+    assert claimed == pytest.approx(errors.std(ddof=1), rel=0.3)
+
+
+def test_the_return_is_the_value_over_the_rate_of_ends():
+    maze = Maze(1)
+    data = maze.log(80, maze.behaviour, 0)
+    rate = asked(replace(data, rewards=data.terminated.astype(float)), maze.target).value
+    found = asked(data, maze.target)
+    assert found.as_return() == pytest.approx(found.value / rate, rel=1e-9)
+
+
+# -- Continuous states
+
+
+STOP = np.array([0.1, 0.3])
+"""The probability of an end after each action."""
+PROBABILITIES = np.array([0.2, 0.8])
+"""Of the target's actions. Its return is E[s² + a] / P(end) = 1.8 / 0.26."""
+
+
+def fresh_states(episodes, seed):
+    """Continuous states drawn anew at every step, actions at random, reward s² + a, ends by the action alone."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for _ in range(episodes):
+        ended = False
+        while not ended:
+            action = rng.integers(2)
+            ended = rng.random() < STOP[action]
+            rows.append((action, ended))
+    actions, ends = map(np.array, zip(*rows, strict=True))
+    states = rng.standard_normal((len(rows) + 1, 2))
+    rewards = states[:-1, 0] ** 2 + actions
+    following = rng.standard_normal(states[:-1].shape)
+    inner = ~ends
+    following[inner] = states[1:][inner]
+    return ov.LoggedDataset.from_arrays(states[:-1], actions, rewards, following, terminated=ends)
+
+
+TILTED = CategoricalPolicy(lambda states: np.tile(PROBABILITIES, (len(states), 1)), n_actions=2)
+
+
+@pytest.mark.parametrize("name", ["vpm", "auto", "dr", "mwl", "dualdice", "mql", "fqe linear"])
+def test_continuous_returns_are_within_their_errors(name):
+    """Ten logs: their mean within four standard errors of the truth, most intervals hold it."""
+    kind, _, solver = name.partition(" ")
+    truth, settings = 1.8 / 0.26, {"n_features": 50} | ({"solver": solver} if solver else {})
+    found = [ov.evaluate(fresh_states(100, seed), TILTED, kind, seed=seed, **settings) for seed in range(10)]
+    errors = np.array([each.as_return() - truth for each in found])
+    assert abs(errors.mean()) < 4 * errors.std(ddof=1) / np.sqrt(10)
+    assert sum(each.return_interval[0] <= truth <= each.return_interval[1] for each in found) >= 8
+
+
+def test_a_given_ridge_gives_the_ratio_of_two_values():
+    data = fresh_states(60, 0)
+    ends = replace(data, rewards=data.terminated.astype(float))
+    both = [ov.evaluate(each, TILTED, "vpm", ridge=1e-3, ignore=QUIET) for each in (data, ends)]
+    assert both[0].as_return() == pytest.approx(both[0].value / both[1].value, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["vpm", "auto", "naive"])
+def test_a_fixed_length_multiplies_the_value(name):
+    data = LinearGaussian().dataset(20, 25, BEHAVIOUR, seed=0)
+    found = ov.evaluate(data, TARGET.policy(), name, time_limit="restart")
+    assert found.as_return() == pytest.approx(25 * found.value)
+    assert found.return_interval == pytest.approx(tuple(25 * end for end in found.interval))
+
+
+def test_networks_have_returns():
+    """One log and few steps: within a third of the truth, which no mean reward per step is."""
+    data, truth = fresh_states(60, 0), 1.8 / 0.26
+    for name in ("fqe", "model"):
+        settings = {"solver": "neural"} if name == "fqe" else {}
+        found = ov.evaluate(data, TILTED, name, training_steps=150, members=2, **settings)
+        assert found.as_return() == pytest.approx(truth, rel=1 / 3)
+        assert found.return_interval[0] < found.as_return() < found.return_interval[1]
+
+
+# -- How it is shown
+
+
+def test_text_and_json_name_what_they_are():
+    found = asked(gamble(40), QUARTER)
+    first, *others = str(found).splitlines()
+    assert first.startswith("vpm: 1.75  [")
+    assert "per step at γ = 1" in first
+    assert any(line.startswith("  return 7  [") and "per episode" in line for line in others)
+    held = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    assert held["per"] == "step"
+    assert held["return"] == pytest.approx(7)
+    assert held["return_interval"] == pytest.approx(list(found.return_interval))
+    assert "return 17" in str(replace(found, gamma=0.9, value=1.7, episode_return=None))
