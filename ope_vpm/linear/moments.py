@@ -199,6 +199,30 @@ def accumulate(batches: Batches) -> Moments:
     return moments
 
 
+def accumulate_beyond(known: Moments, batches: Batches) -> Moments:
+    """The moments of rows whose first features have known moments: only products with the others are computed.
+
+    Args:
+        known: the moments of the same rows and initial states in the first `batches.next_size` features.
+        batches: the rows, without weights.
+    """
+    k, moments = batches.next_size, Moments.empty(batches.size, batches.next_size)
+    for batch in batches:
+        here, more = batch.phi[:, :k], batch.phi[:, k:]
+        moments.gram[k:, :k] += more.T @ here
+        moments.gram[k:, k:] += more.T @ more
+        moments.change[k:] += more.T @ (here - batch.phi_next)
+        moments.squares[k:] += np.einsum("nd,nd->d", more, more)
+        if batch.reward is not None:
+            moments.reward[k:] += more.T @ batch.reward
+    moments.gram[:k, k:] = moments.gram[k:, :k].T
+    moments.gram[:k, :k], moments.change[:k] = known.gram, known.change
+    moments.squares[:k], moments.reward[:k] = known.squares, known.reward
+    moments.count, moments.weight = known.count, known.weight
+    moments.initial_weight, moments.initial = known.initial_weight, known.initial
+    return moments
+
+
 def accumulate_initial(batches: Batches) -> Moments:
     """The moments of the initial states alone."""
     moments = Moments.empty(batches.size, batches.next_size)

@@ -9,6 +9,7 @@ import pytest
 from ope_vpm.linear.moments import (
     Moments,
     accumulate,
+    accumulate_beyond,
 )
 from tests.linear.batches import by_hand, random_rows, same
 
@@ -86,3 +87,9 @@ def test_merging_changes_neither_of_both():
     one.merge(other).add(next(iter(random_rows(10, 3, 3))))
     assert (one.gram == before[0]).all()
     assert (other.gram == before[1]).all()
+
+
+def test_known_moments_of_the_first_features_are_not_computed_again():
+    whole = dataclasses.replace(random_rows(40, 7, 4), weight=None, cuts=(9, 25))
+    first = dataclasses.replace(whole, phi=whole.phi[:, :4])
+    same(accumulate_beyond(accumulate(first), whole), accumulate(whole))

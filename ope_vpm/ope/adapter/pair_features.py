@@ -15,7 +15,7 @@ import numpy as np
 
 from ope_vpm.arrays import Bools, Floats, Integers, chunks
 from ope_vpm.linear.features import BATCH_ROWS, Standardiser
-from ope_vpm.linear.moments import Batch
+from ope_vpm.linear.moments import Batch, Moments, accumulate, accumulate_beyond
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.encoding import StateFeatures
 from ope_vpm.ope.adapter.ends import Steps, TimeLimit, clock_of, ending_rows, times
@@ -52,6 +52,15 @@ class StateRows:
     @cached_property
     def _in_memory(self) -> list[tuple[Integers, Floats, Floats]]:
         return list(self._computed())
+
+    @cached_property
+    def moments(self) -> Moments:
+        """The moments of V alone, which all policies share."""
+        moments = Moments.empty(self.features.size, self.features.size)
+        moments.add_initial(self.initial)
+        for places, here, there in self.batches():
+            moments.add(Batch(places, here, there, None, self.data.rewards[self.rows[places]]))
+        return moments
 
     def _computed(self) -> Iterator[tuple[Integers, Floats, Floats]]:
         maps = (self.data.observations, self.data.next_observations)
@@ -118,6 +127,10 @@ class PairFeatures:
             action = np.einsum("nk,nj->nkj", self.centred[rows], linear).reshape(len(here), -1)
             weight = None if self.weight is None else self.weight[rows]
             yield Batch(places, np.hstack([here, action]), there, weight, rewards[rows])
+
+    def moments(self) -> Moments:
+        """The moments of all rows; without weights, those of the state's features are made once for all policies."""
+        return accumulate(self) if self.weight is not None else accumulate_beyond(self.states.moments, self)
 
     def initial(self) -> list[tuple[Floats, None]]:
         """V at the initial states, none of which counts more than another."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
-from ope_vpm.linear.moments import Means, accumulate, accumulate_folds, accumulate_initial, all_but_each, apply
+from ope_vpm.linear.moments import Means, accumulate_folds, accumulate_initial, all_but_each, apply
 from ope_vpm.linear.system import RIDGES, LinearSystem, choose_ridge, suspected_bias
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.adapter.pair_features import PairFeatures
@@ -52,7 +52,7 @@ class PairEquations:
     @classmethod
     def of(cls, problem: Problem, pairs: PairFeatures) -> PairEquations:
         """Make them in one pass over the rows."""
-        means = accumulate(pairs).means()
+        means = pairs.moments().means()
         return cls(problem, pairs, means, LinearSystem.of(means, problem.gamma, restart=problem.on_end == "restart"))
 
     @property

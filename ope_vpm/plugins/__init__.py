@@ -1,0 +1,25 @@
+"""Inside other people's loops: d3rlpy, stable-baselines3, gymnasium, and the choice among checkpoints."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ope_vpm.plugins.d3rlpy import BestEpoch, OPEEvaluator, best_epoch
+
+__all__ = ["BestEpoch", "OPEEvaluator", "best_epoch"]
+
+_HOMES = {"BestEpoch": "d3rlpy", "OPEEvaluator": "d3rlpy", "best_epoch": "d3rlpy"}
+"""The module of each name: a library is imported when a name that needs it is used."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name when it is first used."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
