@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,39 @@ def action_column(values: object) -> Array:
         row = int(np.argmin(array))
         raise ValueError(f"discrete actions are counted from 0: row {row} is {array[row]}")
     return array
+
+
+MOST_ACTIONS = 4096
+"""Combinations of multi-discrete actions that are numbered: each is a column of a policy's probabilities."""
+
+
+def numbered_actions(values: object, space: Space | None) -> tuple[Any, Space | None]:
+    """Multi-discrete and multi-binary actions as numbers of their combinations, with the space of these numbers.
+
+    The last coordinate changes fastest, as in `np.ravel_multi_index`. Other actions are returned as they are.
+    """
+    if not isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
+        return values, space
+    sizes = joint_sizes(space)
+    columns = _numbers("actions", values)
+    if columns.size != len(columns) * len(sizes):
+        raise ValueError(f"actions must have {len(sizes)} coordinates, as {space} has: got shape {columns.shape}")
+    columns = whole_numbers("actions", columns).reshape(len(columns), -1) - np.reshape(getattr(space, "start", 0), -1)
+    if ((columns < 0) | (columns >= sizes)).any():
+        line = int(np.argmax(((columns < 0) | (columns >= sizes)).any(axis=1)))
+        raise ValueError(f"actions must lie in {space}: row {line} does not")
+    return np.ravel_multi_index(tuple(columns.T), sizes).astype(np.int64), spaces.Discrete(int(np.prod(sizes)))
+
+
+def joint_sizes(space: spaces.MultiDiscrete | spaces.MultiBinary) -> tuple[int, ...]:
+    """How many values each coordinate has; spaces with too many combinations are refused."""
+    if isinstance(space, spaces.MultiDiscrete):
+        sizes: tuple[int, ...] = tuple(space.nvec.reshape(-1).tolist())
+    else:
+        sizes = (2,) * prod(space.shape)
+    if prod(sizes) > MOST_ACTIONS:
+        raise ValueError(f"{space} has {prod(sizes)} combinations of actions: at most {MOST_ACTIONS} can be numbered")
+    return sizes
 
 
 def whole_numbers(name: str, values: Array) -> Array:

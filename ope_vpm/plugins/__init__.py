@@ -7,10 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ope_vpm.plugins.d3rlpy import BestEpoch, OPEEvaluator, best_epoch
+    from ope_vpm.plugins.gymnasium import LogTransitions, LogVectorTransitions
+    from ope_vpm.plugins.sb3 import OPECallback, log_to_dataset
 
-__all__ = ["BestEpoch", "OPEEvaluator", "best_epoch"]
+__all__ = [
+    "BestEpoch",
+    "LogTransitions",
+    "LogVectorTransitions",
+    "OPECallback",
+    "OPEEvaluator",
+    "best_epoch",
+    "log_to_dataset",
+]
 
-_HOMES = {"BestEpoch": "d3rlpy", "OPEEvaluator": "d3rlpy", "best_epoch": "d3rlpy"}
+_HOMES = {
+    "BestEpoch": "d3rlpy",
+    "LogTransitions": "gymnasium",
+    "LogVectorTransitions": "gymnasium",
+    "OPECallback": "sb3",
+    "OPEEvaluator": "d3rlpy",
+    "best_epoch": "d3rlpy",
+    "log_to_dataset": "sb3",
+}
 """The module of each name: a library is imported when a name that needs it is used."""
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ope_vpm.logged.columns import Space
 from ope_vpm.logged.dataset import LoggedDataset
-from ope_vpm.logged.formats import csv, d3rlpy, d4rl, imitation, minari, npz, parquet, sb3
+from ope_vpm.logged.formats import csv, d3rlpy, d4rl, imitation, minari, npz, parquet, parts, sb3
 from ope_vpm.logged.formats.files import Options
 from ope_vpm.logged.formats.sniff import check_name, sniff
 from ope_vpm.outside import check_regular, reading, write_whole
@@ -27,6 +27,7 @@ FORMATS: dict[str, ModuleType] = {
     "minari": minari,
     "sb3": sb3,
     "imitation": imitation,
+    "parts": parts,
 }
 OBJECTS = (d3rlpy, minari, sb3, imitation)
 WRITERS: dict[str, Callable[[LoggedDataset, Path], None]] = {
@@ -65,6 +66,8 @@ def load_dataset(
     if not isinstance(source, str | Path):
         return _read_object(source, format, options)
     path = Path(source).expanduser()
+    if not path.exists() and parts.folder_of(path).is_dir():
+        path = parts.folder_of(path)  # a log whose writer was killed before it was finished
     if not path.exists():
         if isinstance(source, str) and (format == "minari" or minari.matches(source)):
             with reading(path, "a Minari dataset"):
