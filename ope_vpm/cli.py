@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from ope_vpm.plugins.command import select
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="What is a policy worth, from logged data?")
 
 
@@ -205,6 +207,9 @@ def leaderboard(
     if done.interrupted:
         typer.echo("interrupted: --resume goes on from here", err=True)
         raise typer.Exit(130)
+
+
+app.command()(select)
 
 
 def main() -> None:

@@ -9,25 +9,32 @@ if TYPE_CHECKING:
     from ope_vpm.plugins.d3rlpy import BestEpoch, OPEEvaluator, best_epoch
     from ope_vpm.plugins.gymnasium import LogTransitions, LogVectorTransitions
     from ope_vpm.plugins.sb3 import OPECallback, log_to_dataset
+    from ope_vpm.plugins.selection import Candidate, Selection, select
 
 __all__ = [
     "BestEpoch",
+    "Candidate",
     "LogTransitions",
     "LogVectorTransitions",
     "OPECallback",
     "OPEEvaluator",
+    "Selection",
     "best_epoch",
     "log_to_dataset",
+    "select",
 ]
 
 _HOMES = {
     "BestEpoch": "d3rlpy",
+    "Candidate": "selection",
     "LogTransitions": "gymnasium",
     "LogVectorTransitions": "gymnasium",
     "OPECallback": "sb3",
     "OPEEvaluator": "d3rlpy",
+    "Selection": "selection",
     "best_epoch": "d3rlpy",
     "log_to_dataset": "sb3",
+    "select": "selection",
 }
 """The module of each name: a library is imported when a name that needs it is used."""
 
