@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 from ope_vpm.arrays import Array, Bools, Floats
+from ope_vpm.joint_actions import combination_numbers, joint_sizes
 
 Space = spaces.Space[Any]
 
@@ -50,37 +51,15 @@ def action_column(values: object) -> Array:
     return array
 
 
-MOST_ACTIONS = 4096
-"""Combinations of multi-discrete actions that are numbered: each is a column of a policy's probabilities."""
-
-
 def numbered_actions(values: object, space: Space | None) -> tuple[Any, Space | None]:
     """Multi-discrete and multi-binary actions as numbers of their combinations, with the space of these numbers.
 
-    The last coordinate changes fastest, as in `np.ravel_multi_index`. Other actions are returned as they are.
+    Other actions are returned as they are.
     """
     if not isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
         return values, space
-    sizes = joint_sizes(space)
-    columns = _numbers("actions", values)
-    if columns.size != len(columns) * len(sizes):
-        raise ValueError(f"actions must have {len(sizes)} coordinates, as {space} has: got shape {columns.shape}")
-    columns = whole_numbers("actions", columns).reshape(len(columns), -1) - np.reshape(getattr(space, "start", 0), -1)
-    if ((columns < 0) | (columns >= sizes)).any():
-        line = int(np.argmax(((columns < 0) | (columns >= sizes)).any(axis=1)))
-        raise ValueError(f"actions must lie in {space}: row {line} does not")
-    return np.ravel_multi_index(tuple(columns.T), sizes).astype(np.int64), spaces.Discrete(int(np.prod(sizes)))
-
-
-def joint_sizes(space: spaces.MultiDiscrete | spaces.MultiBinary) -> tuple[int, ...]:
-    """How many values each coordinate has; spaces with too many combinations are refused."""
-    if isinstance(space, spaces.MultiDiscrete):
-        sizes: tuple[int, ...] = tuple(space.nvec.reshape(-1).tolist())
-    else:
-        sizes = (2,) * prod(space.shape)
-    if prod(sizes) > MOST_ACTIONS:
-        raise ValueError(f"{space} has {prod(sizes)} combinations of actions: at most {MOST_ACTIONS} can be numbered")
-    return sizes
+    numbers = combination_numbers(whole_numbers("actions", _numbers("actions", values)), space)
+    return numbers, spaces.Discrete(prod(joint_sizes(space)))
 
 
 def whole_numbers(name: str, values: Array) -> Array:

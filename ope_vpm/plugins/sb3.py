@@ -7,12 +7,14 @@ data = log_to_dataset(model, env, episodes=50, path="log.npz")
 from __future__ import annotations
 
 from collections.abc import Collection
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
+from ope_vpm.joint_actions import Joint, combinations, joint_sizes
 from ope_vpm.logged import Episode, LoggedDataset, load_dataset
 from ope_vpm.logged.columns import observation_column
 from ope_vpm.logged.formats import check_output, save_as
@@ -153,11 +155,12 @@ def log_to_dataset(
     if path is not None:
         check_output(str(path))
     vectors, statistics = _without_normalisation(env)
+    vectors = _as_the_model_sees(model, vectors)
     policy = from_sb3(model, deterministic=deterministic, normalize=statistics)
     data = LoggedDataset.from_episodes(
         _played(policy, vectors, episodes, seed),
         observation_space=vectors.observation_space,
-        action_space=vectors.action_space,
+        action_space=_numbered(vectors.action_space),
     )
     if path is not None:
         save_as(data, str(path))
@@ -177,6 +180,17 @@ def _without_normalisation(env: Any) -> tuple[Any, Any]:
     return (env, None) if statistics is None else (statistics.venv, statistics)
 
 
+def _as_the_model_sees(model: Any, env: Any) -> Any:
+    """The environments with images as the model takes them: the library puts channels first."""
+    shown = env.observation_space
+    parts = shown.spaces.values() if isinstance(shown, gym.spaces.Dict) else [shown]
+    if shown != model.observation_space and any(len(part.shape or ()) == 3 for part in parts):
+        env = library("stable_baselines3.common.vec_env", "sb3").VecTransposeImage(env)
+    if env.observation_space != model.observation_space:
+        raise ValueError(f"the model takes {model.observation_space}, the environment shows {env.observation_space}")
+    return env
+
+
 def _played(policy: TargetPolicy, env: Any, episodes: int, seed: int) -> list[Episode]:
     """Episodes by their number, the environments taking turns."""
     rng = np.random.default_rng(seed)
@@ -189,8 +203,7 @@ def _played(policy: TargetPolicy, env: Any, episodes: int, seed: int) -> list[Ep
         rows = observation_column("observations", seen)
         actions = np.asarray(policy.sample(rows, rng))
         likely = policy.log_likelihood(rows, actions) if policy.has_log_prob else None
-        actions = actions.reshape(len(logs), *env.action_space.shape).astype(env.action_space.dtype)
-        seen, rewards, ended, infos = env.step(actions)
+        seen, rewards, ended, infos = env.step(_as_taken(actions, env.action_space))
         for place, log in enumerate(logs):
             following = infos[place]["terminal_observation"] if ended[place] else row(seen, place)
             log.add(actions[place], float(rewards[place]), following, None if likely is None else float(likely[place]))
@@ -198,6 +211,18 @@ def _played(policy: TargetPolicy, env: Any, episodes: int, seed: int) -> list[Ep
                 done[place].append(log.episode(bool(infos[place].get("TimeLimit.truncated", False))))
                 logs[place] = _Steps(row(seen, place))
     return [episode for finished, share in zip(done, shares, strict=True) for episode in finished[:share]]
+
+
+def _numbered(space: Any) -> Any:
+    """The space of the logged actions: combinations are logged by their number."""
+    return gym.spaces.Discrete(prod(joint_sizes(space))) if isinstance(space, Joint) else space
+
+
+def _as_taken(actions: Any, space: Any) -> Any:
+    """Actions as the environments take them; combinations of several are taken apart."""
+    if isinstance(space, Joint):
+        return combinations(actions, space)
+    return actions.reshape(len(actions), *space.shape).astype(space.dtype)
 
 
 class _Steps:
