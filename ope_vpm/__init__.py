@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from ope_vpm.chain import VPM, Diagnostics, Expectation, StationaryEstimate, StationaryWarning, Transitions
     from ope_vpm.logged import LoggedDataset, inspect, load_dataset
     from ope_vpm.mcmc import post_process_mcmc
-    from ope_vpm.ope import PolicyValue, estimators, evaluate
+    from ope_vpm.ope import PolicyValue, estimators
+    from ope_vpm.ope.evaluate import evaluate
     from ope_vpm.ope.reporting import report
     from ope_vpm.paths import stationary
     from ope_vpm.policy import as_policy, load_policy, with_noise

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ope_vpm import __version__
+from ope_vpm.plugins.command import select
 from ope_vpm.terminal import Command, Group, print_estimators, print_values
 
 if TYPE_CHECKING:
@@ -282,6 +283,9 @@ def leaderboard(
     if done.interrupted:
         typer.echo("interrupted: --resume goes on from here", err=True)
         raise typer.Exit(130)
+
+
+app.command(cls=Command)(select)
 
 
 def main() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
 from ope_vpm.arrays import Array, Bools, Floats
+from ope_vpm.joint_actions import combination_numbers, joint_sizes
 
 Space = spaces.Space[Any]
 
@@ -47,6 +49,17 @@ def action_column(values: object) -> Array:
         row = int(np.argmin(array))
         raise ValueError(f"discrete actions are counted from 0: row {row} is {array[row]}")
     return array
+
+
+def numbered_actions(values: object, space: Space | None) -> tuple[Any, Space | None]:
+    """Multi-discrete and multi-binary actions as numbers of their combinations, with the space of these numbers.
+
+    Other actions are returned as they are.
+    """
+    if not isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
+        return values, space
+    numbers = combination_numbers(whole_numbers("actions", _numbers("actions", values)), space)
+    return numbers, spaces.Discrete(prod(joint_sizes(space)))
 
 
 def whole_numbers(name: str, values: Array) -> Array:

@@ -21,6 +21,7 @@ from ope_vpm.logged.columns import (
     episode_column,
     flag_column,
     number_column,
+    numbered_actions,
     observation_column,
     same_length,
     simple_space,
@@ -102,7 +103,8 @@ class LoggedDataset:
             next_known: False where a row of `next_observations` holds no state.
             behaviour_log_prob: log-probabilities of the logged actions, if they were logged.
             observation_space: of any kind that fits the observations; it is laid flat like them.
-            action_space: Discrete or Box; the doctor checks the actions against it.
+            action_space: Discrete or Box; the doctor checks the actions against it. Combinations of a MultiDiscrete or
+                MultiBinary are numbered, the last coordinate changing fastest.
         """
         states = observation_column("observations", observations)
         if next_observations is not None:
@@ -113,6 +115,7 @@ class LoggedDataset:
             raise ValueError("observations are empty: a dataset needs at least one step")
         ended = flag_column("terminated", terminated, length)
         stopped = flag_column("truncated", truncated, length)
+        actions, action_space = numbered_actions(actions, action_space)
         starts = _episode_starts(ended | stopped, episode)
         following, known = _following(states, next_observations, next_known, starts)
         return cls(

@@ -63,7 +63,7 @@ def evaluate(
         for each in chosen.values():
             if isinstance(each, ProblemEstimator):
                 each.check(problem)
-        values = {name: _answer(each, problem, choices | {"ignore": ignore}) for name, each in chosen.items()}
+        values = {name: answer(each, problem, ignore=ignore) for name, each in chosen.items()}
         return next(iter(values.values())) if isinstance(estimator, str | Estimator) else values
 
     if isinstance(policy, Mapping):
@@ -73,10 +73,17 @@ def evaluate(
     return one(as_policy(policy))
 
 
-def _answer(estimator: Estimator, problem: Problem, choices: dict[str, Any]) -> PolicyValue:
-    """The estimator's value; those of other packages take the data instead of a problem."""
+def answer(estimator: Estimator, problem: Problem, ignore: Collection[str] = ()) -> PolicyValue:
+    """The estimator's value; those of other packages take the data instead of a problem.
+
+    Args:
+        estimator: ours or another package's.
+        problem: the question, whose log was checked.
+        ignore: codes of the doctor's findings that were passed over.
+    """
     if isinstance(estimator, ProblemEstimator):
         return estimator.answer(problem)
+    choices = {"on_end": problem.on_end, "time_limit": problem.time_limit, "ignore": ignore}
     value = estimator.estimate(problem.data, problem.policy, gamma=problem.gamma, seed=problem.seed, **choices)
     return value if value.question is not None else replace(value, question=problem.question)
 

@@ -40,6 +40,8 @@ def from_d3rlpy(algo: Any, *, deterministic: bool = False) -> TargetPolicy:
     if getattr(algo, "impl", None) is None:
         raise ValueError("the algorithm has no networks yet: fit it, or call build_with_dataset first")
     name = type(algo).__name__
+    if any(not isinstance(side, int) for side in algo.observation_shape):
+        raise TypeError(f"observations of d3rlpy must be single arrays: got a tuple of shapes {algo.observation_shape}")
     size = int(np.prod(algo.observation_shape))
     greedy = _greedy(algo)
     if algo.get_action_type().name == "DISCRETE":

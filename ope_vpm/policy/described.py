@@ -31,12 +31,13 @@ class Name:
     name: str
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Call:
-    """A call that loading the pickle would have made."""
+    """A call that loading the pickle would have made, and the state that it would have given to the result."""
 
     function: Any
     arguments: Any
+    state: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +144,9 @@ class _Reader:
         self.stack.append(Call(*self._take(2)))
 
     def _build(self, _: Any) -> None:
-        self._take(1)  # the state of an object, which no reader of ours needs
+        (state,) = self._take(1)
+        if self.stack and isinstance(self.stack[-1], Call):
+            self.stack[-1].state = state
 
     def _binpersid(self, _: Any) -> None:
         self.stack.append(Reference(*self._take(1)))

@@ -1,4 +1,8 @@
-"""`as_policy` and `load_policy`: any policy, from an object or a file."""
+"""`as_policy` and `load_policy`: any policy, from an object or a file.
+
+Other packages add kinds of policies by entry points in the group `ope_vpm.policies`: objects with `matches(source)` and
+`read(source, *, trust, deterministic) -> TargetPolicy`, where the source is an object or a path.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ope_vpm import others
 from ope_vpm.archives import opened, read_npy
 from ope_vpm.optional import is_from
 from ope_vpm.outside import check_regular, one_line, reading
@@ -22,6 +27,9 @@ from ope_vpm.policy.target import TargetPolicy
 from ope_vpm.policy.torch_files import load_torch
 
 KINDS = ".zip of stable-baselines3, .d3 of d3rlpy, .pt of torch, .onnx, a network in .npz, or a table in .npy or .csv"
+
+SUFFIXES = frozenset({".zip", ".d3", ".pt", ".pth", ".onnx", ".npz", ".npy", ".csv"})
+"""Names that promise a kind of ours; files of other names are shown to other packages first."""
 
 
 def as_policy(
@@ -46,7 +54,7 @@ def as_policy(
     """
     if isinstance(policy, TargetPolicy):
         return policy
-    if is_from(policy, "stable_baselines3"):
+    if is_from(policy, "stable_baselines3"):  # sb3-contrib's classes inherit from the library's
         return from_sb3(policy, deterministic=deterministic, normalize=normalize)
     if is_from(policy, "d3rlpy"):
         return from_d3rlpy(policy, deterministic=deterministic)
@@ -54,6 +62,9 @@ def as_policy(
         return from_module(policy, n_actions=n_actions, output=output, batched=batched)
     if isinstance(policy, np.ndarray | list | tuple | torch.Tensor):
         return TablePolicy(np.asarray(policy))
+    foreign = others.found(others.POLICIES, policy)
+    if foreign is not None:
+        return _checked(foreign[1].read(policy, trust=False, deterministic=deterministic), foreign[0])
     if callable(policy):
         return from_function(policy, n_actions=n_actions, output=output, batched=batched)
     raise TypeError(
@@ -80,7 +91,8 @@ def load_policy(
         trust: allow loading that runs code from the file, as TorchScript and pickles need, and sizes far beyond
             that of the file.
         deterministic: for stable-baselines3 and d3rlpy, the greedy action instead of a draw.
-        normalize: for stable-baselines3, a `VecNormalize` or its pickled file, which needs `trust=True`.
+        normalize: for stable-baselines3, a `VecNormalize` or its pickled file, which is read without running it. If
+            not given, a `vecnormalize.pkl` beside the file, or in a folder of its name, is used; False for none.
         n_actions: for .pt and .onnx, how many discrete actions there are.
         output: for .pt and .onnx, what they return; see `ope_vpm.policy.function.from_function`.
         activation: for a .pt that holds the weights of a perceptron, what follows its hidden layers, such as "tanh".
@@ -95,6 +107,9 @@ def load_policy(
 def _load(
     file: Path, trust: bool, deterministic: bool, normalize: Any, activation: str | None, **options: Any
 ) -> TargetPolicy:
+    foreign = None if file.suffix.lower() in SUFFIXES else others.found(others.POLICIES, file)
+    if foreign is not None:
+        return _checked(foreign[1].read(file, trust=trust, deterministic=deterministic), foreign[0])
     kind = _kind(file)
     if kind == "sb3":
         return load_sb3(file, trust=trust, deterministic=deterministic, normalize=normalize)
@@ -111,6 +126,12 @@ def _load(
     if kind == "arrays":
         return load_arrays(file, trust=trust)
     return TablePolicy(_table(file))
+
+
+def _checked(policy: Any, name: str) -> TargetPolicy:
+    if not isinstance(policy, TargetPolicy):
+        raise TypeError(f"the policies {name!r} must be read as a TargetPolicy: it returned a {type(policy).__name__}")
+    return policy
 
 
 def _kind(path: Path) -> str:

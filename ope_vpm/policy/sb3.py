@@ -1,4 +1,4 @@
-"""stable-baselines3: PPO, A2C, SAC, TD3, DDPG and DQN as models, with VecNormalize statistics.
+"""stable-baselines3: PPO, A2C, SAC, TD3, DDPG, DQN, and sb3-contrib's TRPO, TQC, CrossQ and QRDQN, with VecNormalize.
 
 Its files are read in `ope_vpm.policy.sb3_files`, which shares the second half of this module.
 """
@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
+import torch
 from gymnasium import spaces
 
 from ope_vpm.arrays import Array
+from ope_vpm.joint_actions import Joint, joint_sizes
 from ope_vpm.policy.calls import running
 from ope_vpm.policy.continuous import DeterministicPolicy, GaussianPolicy
 from ope_vpm.policy.discrete import CategoricalPolicy, one_hot
@@ -43,19 +46,27 @@ def from_sb3(model: Any, *, deterministic: bool = False, normalize: Any = None) 
         "stable_baselines3.sac.policies": _sac,
         "stable_baselines3.td3.policies": _td3,
         "stable_baselines3.dqn.policies": _dqn,
+        "sb3_contrib.tqc.policies": _sac,
+        "sb3_contrib.crossq.policies": _sac,
+        "sb3_contrib.qrdqn.policies": _qrdqn,
     }
+    if hasattr(policy, "lstm_actor"):
+        raise TypeError(f"{type(policy).__name__} remembers earlier observations: policies must act by the present one")
     for cls in type(policy).__mro__:
-        if cls.__module__ in kinds:
+        if cls.__module__ in kinds and cls.__name__ not in ("BasePolicy", "BaseModel"):
             return kinds[cls.__module__](policy, tensor, deterministic)
-    raise TypeError(f"{type(policy).__name__} is not a policy we know: PPO, A2C, SAC, TD3, DDPG and DQN are")
+    raise TypeError(
+        f"{type(policy).__name__} is not a policy we know: those of PPO, A2C, SAC, TD3, DDPG, DQN, TRPO, TQC, CrossQ "
+        "and QRDQN are (a function that returns its actions is a policy, too)"
+    )
 
 
 def _tensor_maker(policy: Any, statistics: Any) -> TensorMaker:
     """From raw observations to what the network takes."""
-    shape = policy.observation_space.shape
+    space = policy.observation_space
 
     def tensor(observations: Array) -> Any:
-        return policy.obs_to_tensor(normalized(observations, shape, statistics))[0]
+        return policy.obs_to_tensor(normalized(observations, space, statistics))[0]
 
     return tensor
 
@@ -64,9 +75,11 @@ def _actor_critic(policy: Any, tensor: TensorMaker, deterministic: bool) -> Targ
     """PPO and A2C."""
     interface = Interface(policy.observation_space, policy.action_space)
     interface.check_actor_critic(policy.squash_output)
-    if isinstance(policy.action_space, spaces.Discrete):
+    if not isinstance(policy.action_space, spaces.Box):
         return categorical(
-            interface, lambda seen: policy.get_distribution(tensor(seen)).distribution.probs, deterministic
+            interface,
+            lambda seen: _all_probabilities(policy.get_distribution(tensor(seen)).distribution),
+            deterministic,
         )
 
     def moments(seen: Array) -> tuple[Any, Any]:
@@ -95,6 +108,11 @@ def _dqn(policy: Any, tensor: TensorMaker, _: bool) -> TargetPolicy:
     return greedy(interface, lambda seen: policy.q_net(tensor(seen)))
 
 
+def _qrdqn(policy: Any, tensor: TensorMaker, _: bool) -> TargetPolicy:
+    interface = Interface(policy.observation_space, policy.action_space)
+    return greedy(interface, lambda seen: policy.quantile_net(tensor(seen)).mean(dim=1))
+
+
 @dataclass(frozen=True)
 class Interface:
     """What goes into a policy and what comes out of it."""
@@ -107,7 +125,7 @@ class Interface:
         """Both sizes as keyword arguments of a continuous policy."""
         observation, action = self.observation_space, self.action_space
         return {
-            "observation_size": int(np.prod(observation.shape)) if observation.shape is not None else None,
+            "observation_size": flat_size(observation),
             "action_dimension": int(np.prod(action.shape)) if isinstance(action, spaces.Box) else None,
         }
 
@@ -116,21 +134,78 @@ class Interface:
         """The least and the largest action."""
         return self.action_space.low.reshape(-1), self.action_space.high.reshape(-1)
 
+    @property
+    def n_actions(self) -> int:
+        """The number of discrete actions, or of combinations of them."""
+        space = self.action_space
+        return int(space.n) if isinstance(space, spaces.Discrete) else prod(joint_sizes(space))
+
     def check_actor_critic(self, squash: bool) -> None:
         """Refuse kinds of actions that actor-critic policies have and we do not."""
-        if not isinstance(self.action_space, spaces.Discrete | spaces.Box) or squash:
-            raise TypeError(f"actions must be Discrete or an unsquashed Box: got {self.action_space}")
+        if not isinstance(self.action_space, spaces.Discrete | spaces.Box | Joint) or squash:
+            raise TypeError(
+                f"actions must be Discrete, MultiDiscrete, MultiBinary or an unsquashed Box: got {self.action_space}"
+            )
 
 
-def normalized(observations: Array, shape: tuple[int, ...], statistics: Any) -> Array:
-    """Observations in their own shape, normalised where the policy was trained behind a `VecNormalize`."""
-    batch = np.asarray(observations).reshape(len(observations), *shape)
+def normalized(observations: Array, space: spaces.Space[Any], statistics: Any) -> Any:
+    """Observations in their own shape, normalised where the policy was trained behind a `VecNormalize`.
+
+    Those of a dictionary space are taken apart, the parts being laid side by side in the order of their sorted names.
+    """
+    if isinstance(space, spaces.Dict):
+        batch: Any = taken_apart(observations, space)
+        return batch if statistics is None else statistics.normalize_obs(batch)
+    batch = np.asarray(observations).reshape(len(observations), *(space.shape or ()))
     return batch if statistics is None else np.asarray(statistics.normalize_obs(batch))
+
+
+def taken_apart(observations: Array, space: spaces.Dict) -> dict[str, Array]:
+    """The parts of a dictionary space from rows in which they are laid side by side."""
+    rows = np.asarray(observations).reshape(len(observations), -1)
+    names = sorted(space.spaces)
+    ends = np.cumsum([flat_size(space[name]) for name in names])
+    if rows.shape[1] != ends[-1]:
+        raise ValueError(f"observations must have {ends[-1]} numbers, as {space} has: got {rows.shape[1]}")
+    pieces = np.split(rows, ends[:-1], axis=1)
+    return {
+        name: piece.reshape(len(rows), *(space[name].shape or ())).astype(space[name].dtype)
+        for name, piece in zip(names, pieces, strict=True)
+    }
+
+
+def flat_size(space: spaces.Space[Any]) -> int:
+    """Numbers in one observation as a log holds it; 1 for a discrete one."""
+    if isinstance(space, spaces.Dict):
+        return sum(flat_size(part) for part in space.spaces.values())
+    return int(np.prod(space.shape or ()))
+
+
+def joint_probabilities(parts: list[Any]) -> Any:
+    """The probabilities of all combinations of independent coordinates, the last of which changes fastest."""
+    table = parts[0]
+    for part in parts[1:]:
+        table = (table[:, :, None] * part[:, None, :]).reshape(len(table), -1)
+    return table
+
+
+def with_failure(success: Any) -> list[Any]:
+    """For each coordinate the probabilities of 0 and 1, from those of 1."""
+    return list(torch.stack([1 - success, success], dim=2).unbind(dim=1))
+
+
+def _all_probabilities(distribution: Any) -> Any:
+    """Of the library's distributions: one categorical, several of them, or Bernoulli coordinates."""
+    if isinstance(distribution, list):
+        return joint_probabilities([part.probs for part in distribution])
+    if isinstance(distribution, torch.distributions.Bernoulli):
+        return joint_probabilities(with_failure(distribution.probs))
+    return distribution.probs
 
 
 def categorical(interface: Interface, probabilities: Callable[[Array], Any], deterministic: bool) -> TargetPolicy:
     """Discrete actions by their probabilities, or the likeliest one."""
-    count = int(interface.action_space.n)
+    count = interface.n_actions
 
     def table(seen: Array) -> Array:
         with running(seen):

@@ -19,9 +19,11 @@ from gymnasium import spaces
 
 from ope_vpm.archives import opened
 from ope_vpm.arrays import Array
-from ope_vpm.outside import check_regular, one_line, parse_json
+from ope_vpm.joint_actions import joint_sizes
+from ope_vpm.outside import one_line, parse_json
 from ope_vpm.policy import sb3
 from ope_vpm.policy.networks import Network, identity, layers, linear, perceptron
+from ope_vpm.policy.sb3_normalize import beside, read_statistics
 from ope_vpm.policy.sb3_settings import Settings, UnknownPart, readable_settings
 from ope_vpm.policy.sb3_trusted import trusted_policy, trusted_statistics
 from ope_vpm.policy.target import TargetPolicy
@@ -35,7 +37,7 @@ VARIANCE_FLOOR = 1e-6
 
 def load_sb3(path: Path, *, trust: bool, deterministic: bool = False, normalize: Any = None) -> TargetPolicy:
     """A target policy from a model's .zip."""
-    statistics = _statistics(Path(normalize), trust) if isinstance(normalize, str | Path) else normalize
+    statistics = _statistics(path, normalize, trust)
     with opened(path, trust) as archive:
         stored = _stored(path, archive.read("data"))
         arrays = only_tensors(read_tensors(archive.read("policy.pth"), trust))
@@ -60,14 +62,25 @@ def _stored(path: Path, text: bytes) -> dict[str, Any]:
     return stored
 
 
-def _statistics(path: Path, trust: bool) -> Any:
-    if not trust:
-        raise PermissionError(
-            f"{path} is a pickle, and loading a pickle runs whatever code is in it: "
-            "pass trust=True if you know where it comes from"
-        )
-    check_regular(path)
-    return trusted_statistics(path)
+def _statistics(path: Path, normalize: Any, trust: bool) -> Any:
+    """What normalises observations: an object, a file, or the file beside the model; None where nothing does.
+
+    A policy that was trained behind a `VecNormalize` means nothing without it, so that a file beside it is used unless
+    `normalize` is False.
+    """
+    if normalize is None or normalize is True:
+        normalize = beside(path)
+    if not isinstance(normalize, str | Path):
+        return normalize or None
+    try:
+        return read_statistics(Path(normalize))
+    except (ValueError, PermissionError) as error:
+        if not trust:
+            raise PermissionError(
+                f"{normalize} is not read without trust: {one_line(error)} (pass trust=True, which runs code of the "
+                "file, if you know where it comes from)"
+            ) from error
+    return trusted_statistics(Path(normalize))
 
 
 def _rebuilt(settings: Settings, arrays: Tensors, statistics: Any, deterministic: bool) -> TargetPolicy:
@@ -90,8 +103,7 @@ class Actor:
         settings, network = self.settings, self.features(extractor)
 
         def vectors(seen: Array) -> Any:
-            shape = settings.observation_space.shape or ()
-            batch = torch.as_tensor(sb3.normalized(seen, shape, self.statistics))
+            batch = torch.as_tensor(sb3.normalized(seen, settings.observation_space, self.statistics))
             return network.run(settings.encoded(batch))
 
         return vectors
@@ -125,9 +137,9 @@ def _actor_critic(actor: Actor, deterministic: bool) -> TargetPolicy:
     head, inputs = linear(arrays, "action_net"), actor.inputs("features_extractor")
     whole = latent.then(head)
     settings.check_outputs(head.gives)
-    if isinstance(settings.action_space, spaces.Discrete):
+    if not isinstance(settings.action_space, spaces.Box):
         return sb3.categorical(
-            actor.interface, lambda seen: torch.softmax(whole.run(inputs(seen)), dim=1), deterministic
+            actor.interface, lambda seen: _probabilities(whole.run(inputs(seen)), settings.action_space), deterministic
         )
     deviation = _deviation(actor, "log_std", latent.gives, head.gives)
 
@@ -136,6 +148,14 @@ def _actor_critic(actor: Actor, deterministic: bool) -> TargetPolicy:
         return head.run(hidden), deviation(hidden)
 
     return sb3.gaussian(actor.interface, moments, deterministic)
+
+
+def _probabilities(logits: Any, space: spaces.Space[Any]) -> Any:
+    """Of all discrete actions, or of all combinations of them."""
+    if isinstance(space, spaces.MultiBinary):
+        return sb3.joint_probabilities(sb3.with_failure(torch.sigmoid(logits)))
+    parts = logits.split(list(joint_sizes(space)), dim=1) if isinstance(space, spaces.MultiDiscrete) else [logits]
+    return sb3.joint_probabilities([torch.softmax(part, dim=1) for part in parts])
 
 
 def _squashed_actor(actor: Actor, deterministic: bool) -> TargetPolicy:

@@ -97,6 +97,8 @@ class Settings:
         """Refuse a network with more or fewer outputs than the space has actions or coordinates."""
         space = self.action_space
         expected = int(space.n) if isinstance(space, spaces.Discrete) else prod(space.shape or ())
+        if isinstance(space, spaces.MultiDiscrete):
+            expected = int(space.nvec.sum())
         if outputs != expected:
             raise ValueError(f"its weights do not fit its settings: {outputs} outputs for {space}")
 
@@ -176,10 +178,9 @@ def _observation_space(described: tuple[str, Mapping[str, Any]]) -> spaces.Space
     if kind == "Discrete":
         return _discrete(fields)
     if kind == "MultiDiscrete":
-        counts = _numbers(fields, "nvec")
-        if not counts or not all(count == int(count) and 1 <= count <= LARGEST for count in counts):
-            raise ValueError(f"MultiDiscrete observations must have counts from 1: got {fields.get('nvec')!r:.80}")
-        return spaces.MultiDiscrete(np.array(counts, dtype=np.int64))
+        return _multi_discrete(fields)
+    if kind == "Dict":
+        raise UnknownPart("its observations are a Dict, whose network is not rebuilt from arrays")
     shape = _shape(fields)
     if kind == "MultiBinary":
         return spaces.MultiBinary(shape)
@@ -195,13 +196,24 @@ def _action_space(described: tuple[str, Mapping[str, Any]]) -> spaces.Space[Any]
     kind, fields = described
     if kind == "Discrete":
         return _discrete(fields)
+    if kind == "MultiDiscrete":
+        return _multi_discrete(fields)
+    if kind == "MultiBinary":
+        return spaces.MultiBinary(_shape(fields))
     if kind != "Box":
-        raise TypeError(f"actions must be Discrete or an unsquashed Box: got {kind}")
+        raise TypeError(f"actions must be Discrete, MultiDiscrete, MultiBinary or an unsquashed Box: got {kind}")
     shape = _shape(fields)
     low, high = (np.array(_bounds(fields, side, shape), dtype=np.float32).reshape(shape) for side in ("low", "high"))
     if not (low <= high).all():
         raise ValueError(f"the least action must be below the largest: got {low} and {high}")
     return spaces.Box(low, high, shape, dtype=np.float32)
+
+
+def _multi_discrete(fields: Mapping[str, Any]) -> spaces.MultiDiscrete:
+    counts = _numbers(fields, "nvec")
+    if not counts or not all(count == int(count) and 1 <= count <= LARGEST for count in counts):
+        raise ValueError(f"MultiDiscrete spaces must have counts from 1: got {fields.get('nvec')!r:.80}")
+    return spaces.MultiDiscrete(np.array(counts, dtype=np.int64))
 
 
 def _discrete(fields: Mapping[str, Any]) -> spaces.Discrete:

@@ -1,7 +1,9 @@
 """Files and objects of other libraries, found by what they hold; one module a format.
 
 To add one: write a module with `read(source, options) -> LoggedDataset` (and `matches(source)` for objects),
-name it in `FORMATS`, and teach `sniff` its first bytes.
+name it in `FORMATS`, and teach `sniff` its first bytes. Other packages offer such modules, with both functions, by
+entry points in the group `ope_vpm.formats`: they are asked about objects that we do not know, and about files whose
+name does not promise a format of ours.
 """
 
 from __future__ import annotations
@@ -11,11 +13,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ope_vpm import others
 from ope_vpm.logged.columns import Space
 from ope_vpm.logged.dataset import LoggedDataset
-from ope_vpm.logged.formats import csv, d3rlpy, d4rl, imitation, minari, npz, parquet, sb3
+from ope_vpm.logged.formats import csv, d3rlpy, d4rl, imitation, minari, npz, parquet, parts, sb3
 from ope_vpm.logged.formats.files import Options
-from ope_vpm.logged.formats.sniff import check_name, sniff
+from ope_vpm.logged.formats.sniff import SUFFIXES, check_name, sniff
 from ope_vpm.outside import check_regular, reading, write_whole
 
 FORMATS: dict[str, ModuleType] = {
@@ -27,6 +30,7 @@ FORMATS: dict[str, ModuleType] = {
     "minari": minari,
     "sb3": sb3,
     "imitation": imitation,
+    "parts": parts,
 }
 OBJECTS = (d3rlpy, minari, sb3, imitation)
 WRITERS: dict[str, Callable[[LoggedDataset, Path], None]] = {
@@ -59,12 +63,14 @@ def load_dataset(
     """
     if isinstance(source, LoggedDataset):
         return source
-    if format is not None and format not in FORMATS:
-        raise ValueError(f"format must be one of {', '.join(FORMATS)}: got {format!r}")
+    if format is not None and _reader(format) is None:
+        raise ValueError(f"format must be one of {', '.join(others.names(others.FORMATS, FORMATS))}: got {format!r}")
     options = Options(columns, trust, mmap, observation_space, action_space)
     if not isinstance(source, str | Path):
         return _read_object(source, format, options)
     path = Path(source).expanduser()
+    if not path.exists() and parts.folder_of(path).is_dir():
+        path = parts.folder_of(path)  # a log whose writer was killed before it was finished
     if not path.exists():
         if isinstance(source, str) and (format == "minari" or minari.matches(source)):
             with reading(path, "a Minari dataset"):
@@ -73,7 +79,8 @@ def load_dataset(
     if not path.is_dir():
         check_regular(path)
     if format is None:
-        format = sniff(path)  # noqa: A001
+        foreign = None if path.suffix.lower() in SUFFIXES else others.found(others.FORMATS, path)
+        format = sniff(path) if foreign is None else foreign[0]  # noqa: A001
         check_name(path, format)
     return _read_file(path, format, options)
 
@@ -110,10 +117,13 @@ def _is_minari(output: str) -> bool:
 
 
 def _read_object(source: object, name: str | None, options: Options) -> LoggedDataset:
-    for module in OBJECTS if name is None else (FORMATS[name],):
-        if module in OBJECTS and module.matches(source):
+    for module in OBJECTS if name is None else (_reader(name),):
+        if (module in OBJECTS or name not in FORMATS) and module.matches(source):
             data: LoggedDataset = module.read(source, options)
             return data
+    foreign = others.found(others.FORMATS, source) if name is None else None
+    if foreign is not None:
+        return _checked(foreign[1].read(source, options), foreign[0])
     raise TypeError(
         f"a {type(source).__name__} is not a dataset we know: give a path, a Minari id, a d3rlpy, Minari or "
         "stable-baselines3 object, or use LoggedDataset.from_arrays"
@@ -122,5 +132,15 @@ def _read_object(source: object, name: str | None, options: Options) -> LoggedDa
 
 def _read_file(path: Path, name: str, options: Options) -> LoggedDataset:
     with reading(path, name):
-        data: LoggedDataset = FORMATS[name].read(path, options)
+        return _checked(_reader(name).read(path, options), name)
+
+
+def _reader(name: str) -> Any:
+    """Our module of that name, or another package's; None where there is none."""
+    return FORMATS.get(name) or others.named(others.FORMATS, name)
+
+
+def _checked(data: Any, name: str) -> LoggedDataset:
+    if not isinstance(data, LoggedDataset):
+        raise TypeError(f"the format {name!r} must read a LoggedDataset: it returned a {type(data).__name__}")
     return data

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
+from ope_vpm.logged.formats import parts
 from ope_vpm.optional import library
 from ope_vpm.outside import reading
 
@@ -55,6 +56,8 @@ def check_name(path: Path, found: str) -> None:
 def _folder(path: Path) -> str:
     if any((path / name).is_file() for name in ("data/main_data.hdf5", "main_data.hdf5", "data/metadata.json")):
         return "minari"
+    if parts.matches(path):
+        return "parts"
     raise ValueError(f"{path} is a folder, and not one of a Minari dataset: give a file")
 
 

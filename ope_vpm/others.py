@@ -1,0 +1,45 @@
+"""Formats and policies that other packages add, found by their entry points and imported when they are asked for.
+
+An entry point names a module, or any object, with two functions: `matches(source)`, whether a path or an object is one
+of its own, and `read(source, ...)`, see `ope_vpm.logged.formats` and `ope_vpm.policy.load`. What we know ourselves
+cannot be replaced by accident.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+FORMATS = "ope_vpm.formats"
+POLICIES = "ope_vpm.policies"
+
+
+def found(group: str, source: object) -> tuple[str, Any] | None:
+    """The first of a group that says that the source is its own, by name; None where there is none."""
+    for name, point in points(group).items():
+        reader = point.load()
+        if reader.matches(source):
+            return name, reader
+    return None
+
+
+def named(group: str, name: str) -> Any:
+    """The reader of that name; None where there is none."""
+    point = points(group).get(name)
+    return None if point is None else point.load()
+
+
+def names(group: str, ours: Collection[str] = ()) -> list[str]:
+    """Our names, then those of other packages."""
+    return [*ours, *(name for name in points(group) if name not in ours)]
+
+
+@cache
+def points(group: str) -> dict[str, EntryPoint]:
+    """The entry points of a group by name; of two with one name, the first that was found."""
+    by_name: dict[str, EntryPoint] = {}
+    for point in entry_points(group=group):
+        by_name.setdefault(point.name, point)
+    return by_name

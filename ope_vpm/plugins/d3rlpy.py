@@ -1,0 +1,201 @@
+"""d3rlpy: the value of the policy that is being trained as a metric of every epoch, and the choice of a checkpoint.
+
+evaluator = OPEEvaluator(gamma=0.99)
+algo.fit(dataset, n_steps=10000, n_steps_per_epoch=1000, evaluators=evaluator.metrics())
+best = best_epoch("d3rlpy_logs/TD3PlusBC_20260101120000")
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ope_vpm.logged import LoggedDataset, load_dataset
+from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
+from ope_vpm.ope.estimator import Estimator
+from ope_vpm.ope.inference.value import PolicyValue
+from ope_vpm.ope.inference.verdict import LEVELS
+from ope_vpm.plugins.valuation import NAN, Choices, Valuation, as_numbers
+from ope_vpm.policy.d3rlpy import from_d3rlpy
+
+Metric = Callable[[Any, Any], float]
+"""d3rlpy's `EvaluatorProtocol`: a number from an algorithm and its dataset."""
+
+
+class OPEEvaluator:
+    """An evaluator for `algo.fit(dataset, evaluators=...)`: the estimated value of the algorithm's policy.
+
+    It returns the value; `lower`, `upper` and `verdict` are evaluators of the same computation, which is done once an
+    epoch however many of them are used. What depends on the log alone is made at the first epoch and kept.
+
+    Args:
+        estimator: a name out of `ov.estimators()`, or an instance.
+        gamma: the discount; the algorithm's own if not given.
+        n_episodes: evaluate on so many episodes of the log, drawn once; on all of them if not given.
+        every: evaluate at every so many epochs, the first included. Other epochs log NaN: no value was computed.
+        data: logged data to evaluate on, such as episodes that are not trained on; d3rlpy's dataset if not given.
+        deterministic: the greedy action of `predict`, as in d3rlpy's `EnvironmentEvaluator`, instead of the draws of
+            `sample_action`; the same for algorithms whose policy is deterministic.
+        seed: makes everything random repeatable.
+        on_end: what follows a termination, see `ov.evaluate`.
+        time_limit: what follows a truncation, see `ov.evaluate`.
+        ignore: codes of the doctor's findings to pass over.
+        options: the estimator's own settings.
+    """
+
+    def __init__(
+        self,
+        estimator: str | Estimator = "auto",
+        gamma: float | None = None,
+        n_episodes: int | None = None,
+        every: int = 1,
+        *,
+        data: LoggedDataset | None = None,
+        deterministic: bool = False,
+        seed: int = 0,
+        on_end: OnEnd | None = None,
+        time_limit: TimeLimit = "continue",
+        ignore: Collection[str] = (),
+        **options: Any,
+    ) -> None:
+        if every < 1 or (n_episodes is not None and n_episodes < 1):
+            raise ValueError(f"every and n_episodes must be at least 1: got {every} and {n_episodes}")
+        self._gamma, self._n_episodes, self._every, self._data = gamma, n_episodes, every, data
+        self._deterministic = deterministic
+        self._choices: dict[str, Any] = {
+            "estimator": estimator,
+            "seed": seed,
+            "on_end": on_end,
+            "time_limit": time_limit,
+            "ignore": ignore,
+            "options": options,
+        }
+        Choices(**self._choices).make_estimator()  # a misspelt name is answered before training begins
+        self._valuation: Valuation | None = None
+        self._log_key: tuple[Any, ...] = ()
+        self._round: tuple[Any, ...] | None = None
+        self._asked: set[str] = set()
+        self._rounds = 0
+        self.last: PolicyValue | None = None
+        """The latest value, with its reasons and diagnostics; None in epochs that are passed over."""
+
+    def __call__(self, algo: Any, dataset: Any) -> float:
+        """The estimated value, on the scale of one reward; see `PolicyValue.value`."""
+        return self._number("value", algo, dataset)
+
+    def lower(self, algo: Any, dataset: Any) -> float:
+        """The lower end of the interval; NaN where there is none."""
+        return self._number("lower", algo, dataset)
+
+    def upper(self, algo: Any, dataset: Any) -> float:
+        """The upper end of the interval; NaN where there is none."""
+        return self._number("upper", algo, dataset)
+
+    def verdict(self, algo: Any, dataset: Any) -> float:
+        """0 for reliable, 1 for caution, 2 for unreliable."""
+        return self._number("verdict", algo, dataset)
+
+    def metrics(self, name: str = "value") -> dict[str, Metric]:
+        """All four evaluators, for `evaluators=`; the first has the given name, the others begin with it."""
+        return {
+            name: self,
+            f"{name}_lower": self.lower,
+            f"{name}_upper": self.upper,
+            f"{name}_verdict": self.verdict,
+        }
+
+    def _number(self, metric: str, algo: Any, dataset: Any) -> float:
+        """One of the numbers; a new epoch has begun where the algorithm has learnt or a metric is asked again."""
+        now = (id(algo), getattr(algo, "_grad_step", None), id(dataset))
+        if now != self._round or metric in self._asked:
+            self._round, self._asked = now, set()
+            due = self._rounds % self._every == 0
+            self._rounds += 1
+            self.last = self._evaluate(algo, dataset) if due else None
+        self._asked.add(metric)
+        return NAN if self.last is None else as_numbers(self.last)[metric]
+
+    def _evaluate(self, algo: Any, dataset: Any) -> PolicyValue:
+        gamma = float(algo.gamma) if self._gamma is None else self._gamma
+        # A buffer that has grown since, as in online training, is another log.
+        key = (gamma,) if self._data is not None else (gamma, id(dataset), dataset.transition_count)
+        if self._valuation is None or key != self._log_key:
+            data = load_dataset(dataset) if self._data is None else self._data
+            self._valuation = Valuation.of(self._chosen(data), Choices(gamma=gamma, **self._choices))
+            self._log_key = key
+        return self._valuation.value(from_d3rlpy(algo, deterministic=self._deterministic))
+
+    def _chosen(self, data: LoggedDataset) -> LoggedDataset:
+        """The episodes to evaluate on, in the order of the log."""
+        if self._n_episodes is None or self._n_episodes >= data.n_episodes:
+            return data
+        rng = np.random.default_rng(self._choices["seed"])
+        return data.select(np.sort(rng.choice(data.n_episodes, self._n_episodes, replace=False)))
+
+
+@dataclass(frozen=True)
+class BestEpoch:
+    """An epoch that was chosen by the lower end of its interval."""
+
+    epoch: int
+    step: int
+    """Gradient steps until then."""
+    lower: float
+    value: float
+    reliable: bool
+    """Whether its verdict is better than unreliable; True where verdicts were not logged."""
+    checkpoint: Path | None
+    """The saved model, for `ov.load_policy` or `d3rlpy.load_learnable`; None where none was saved at this epoch."""
+
+
+def best_epoch(log_dir: str | Path, name: str = "value") -> BestEpoch:
+    """The epoch with the highest lower end, from the files that d3rlpy logged.
+
+    Only epochs whose model was saved are considered, where any was; and those called unreliable are passed over, unless
+    all of them are.
+
+    Args:
+        log_dir: the folder of one training run, such as `d3rlpy_logs/TD3PlusBC_20260101120000`.
+        name: of the metrics, as it was given to `OPEEvaluator.metrics`.
+    """
+    folder = Path(log_dir)
+    lower, value = _column(folder / f"{name}_lower.csv"), _column(folder / f"{name}.csv")
+    judged = folder / f"{name}_verdict.csv"
+    verdict = _column(judged) if judged.exists() else {}
+    found = [
+        BestEpoch(
+            epoch, step, low, value.get((epoch, step), NAN), _usable(verdict.get((epoch, step))), _saved(folder, step)
+        )
+        for (epoch, step), low in lower.items()
+        if not math.isnan(low)
+    ]
+    if not found:
+        raise ValueError(f"{folder} has no epoch with an interval: log {name}_lower by OPEEvaluator.metrics()")
+    for wanted in ([each for each in found if each.checkpoint], [each for each in found if each.reliable]):
+        found = [each for each in found if each in wanted] or found
+    return max(found, key=lambda each: each.lower)
+
+
+def _usable(verdict: float | None) -> bool:
+    return verdict is None or verdict < LEVELS.index("unreliable")
+
+
+def _saved(folder: Path, step: int) -> Path | None:
+    model = folder / f"model_{step}.d3"
+    return model if model.exists() else None
+
+
+def _column(path: Path) -> dict[tuple[int, int], float]:
+    """A metric by epoch and step, from lines `epoch,step,value`."""
+    if not path.exists():
+        raise FileNotFoundError(f"there is no {path}: log it by evaluators=OPEEvaluator(...).metrics()")
+    rows = [line.split(",") for line in path.read_text(encoding="utf-8").split()]
+    try:
+        return {(int(epoch), int(step)): float(number) for epoch, step, number in rows}
+    except ValueError as error:
+        raise ValueError(f"{path} must hold lines of epoch, step and number, as d3rlpy writes them: {error}") from error

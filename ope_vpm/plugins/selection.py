@@ -1,0 +1,257 @@
+"""Which of several policies? Values of all of them from one log, and which differences are more than noise.
+
+The values of two policies on one log err together: an episode that flatters one often flatters the other. So policies
+are compared by the difference of their influence functions, episode by episode, which is far better known than either
+value. Suspected biases are added as if they were independent, for nothing says that they cancel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+from scipy import stats
+
+from ope_vpm.arrays import Floats
+from ope_vpm.logged import LoggedDataset, load_dataset
+from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
+from ope_vpm.ope.estimator import Estimator, ProblemEstimator
+from ope_vpm.ope.inference.uncertainty import LEVEL
+from ope_vpm.ope.inference.value import PolicyValue, policy_value
+from ope_vpm.plugins.valuation import Choices, Valuation
+from ope_vpm.policy import TargetPolicy, as_policy
+
+RankBy = Literal["lower", "value"]
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """The value of one policy, and how each episode moves it."""
+
+    value: PolicyValue
+    influence: Floats | None = field(default=None, repr=False)
+    """(episodes,); None where the estimator does not tell."""
+    suspected_bias: float = 0.0
+
+    def error_of_difference(self, other: Estimate) -> float:
+        """The standard error of the difference to another policy's value on the same log; infinite where unknown."""
+        if self.influence is None or other.influence is None:
+            mine, its = self.value.standard_error, other.value.standard_error
+            return float("inf") if mine is None or its is None else float(np.hypot(mine, its))
+        episodes = len(self.influence)
+        if episodes < 2:
+            return float("inf")
+        # √(E/(E-1)): deviations from a mean that was estimated from the same episodes are too small.
+        sampling = np.sqrt(np.sum((self.influence - other.influence) ** 2) * episodes / (episodes - 1))
+        return float(np.hypot(sampling, np.hypot(self.suspected_bias, other.suspected_bias)))
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One policy in the order of a selection."""
+
+    name: str
+    value: PolicyValue
+    behind: float
+    """How much less than the first one's its value is; negative where it is more."""
+    behind_error: float
+    """The standard error of that difference, paired by episodes; infinite where it is not known."""
+    told_apart: bool
+    """Whether it differs from the first by more than noise, all comparisons with the first holding together."""
+    regret: float
+    """What choosing it costs at most, compared with the best of all, with a probability of 95 %."""
+
+    @property
+    def against_first(self) -> str:
+        """How it compares with the first, in words."""
+        if not self.told_apart:
+            return "not told apart"
+        return "worse" if self.behind > 0 else "better"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {
+            "name": self.name,
+            **self.value.as_dict(),
+            "behind": self.behind,
+            "behind_error": self.behind_error,
+            "told_apart": self.told_apart,
+            "regret": self.regret,
+        }
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Policies in order, the one to choose first."""
+
+    candidates: tuple[Candidate, ...]
+    rank_by: RankBy
+
+    @property
+    def best(self) -> Candidate:
+        """The one to choose."""
+        return self.candidates[0]
+
+    @property
+    def not_told_apart(self) -> tuple[Candidate, ...]:
+        """The others that may be just as good as the first."""
+        return tuple(each for each in self.candidates[1:] if not each.told_apart)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {
+            "best": self.best.name,
+            "rank_by": self.rank_by,
+            "not_told_apart": [each.name for each in self.not_told_apart],
+            "candidates": [each.as_dict() for each in self.candidates],
+        }
+
+    def sentence(self) -> str:
+        """What was found, in words."""
+        best, rest = self.best, len(self.not_told_apart)
+        by = "highest lower end" if self.rank_by == "lower" else "highest value"
+        between = "" if best.value.interval is None else " (95 %: {:.6g} to {:.6g})".format(*best.value.interval)
+        others = (
+            "all others differ from it by more than noise"
+            if rest == 0
+            else f"{rest} of {len(self.candidates) - 1} others"
+        )
+        if rest:
+            others += " cannot be told apart from it"
+        if len(self.candidates) == 1:
+            others = "there is nothing to compare it with"
+        cost = "" if not np.isfinite(best.regret) else f"; choosing it costs at most {best.regret:.4g}"
+        doubt = (
+            ""
+            if best.value.verdict == "reliable"
+            else f" Its verdict is {best.value.verdict}: {best.value.reasons[0]}."
+        )
+        return f"{best.name} has the {by}: {best.value.value:.6g}{between}; {others}{cost}.{doubt}"
+
+    def page(self, path: str | Path) -> None:
+        """Write a page with the table and the intervals."""
+        from ope_vpm.plugins.selection_page import write_page
+
+        write_page(self, path)
+
+    def __str__(self) -> str:
+        lines = [self.sentence(), ""]
+        width = max(len(each.name) for each in self.candidates)
+        for number, each in enumerate(self.candidates, 1):
+            between = "no interval" if each.value.interval is None else "[{:.6g}, {:.6g}]".format(*each.value.interval)
+            apart = "" if number == 1 else f"  {each.against_first}"
+            lines.append(
+                f"{number:>3}  {each.name:<{width}}  {each.value.value:.6g}  {between}  {each.value.verdict}{apart}"
+            )
+        return "\n".join(lines)
+
+
+def select(
+    data: LoggedDataset | str | Path,
+    policies: Mapping[str, Any] | Sequence[Any],
+    estimator: str | Estimator = "auto",
+    gamma: float = 1.0,
+    *,
+    rank_by: RankBy = "lower",
+    seed: int = 0,
+    on_end: OnEnd | None = None,
+    time_limit: TimeLimit = "continue",
+    ignore: Collection[str] = (),
+    progress: Callable[[int], None] | None = None,
+    **options: Any,
+) -> Selection:
+    """Evaluate all policies on one log and put them in order.
+
+    What depends on the log alone is made once. Policies whose verdict is "unreliable" come after all others.
+
+    Args:
+        data: the log, or where it is.
+        policies: targets by name, or a list of them, which are then called by their number.
+        estimator: a name out of `ov.estimators()`, or an instance.
+        gamma: the discount; 1 for the average reward.
+        rank_by: "lower" for the lower end of the interval, which prefers what is better known, or "value".
+        seed: makes everything random repeatable.
+        on_end: what follows a termination, see `ov.evaluate`.
+        time_limit: what follows a truncation, see `ov.evaluate`.
+        ignore: codes of the doctor's findings to pass over.
+        progress: called with the number of policies that are done.
+        options: the estimator's own settings.
+    """
+    if rank_by not in get_args(RankBy):
+        raise ValueError(f"rank_by must be 'lower' or 'value': got {rank_by!r}")
+    named = dict(policies) if isinstance(policies, Mapping) else {str(n): each for n, each in enumerate(policies)}
+    if not named:
+        raise ValueError("there must be at least one policy to choose from: got none")
+    choices = Choices(
+        estimator=estimator,
+        gamma=gamma,
+        seed=seed,
+        on_end=on_end,
+        time_limit=time_limit,
+        ignore=ignore,
+        options=options,
+    )
+    choices.make_estimator()  # a misspelt name is answered before a large file is read
+    valuation = Valuation.of(load_dataset(data), choices)
+    found: dict[str, Estimate] = {}
+    for name, policy in named.items():
+        found[name] = estimated(valuation, as_policy(policy))
+        if progress is not None:
+            progress(len(found))
+    return ranked(found, rank_by, valuation.log.data.n_episodes)
+
+
+def estimated(valuation: Valuation, policy: TargetPolicy) -> Estimate:
+    """The value of a policy, with its influence function where the estimator gives one."""
+    estimator = valuation.estimator
+    if not isinstance(estimator, ProblemEstimator):
+        return Estimate(valuation.value(policy))
+    problem = valuation.problem(policy)
+    estimator.check(problem)
+    raw = estimator.find(problem)
+    value = policy_value(problem, estimator.name, raw)
+    return Estimate(value, None if raw.sums is None else raw.sums.influence, raw.suspected_bias)
+
+
+def ranked(found: Mapping[str, Estimate], rank_by: RankBy, episodes: int) -> Selection:
+    """Put estimates in order and compare them with the first.
+
+    Differences are judged by Student's quantiles with Bonferroni's correction for as many comparisons as there are
+    other policies, so that all statements about one policy hold together with a probability of 95 %.
+
+    Args:
+        found: estimates on one log by name.
+        rank_by: see `select`.
+        episodes: of the log.
+    """
+    order = sorted(found, key=lambda name: _rank(found[name].value, rank_by), reverse=True)
+    values = np.array([found[name].value.value for name in order])
+    errors = np.array([[found[one].error_of_difference(found[other]) for other in order] for one in order])
+    np.fill_diagonal(errors, 0.0)
+    others = max(len(order) - 1, 1)
+    reach = float(stats.t.ppf(1 - (1 - LEVEL) / (2 * others), episodes - 1)) if episodes > 1 else np.inf
+    margin = np.where(errors > 0, reach * errors, 0.0)
+    ahead = values[None, :] - values[:, None] + margin  # how much better the column's policy may be than the row's
+    ahead[np.isnan(ahead)] = -np.inf  # a policy without a value says nothing about the regret of others
+    regret = np.where(np.isnan(values), np.inf, np.maximum(ahead.max(axis=1), 0.0))
+    candidates = tuple(
+        Candidate(
+            name,
+            found[name].value,
+            behind=float(values[0] - values[place]),
+            behind_error=float(errors[0, place]),
+            told_apart=bool(abs(values[0] - values[place]) > margin[0, place]),
+            regret=float(regret[place]),
+        )
+        for place, name in enumerate(order)
+    )
+    return Selection(candidates, rank_by)
+
+
+def _rank(value: PolicyValue, rank_by: RankBy) -> tuple[bool, float]:
+    """What is largest comes first: usable ones, then by the lower end or the value; those without one last."""
+    number = value.value if rank_by == "value" else -np.inf if value.interval is None else value.interval[0]
+    return value.verdict != "unreliable", -np.inf if np.isnan(number) else float(number)

@@ -1,0 +1,100 @@
+"""stable-baselines3's `VecNormalize` files: the statistics of observations, read from the pickle without running it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ope_vpm.arrays import Array, Floats
+from ope_vpm.outside import check_regular
+from ope_vpm.policy.described import Call, Name, describe
+
+LARGEST_FILE = 64 << 20
+"""Bytes of a file that is read: the statistics of images of a megapixel are a quarter of it."""
+FILE = "vecnormalize.pkl"
+"""The name under which rl-baselines3-zoo saves the statistics."""
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """What `VecNormalize.normalize_obs` computes."""
+
+    mean: Floats
+    var: Floats
+    clip: float
+    epsilon: float
+    """Added to the variance."""
+
+    def normalize_obs(self, observations: Array) -> Array:
+        """Observations in units of their deviation, limited to `clip` of them on either side."""
+        scaled = (observations - self.mean) / np.sqrt(self.var + self.epsilon)
+        return np.clip(scaled, -self.clip, self.clip).astype(np.float32)
+
+
+def beside(path: Path) -> Path | None:
+    """The statistics of a model's file: in the same folder, or in one of the model's name, as in the zoo."""
+    places = (path.with_name(FILE), path.with_suffix("") / FILE)
+    return next((place for place in places if place.is_file()), None)
+
+
+def read_statistics(path: Path) -> Statistics | None:
+    """The statistics of a pickled `VecNormalize`; None where it does not normalise observations."""
+    check_regular(path)
+    if path.stat().st_size > LARGEST_FILE:
+        raise ValueError(f"{path} must have at most {LARGEST_FILE} bytes to be taken for a VecNormalize")
+    state = _state(describe(path.read_bytes()), "VecNormalize", path)
+    if state.get("norm_obs") is False:
+        return None
+    moments = _state(state.get("obs_rms"), "RunningMeanStd", path)
+    mean, var = (_array(moments.get(name), f"obs_rms.{name}", path) for name in ("mean", "var"))
+    if mean.shape != var.shape or not (np.isfinite(mean).all() and (var >= 0).all()):
+        raise ValueError(f"{path} must hold a mean and a variance of one shape: got {mean.shape} and {var.shape}")
+    return Statistics(mean, var, _number(state, "clip_obs", path), _number(state, "epsilon", path))
+
+
+def _state(described: Any, kind: str, path: Path) -> dict[str, Any]:
+    """The attributes of a pickled object of a class."""
+    named = described.function if isinstance(described, Call) else None
+    if isinstance(named, Name) and named.name in ("_reconstructor", "__newobj__") and isinstance(described, Call):
+        named = described.arguments[0]
+    if not isinstance(named, Name) or named.name != kind or not isinstance(described.state, dict):
+        found = "a dictionary of statistics" if isinstance(described, dict) else type(described).__name__
+        raise ValueError(
+            f"{path} must be a pickled VecNormalize of single observations: where a {kind} is due stands {found}"
+        )
+    return described.state
+
+
+def _number(state: dict[str, Any], name: str, path: Path) -> float:
+    value = state.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise ValueError(f"{name} of {path} must be a positive number: got {value!r:.80}")
+    return float(value)
+
+
+def _array(described: Any, name: str, path: Path) -> Floats:
+    """An array of floats, as numpy pickles it: `_reconstruct` and a state of version, shape, type, order and bytes."""
+    state = described.state if isinstance(described, Call) else None
+    if not (
+        isinstance(described, Call)
+        and isinstance(described.function, Name)
+        and described.function.name == "_reconstruct"
+        and isinstance(state, tuple)
+        and len(state) == 5
+    ):
+        raise ValueError(f"{name} of {path} must be an array as numpy pickles it")
+    _, shape, kind, fortran, content = state
+    code = kind.arguments[0] if isinstance(kind, Call) and kind.function == Name("numpy", "dtype") else None
+    order = kind.state[1] if isinstance(kind, Call) and isinstance(kind.state, tuple) and len(kind.state) > 1 else None
+    whole = isinstance(shape, tuple) and all(type(side) is int and side >= 0 for side in shape)
+    if code not in ("f4", "f8") or order != "<" or not whole or not isinstance(content, bytes):
+        raise ValueError(f"{name} of {path} must hold little-endian floats: got {code!r:.20} in order {order!r:.20}")
+    numbers = np.frombuffer(content, dtype=f"<{code}")
+    if numbers.size != prod(shape):
+        raise ValueError(f"{name} of {path} must hold {prod(shape)} numbers: it holds {numbers.size}")
+    values: Floats = numbers.reshape(shape, order="F" if fortran else "C").astype(np.float64)
+    return values

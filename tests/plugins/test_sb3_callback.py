@@ -1,0 +1,148 @@
+"""The callback in stable-baselines3's own training, and logs of its models."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from stable_baselines3 import A2C, PPO, SAC
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+import ope_vpm as ov
+from ope_vpm.envs.collect import collect
+from ope_vpm.plugins import OPECallback, log_to_dataset
+from ope_vpm.policy import CategoricalPolicy
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+SETTINGS = {"n_features": 40}
+
+
+@pytest.fixture(scope="module")
+def cart(tmp_path_factory):
+    """A file with episodes of random pushes."""
+    pushes = CategoricalPolicy(lambda seen: np.full((len(seen), 2), 0.5), 2)
+    path = tmp_path_factory.mktemp("log") / "cart.npz"
+    collect("CartPole-v1", pushes, 40, 100, seed=0).save(path)
+    return path
+
+
+def test_tensorboard_holds_what_a_direct_evaluation_answers(cart, tmp_path):
+    model = PPO("MlpPolicy", "CartPole-v1", n_steps=64, batch_size=64, seed=0, tensorboard_log=str(tmp_path))
+    direct = {}
+
+    class Direct(OPECallback):
+        def _evaluate(self):
+            super()._evaluate()
+            policy = ov.as_policy(self.model)
+            value = ov.evaluate(ov.load_dataset(cart), policy, "auto", gamma=0.99, **SETTINGS)
+            direct[self.num_timesteps] = value
+
+    callback = Direct(cart, "auto", every=100, best_model=tmp_path / "best.zip", **SETTINGS)
+    model.learn(192, callback=callback)
+    assert list(direct) == [100, 192]
+    events = EventAccumulator(str(next(tmp_path.rglob("events*")).parent))
+    events.Reload()
+    for name, number in {
+        "value": lambda value: value.value,
+        "lower": lambda value: value.interval[0],
+        "upper": lambda value: value.interval[1],
+        "verdict": lambda value: ("reliable", "caution", "unreliable").index(value.verdict),
+    }.items():
+        written = {event.step: event.value for event in events.Scalars(f"ope/{name}")}
+        assert written == pytest.approx({step: number(value) for step, value in direct.items()}, rel=1e-5)
+    assert callback.last.value == direct[192].value
+    usable = [value.interval[0] for value in direct.values() if value.verdict != "unreliable"]
+    assert (tmp_path / "best.zip").exists() == bool(usable)
+    assert callback.best_lower == max(usable, default=-np.inf)
+
+
+def test_the_statistics_of_the_training_environment_are_used():
+    env = VecNormalize(DummyVecEnv([lambda: gym.make("Pendulum-v1")]))
+    model = A2C("MlpPolicy", env, seed=0)
+    data = log_to_dataset(model, env, 4)
+    found = []
+
+    class Direct(OPECallback):
+        def _evaluate(self):
+            super()._evaluate()
+            policies = ov.as_policy(model.policy, normalize=env), ov.as_policy(model.policy)
+            direct, raw = ov.evaluate(data, policies, "vpm", gamma=0.9, n_features=40)
+            found.append((self.last.value, direct.value, raw.value))
+
+    model.learn(100, callback=Direct(data, "vpm", every=50, gamma=0.9, n_features=40))
+    assert len(found) == 2
+    for logged, direct, raw in found:
+        assert logged == pytest.approx(direct, rel=1e-9)
+        assert logged != pytest.approx(raw, rel=1e-9)
+
+
+def test_wrong_choices_are_answered_before_training(cart):
+    with pytest.raises(ValueError, match="did you mean 'vpm'"):
+        OPECallback(cart, "vpn")
+    with pytest.raises(ValueError, match="at least 1 environment step: got 0"):
+        OPECallback(cart, every=0)
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        OPECallback("nowhere.npz")
+
+
+class Counting(gym.Env):
+    """Counts its steps; it ends after three, and a wrapper may cut it before."""
+
+    observation_space = gym.spaces.Box(0, 10, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.count = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.count += 1
+        return np.full(1, self.count, np.float32), float(self.count), self.count == 3, False, {}
+
+
+@pytest.mark.parametrize("limit", [2, 5])
+@pytest.mark.parametrize("copies", [1, 2])
+def test_every_column_of_a_log_is_what_the_environment_did(limit, copies, tmp_path):
+    def made():
+        return gym.wrappers.TimeLimit(Counting(), limit)
+
+    model = PPO("MlpPolicy", Counting(), seed=0)
+    env = made() if copies == 1 else DummyVecEnv([made] * copies)
+    data = log_to_dataset(model, env, 3, tmp_path / "log.npz", seed=4)
+    steps = min(limit, 3)
+    assert data.lengths.tolist() == [steps] * 3
+    assert data.observations[:, 0].tolist() == list(range(steps)) * 3
+    assert data.next_observations[:, 0].tolist() == list(range(1, steps + 1)) * 3
+    assert data.rewards.tolist() == list(range(1, steps + 1)) * 3
+    assert data.terminated[data.ends].all() == (limit == 5)
+    assert data.truncated[data.ends].all() == (limit == 2)
+    chosen = ov.as_policy(model).log_prob(data.observations, data.actions)
+    np.testing.assert_allclose(data.behaviour_log_prob, chosen, atol=1e-6)
+    again = ov.load_dataset(tmp_path / "log.npz")
+    assert again.actions.tolist() == data.actions.tolist()
+    assert log_to_dataset(model, env, 3, seed=4).actions.tolist() == data.actions.tolist()
+
+
+def test_raw_observations_are_logged_behind_a_normalisation():
+    env = VecNormalize(DummyVecEnv([lambda: gym.make("Pendulum-v1")]))
+    model = SAC("MlpPolicy", env, seed=0, learning_starts=10)
+    model.learn(50)
+    before = env.obs_rms.count
+    data = log_to_dataset(model, env, 2)
+    np.testing.assert_allclose(np.linalg.norm(data.observations[:, :2], axis=1), 1, atol=1e-5)  # cosine and sine
+    assert env.obs_rms.count == before
+    assert np.abs(data.actions).max() > 1  # torques up to 2, not the network's [-1, 1]
+    policy = ov.as_policy(model)
+    np.testing.assert_allclose(
+        policy.log_likelihood(data.observations, data.actions), data.behaviour_log_prob, atol=1e-3
+    )
+
+
+def test_what_cannot_be_logged_is_refused_before_a_step(tmp_path):
+    model = PPO("MlpPolicy", "CartPole-v1")
+    with pytest.raises(ValueError, match="episodes must be at least 1: got 0"):
+        log_to_dataset(model, gym.make("CartPole-v1"), 0)
+    with pytest.raises(ValueError, match=r"must end in \.npz"):
+        log_to_dataset(model, gym.make("CartPole-v1"), 1, tmp_path / "log.txt")
+    with pytest.raises(TypeError, match="must be a gymnasium environment or a VecEnv: got str"):
+        log_to_dataset(model, "CartPole-v1", 1)

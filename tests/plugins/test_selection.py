@@ -1,0 +1,171 @@
+"""Which policy? Comparisons worked out by hand, differences with known truths, and the command."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+from stable_baselines3 import PPO
+from typer.testing import CliRunner
+
+import ope_vpm as ov
+from ope_vpm.cli import app
+from ope_vpm.envs.collect import collect
+from ope_vpm.envs.linear_gaussian import BEHAVIOUR, GaussianController, LinearGaussian
+from ope_vpm.ope.inference.value import PolicyValue
+from ope_vpm.plugins import select
+from ope_vpm.plugins.command import found_files
+from ope_vpm.plugins.selection import Estimate, ranked
+
+
+def value(number, low, high, verdict="reliable"):
+    reasons = () if verdict == "reliable" else ("it is made up",)
+    return PolicyValue("made-up", number, 1.0, 1.0, (low, high), None, verdict, reasons)
+
+
+def test_differences_are_paired_by_episodes():
+    """Influences (3, -3, 0) and (1, -1, 0): √((4 + 4)·3/2) = √12; suspected biases 3 and 4 add 25."""
+    one = Estimate(value(5, 4, 6), np.array([3.0, -3.0, 0.0]), 3.0)
+    other = Estimate(value(5, 4, 6), np.array([1.0, -1.0, 0.0]), 4.0)
+    assert one.error_of_difference(other) == pytest.approx(np.sqrt(12 + 25))
+    unpaired = Estimate(value(5, 4, 6))
+    assert one.error_of_difference(unpaired) == pytest.approx(np.sqrt(2))
+
+
+def test_order_and_regret_by_hand():
+    """Three policies whose differences have standard errors 0.1 (a, b), 0.1·√2 (a, c) and 0.1·√5 (b, c)."""
+    step = 0.1 / np.sqrt(2 * 10 / 9)  # the influences (x, -x, 0, …) of ten episodes have standard error x·√(2·10/9)
+    tilt = np.zeros(10)
+    tilt[:2] = step, -step
+    turn = np.zeros(10)
+    turn[2:4] = step, -step
+    found = {
+        "a": Estimate(value(2.0, 1.0, 3.0), np.zeros(10)),
+        "b": Estimate(value(2.1, 0.5, 3.0), tilt),
+        "c": Estimate(value(0.5, 0.9, 1.0), tilt * 0 + turn + np.roll(turn, 2)),
+    }
+    chosen = ranked(found, "lower", 10)
+    assert [each.name for each in chosen.candidates] == ["a", "c", "b"]
+    reach = stats.t.ppf(1 - 0.05 / 4, 9)
+    a, c, b = chosen.candidates
+    assert (a.behind, c.behind, b.behind) == pytest.approx((0.0, 1.5, -0.1))
+    assert (c.behind_error, b.behind_error) == pytest.approx((0.1 * np.sqrt(2), 0.1))
+    assert c.told_apart
+    assert not b.told_apart
+    assert a.regret == pytest.approx(0.1 + reach * 0.1)
+    assert b.regret == pytest.approx(max(0.0, -0.1 + reach * 0.1))
+    assert c.regret == pytest.approx(max(1.5 + reach * 0.1 * np.sqrt(2), 1.6 + reach * 0.1 * np.sqrt(3)))
+    assert [each.name for each in chosen.not_told_apart] == ["b"]
+    assert [each.name for each in ranked(found, "value", 10).candidates] == ["b", "a", "c"]
+    assert "a has the highest lower end: 2 (95 %: 1 to 3); 1 of 2 others cannot be told apart" in chosen.sentence()
+
+
+def test_unreliable_ones_come_last_and_those_without_a_value_do_not_count():
+    nothing = PolicyValue("made-up", float("nan"), 1.0, None, None, None, "unreliable", ("no value",))
+    found = {
+        "wild": Estimate(value(9, 8, 10, "unreliable"), np.zeros(4)),
+        "nothing": Estimate(nothing),
+        "tame": Estimate(value(1, 0, 2, "caution"), np.zeros(4)),
+    }
+    chosen = ranked(found, "lower", 4)
+    assert [each.name for each in chosen.candidates] == ["tame", "wild", "nothing"]
+    assert chosen.best.regret == 8.0
+    assert np.isinf(chosen.candidates[2].regret)
+    assert "Its verdict is caution: it is made up." in chosen.sentence()
+
+
+CONTROLLERS = {
+    f"{shift:+.1f}": GaussianController(gain=(-0.2, 0.1), shift=shift, deviation=0.3) for shift in (-0.3, 0.0, 0.3)
+}
+
+
+def test_differences_hold_their_truth():
+    """Over twelve logs, differences lie within four of their standard errors, which are smaller than unpaired ones."""
+    task = LinearGaussian()
+    truth = {name: task.average_reward(controller) for name, controller in CONTROLLERS.items()}
+    policies = {name: controller.policy() for name, controller in CONTROLLERS.items()}
+    distances, gains = [], []
+    for seed in range(12):
+        chosen = select(task.dataset(30, 20, BEHAVIOUR, seed), policies, "vpm", n_features=50)
+        first = chosen.best
+        for each in chosen.candidates[1:]:
+            distances.append((each.behind - (truth[first.name] - truth[each.name])) / each.behind_error)
+            gains.append(each.behind_error / np.hypot(first.value.standard_error, each.value.standard_error))
+    assert np.abs(distances).max() < 4
+    assert np.mean(np.abs(distances) < 2) > 0.8
+    assert np.mean(gains) < 0.95
+    assert chosen.best.name == max(truth, key=truth.get)
+
+
+def test_values_are_those_of_single_evaluations():
+    data = LinearGaussian().dataset(20, 20, BEHAVIOUR, 0)
+    policies = [controller.policy() for controller in CONTROLLERS.values()]
+    chosen = select(data, policies, "auto", gamma=0.9, n_features=50)
+    direct = [ov.evaluate(data, policy, "auto", gamma=0.9, n_features=50) for policy in policies]
+    for each in chosen.candidates:
+        assert each.value.value == pytest.approx(direct[int(each.name)].value, rel=1e-9)
+        assert each.value.interval == pytest.approx(direct[int(each.name)].interval, rel=1e-9)
+
+
+def test_the_logged_mean_tells_nothing_apart():
+    data = LinearGaussian().dataset(20, 20, BEHAVIOUR, 0)
+    chosen = select(data, {name: each.policy() for name, each in CONTROLLERS.items()}, "naive")
+    assert len(chosen.not_told_apart) == 2
+    assert all(each.regret == 0 for each in chosen.candidates)
+
+
+def test_wrong_questions_are_refused():
+    data = LinearGaussian().dataset(5, 5, BEHAVIOUR, 0)
+    with pytest.raises(ValueError, match="rank_by must be 'lower' or 'value': got 'upper'"):
+        select(data, [BEHAVIOUR.policy()], rank_by="upper")
+    with pytest.raises(ValueError, match="at least one policy"):
+        select(data, {})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A log of CartPole and three checkpoints."""
+    folder = tmp_path_factory.mktemp("select")
+    for number in (2, 10, 3):
+        model = PPO("MlpPolicy", "CartPole-v1", seed=number, policy_kwargs={"net_arch": [8]})
+        model.save(folder / f"step_{number}.zip")
+    collect("CartPole-v1", ov.as_policy(model), 30, 50, seed=0).save(folder / "log.npz")
+    return folder
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["select", *map(str, arguments)], catch_exceptions=False)
+
+
+def test_the_command(folder):
+    page = folder / "page.html"
+    given = (folder / "log.npz", "--policies", folder / "step_*.zip", "--gamma", "0.9", "--estimator", "vpm")
+    printed = json.loads(run(*given, "--json", "--page", page).stdout)
+    found = {each["name"]: each for each in printed["candidates"]}
+    assert set(found) == {"step_2.zip", "step_3.zip", "step_10.zip"}
+    data = ov.load_dataset(folder / "log.npz")
+    for name, each in found.items():
+        direct = ov.evaluate(data, ov.load_policy(folder / name), "vpm", gamma=0.9)
+        assert each["value"] == pytest.approx(direct.value, rel=1e-9)
+        assert each["verdict"] == direct.verdict
+    lower = [each["interval"][0] for each in printed["candidates"] if each["verdict"] != "unreliable"]
+    assert lower == sorted(lower, reverse=True)
+    text = page.read_text()
+    assert printed["best"] in text
+    assert "http" not in text
+    assert run(*given).stdout.startswith(f"{printed['best']} has the highest lower end")
+
+
+def test_files_come_by_pattern_in_the_order_of_their_numbers(folder):
+    assert list(found_files([str(folder / "*.zip")])) == ["step_2.zip", "step_3.zip", "step_10.zip"]
+    assert list(found_files([str(folder / "step_3.zip"), str(folder / "step_3.zip")])) == ["step_3.zip"]
+    there = Path.cwd()
+    try:
+        os.chdir(folder)
+        assert found_files(["step_*.zip"])["step_2.zip"] == Path("step_2.zip")
+    finally:
+        os.chdir(there)
+    with pytest.raises(FileNotFoundError, match=r"no file .*nothing_\*\.zip: --policies takes"):
+        found_files([str(folder / "nothing_*.zip")])
