@@ -126,7 +126,7 @@ class Problem:
     @property
     def following(self) -> Array:
         """The observation after each of the steps; where nothing follows, its own, so that it can be asked about."""
-        after = np.array(self.steps.next_observations)
+        after = self.steps.next_observations
         absorbed = self.steps.absorbed
         after[absorbed] = self.data.observations[self.steps.rows[absorbed]]
         return after
