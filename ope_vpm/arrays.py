@@ -36,6 +36,17 @@ def effective_sample_size(weights: Floats) -> float:
     return float(weights.sum()) ** 2 / square if square > 0 else 0.0
 
 
+def mean_and_deviation(values: Array) -> tuple[Floats, Floats]:
+    """Of each coordinate, in double precision; of many rows in two passes that copy only some of them at a time."""
+    if len(values) <= CHUNK:
+        whole = values.astype(np.float64)
+        return whole.mean(axis=0), whole.std(axis=0)
+    parts = list(chunks(len(values), of=[values]))
+    mean = sum(values[part].sum(axis=0, dtype=np.float64) for part in parts) / len(values)
+    squares = sum(np.square(values[part] - mean).sum(axis=0) for part in parts)
+    return np.asarray(mean), np.sqrt(np.asarray(squares) / len(values))
+
+
 def chunks(length: int, size: int = CHUNK, of: Iterable[Array] = ()) -> Iterator[slice]:
     """Slices of at most `size` rows that cover `length` rows in order.
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-import numpy as np
-
 from ope_vpm.arrays import Array, Bools, Floats
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.encoding import check_match

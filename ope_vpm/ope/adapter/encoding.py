@@ -65,6 +65,11 @@ class Encoder:
         scales = Standardiser.fit(data.observations), Standardiser.fit(data.actions)
         return cls(shape, n_actions, *scales, absorbs, labels)
 
+    @classmethod
+    def of_states(cls, data: LoggedDataset) -> Encoder:
+        """Sizes and scales of the states, whatever the actions are."""
+        return cls.fit(data, None if not data.discrete_actions else 1, absorbs=False)
+
     @property
     def finite(self) -> bool:
         """Whether x is a number."""
@@ -147,10 +152,25 @@ class StateFeatures:
 
     @classmethod
     def draw(
-        cls, data: LoggedDataset, number: int, seed: int, clock: Clock | None = None, bandwidth: float = 1.0
+        cls,
+        data: LoggedDataset,
+        number: int,
+        seed: int,
+        clock: Clock | None = None,
+        bandwidth: float = 1.0,
+        encoder: Encoder | None = None,
     ) -> StateFeatures:
-        """Draw `number` Fourier features, their bandwidth in units of √d, the usual distance of two states."""
-        encoder = Encoder.fit(data, None if not data.discrete_actions else 1, absorbs=False)
+        """Draw `number` Fourier features, their bandwidth in units of √d, the usual distance of two states.
+
+        Args:
+            data: the log.
+            number: of the features.
+            seed: of the draw.
+            clock: the task's, where a time limit ends its episodes.
+            bandwidth: in units of √d.
+            encoder: what `Encoder.of_states` found, where it is known already: it looks at all data.
+        """
+        encoder = Encoder.of_states(data) if encoder is None else encoder
         size = encoder.observation_scale.mean.size if encoder.shape is None else prod(encoder.shape)
         size += clock is not None
         frequencies = draw_frequencies(size, number, bandwidth * float(np.sqrt(size)), np.random.default_rng(seed))

@@ -18,7 +18,7 @@ from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks
 from ope_vpm.linear.features import BATCH_ROWS, Standardiser
 from ope_vpm.linear.moments import Batch, Moments, accumulate
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.adapter.encoding import StateFeatures
+from ope_vpm.ope.adapter.encoding import Encoder, StateFeatures
 from ope_vpm.ope.adapter.ends import Steps, TimeLimit, clock_of, ending_rows, times
 from ope_vpm.ope.log import Log, Memory, Same
 from ope_vpm.ope.problem import Problem
@@ -234,10 +234,16 @@ def _memory_of_pairs(log: Log, policy: TargetPolicy, *settings: object) -> Memor
 
 def _state_rows(log: Log, n_features: int, time_limit: TimeLimit, seed: int, bandwidth: float) -> StateRows:
     data = log.data
-    features = StateFeatures.draw(data, n_features, seed, clock_of(data, time_limit), bandwidth)
+    clock = clock_of(data, time_limit)
+    features = StateFeatures.draw(data, n_features, seed, clock, bandwidth, log.shared(state_encoder))
     ending = ending_rows(data, time_limit)
     rows = np.flatnonzero(ending | data.next_known)
     return StateRows(data, features, rows, ending[rows], times(data, time_limit)[rows], log.initial_observations)
+
+
+def state_encoder(log: Log) -> Encoder:
+    """The scales of a log's states, which all feature maps share."""
+    return Encoder.of_states(log.data)
 
 
 def centred_features(problem: Problem, draws: int = DRAWS) -> Array:

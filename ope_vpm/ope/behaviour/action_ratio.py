@@ -15,6 +15,7 @@ import torch
 from ope_vpm.arrays import Bools, Floats, Integers, chunks
 from ope_vpm.linear.features import Standardiser
 from ope_vpm.ope.adapter.encoding import StateFeatures
+from ope_vpm.ope.adapter.pair_features import state_encoder
 from ope_vpm.ope.behaviour.clone import Clone
 from ope_vpm.ope.behaviour.design import Design, design_of
 from ope_vpm.ope.behaviour.gaussian import Draws, fit_clone
@@ -146,4 +147,5 @@ def categorical_clone(probabilities: Floats, actions: Integers, features: Floats
 
 def _design(log: Log, seed: int) -> Design:
     """Features of the state of every row, which all targets share."""
-    return design_of(StateFeatures.draw(log.data, WAVES, seed), log.data.observations)
+    features = StateFeatures.draw(log.data, WAVES, seed, encoder=log.shared(state_encoder))
+    return design_of(features, log.data.observations)
