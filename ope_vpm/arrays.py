@@ -17,6 +17,9 @@ Integers = npt.NDArray[np.int64]
 CHUNK = 1 << 16
 """Rows looked at together where whole-array temporaries would not fit in memory."""
 
+MOST_MARKS = 1 << 20
+"""Codes up to about here are numbered by marking those that occur, which takes a megabyte: sorting is slower."""
+
 
 def read_only(array: Array) -> Array:
     """A view of the array that cannot be written to; nothing is copied."""
@@ -28,6 +31,21 @@ def read_only(array: Array) -> Array:
 def group_sums(group: Array, values: Floats, size: int = 0) -> Floats:
     """The sum of the values in each group, for groups numbered from 0; at least `size` of them."""
     return np.bincount(group, weights=values, minlength=size).astype(np.float64, copy=False)
+
+
+def number_codes(codes: Integers) -> tuple[Integers, Integers]:
+    """The different codes, rising, and the number of each code among them: `np.unique`, without sorting if it can.
+
+    Args:
+        codes: not negative.
+    """
+    largest = int(codes.max(initial=0))
+    if largest > 4 * len(codes) + MOST_MARKS:
+        found, number = np.unique(codes, return_inverse=True)
+        return found, number
+    seen = np.zeros(largest + 1, dtype=np.bool_)
+    seen[codes] = True
+    return np.flatnonzero(seen), (np.cumsum(seen) - 1)[codes]
 
 
 def effective_sample_size(weights: Floats) -> float:
