@@ -17,8 +17,7 @@ from ope_vpm.linear.features import Standardiser
 from ope_vpm.ope.adapter.encoding import StateFeatures
 from ope_vpm.ope.adapter.pair_features import state_encoder
 from ope_vpm.ope.behaviour.clone import Clone
-from ope_vpm.ope.behaviour.design import Design, design_of
-from ope_vpm.ope.behaviour.gaussian import Draws, fit_clone
+from ope_vpm.ope.behaviour.gaussian import Design, Draws, fit_clone
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy
@@ -88,7 +87,7 @@ def clone_around_target(log: Log, policy: TargetPolicy, seed: int) -> tuple[Floa
     """Log π of each logged action, and the clone of the behaviour in the same units."""
     data, design = log.data, log.shared(_design, seed)
     if data.discrete_actions:
-        features = np.concatenate([np.array(part) for _, part in design.batches()])
+        features = np.concatenate([part for _, part in design.batches()])
         fitted = categorical_clone(policy.probabilities(data.observations), data.actions, features, log.held_out)
         return policy.log_likelihood(data.observations, data.actions), fitted
     draws, log_target = _draws(log, policy)
@@ -148,4 +147,4 @@ def categorical_clone(probabilities: Floats, actions: Integers, features: Floats
 def _design(log: Log, seed: int) -> Design:
     """Features of the state of every row, which all targets share."""
     features = StateFeatures.draw(log.data, WAVES, seed, encoder=log.shared(state_encoder))
-    return design_of(features, log.data.observations)
+    return Design.of_states(features, log.data.observations)

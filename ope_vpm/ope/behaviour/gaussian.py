@@ -10,17 +10,19 @@ clone is Σ_k g_k(s)·N(z; μ_k(s), σ_k), with g_k(s) the share of policy k amo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import log_ndtr
 
-from ope_vpm.arrays import Bools, Floats, Integers, group_sums
+from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks, group_sums
+from ope_vpm.linear.features import BATCH_ROWS
+from ope_vpm.ope.adapter.encoding import StateFeatures
+from ope_vpm.ope.adapter.pair_features import KEPT_ROWS, SINGLE_PRECISION_ROWS
 from ope_vpm.ope.behaviour.clone import Clone
-from ope_vpm.ope.behaviour.design import Design
 from ope_vpm.policy.continuous import LOG_ROOT_TWO_PI, clipped_log_densities
 
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
@@ -96,6 +98,74 @@ class Draws:
         return centre, variance
 
 
+@dataclass(frozen=True, eq=False)
+class Design:
+    """The regressors of every row: a constant, features that are linear in the state, then others."""
+
+    length: int
+    """The number of rows."""
+    size: int
+    """The number of features."""
+    linear: int
+    """How many of them are linear."""
+    features: Callable[[slice], Floats]
+    """All features of some rows."""
+    linear_features: Callable[[slice], Floats]
+    """The constant and the linear features of some rows."""
+    step: int
+    """How many rows are looked at together."""
+    maps: tuple[Array, ...] = ()
+    """What the rows are read from, where it may be on disk."""
+
+    @classmethod
+    def table(cls, features: Floats, linear: int) -> Design:
+        """Features (n, D) that are there already."""
+        size, plain = int(features.shape[1]), features[:, : 1 + linear]
+        return cls(len(features), size, linear, features.__getitem__, plain.__getitem__, len(features))
+
+    @classmethod
+    def of_states(cls, states: StateFeatures, observations: Array) -> Design:
+        """Features of observed states: a table where they are few, otherwise computed whenever they are needed."""
+        if len(observations) <= KEPT_ROWS:
+            return cls.table(states(observations), states.linear)
+        precision = np.float32 if len(observations) >= SINGLE_PRECISION_ROWS else np.float64
+
+        def features(rows: slice) -> Floats:
+            out = np.empty((rows.stop - rows.start, states.size), precision)
+            states.fill(observations[rows], None, out)
+            return out.astype(np.float64, copy=False)
+
+        def plain(rows: slice) -> Floats:
+            z = states.limited_coordinates(observations[rows])
+            return np.column_stack([np.ones(len(z)), z])
+
+        maps = (observations,)
+        return cls(len(observations), states.size, states.linear, features, plain, BATCH_ROWS, maps)
+
+    @property
+    def plain(self) -> Design:
+        """The constant and the linear features alone."""
+        return replace(self, size=1 + self.linear, features=self.linear_features)
+
+    def batches(self) -> Iterator[tuple[slice, Floats]]:
+        """All rows in order, some at a time: which ones, and their features."""
+        for rows in chunks(self.length, self.step, of=self.maps):
+            yield rows, self.features(rows)
+
+    def penalty(self, ridge: float) -> Floats:
+        """(size,): the ridge on features that are not linear, next to nothing on the others."""
+        penalty = np.full(self.size, NO_RIDGE)
+        penalty[1 + self.linear :] = ridge
+        return penalty
+
+    def gram(self, weight: Floats) -> Floats:
+        """Σ w φφᵀ, shape (size, size)."""
+        total = np.zeros((self.size, self.size))
+        for rows, features in self.batches():
+            total += (features * weight[rows, None]).T @ features
+        return total
+
+
 @dataclass(frozen=True)
 class Gaussian:
     """A Gaussian whose mean is linear in features, with one standard deviation per coordinate."""
@@ -121,7 +191,7 @@ class Gaussian:
 
     def log_density(self, draws: Draws, design: Design) -> Floats:
         """(n,): the log-density of what was seen of each draw."""
-        logs = np.empty(len(design))
+        logs = np.empty(design.length)
         for rows, features in design.batches():
             logs[rows] = draws.at(rows).log_density(self.mean(features), self.std)
         return logs
@@ -139,7 +209,7 @@ class Regression:
 
     def __init__(self, design: Design, ridge: float, weight: Floats, gram: Floats | None = None) -> None:
         self.design, self.weight = design, weight
-        penalty = design.penalty(ridge, NO_RIDGE) * weight.sum()
+        penalty = design.penalty(ridge) * weight.sum()
         self.factor = cho_factor((design.gram(weight) if gram is None else gram) + np.diag(penalty))
 
     def solve(self, products: Floats) -> Floats:
