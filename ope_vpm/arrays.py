@@ -17,6 +17,9 @@ Integers = npt.NDArray[np.int64]
 CHUNK = 1 << 16
 """Rows looked at together where whole-array temporaries would not fit in memory."""
 
+MOST_MARKS = 1 << 20
+"""Codes up to about here are numbered by marking those that occur, which takes a megabyte: sorting is slower."""
+
 
 def read_only(array: Array) -> Array:
     """A view of the array that cannot be written to; nothing is copied."""
@@ -30,10 +33,36 @@ def group_sums(group: Array, values: Floats, size: int = 0) -> Floats:
     return np.bincount(group, weights=values, minlength=size).astype(np.float64, copy=False)
 
 
+def number_codes(codes: Integers) -> tuple[Integers, Integers]:
+    """The different codes, rising, and the number of each code among them: `np.unique`, without sorting if it can.
+
+    Args:
+        codes: not negative.
+    """
+    largest = int(codes.max(initial=0))
+    if largest > 4 * len(codes) + MOST_MARKS:
+        found, number = np.unique(codes, return_inverse=True)
+        return found, number
+    seen = np.zeros(largest + 1, dtype=np.bool_)
+    seen[codes] = True
+    return np.flatnonzero(seen), (np.cumsum(seen) - 1)[codes]
+
+
 def effective_sample_size(weights: Floats) -> float:
     """Kish's (Σw)²/Σw²: how many rows of equal weight the weighted rows are worth."""
     square = float(weights @ weights)
     return float(weights.sum()) ** 2 / square if square > 0 else 0.0
+
+
+def mean_and_deviation(values: Array) -> tuple[Floats, Floats]:
+    """Of each coordinate, in double precision; of many rows in two passes that copy only some of them at a time."""
+    if len(values) <= CHUNK:
+        whole = values.astype(np.float64)
+        return whole.mean(axis=0), whole.std(axis=0)
+    parts = list(chunks(len(values), of=[values]))
+    mean = sum(values[part].sum(axis=0, dtype=np.float64) for part in parts) / len(values)
+    squares = sum(np.square(values[part] - mean).sum(axis=0) for part in parts)
+    return np.asarray(mean), np.sqrt(np.asarray(squares) / len(values))
 
 
 def chunks(length: int, size: int = CHUNK, of: Iterable[Array] = ()) -> Iterator[slice]:

@@ -13,7 +13,6 @@ ROOT = Path(ov.__file__).parent
 ROOMS = (
     "arrays",
     "suggestions",
-    "threads",
     "linear",
     "chain",
     "logged",

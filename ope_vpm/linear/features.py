@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from scipy.linalg import eigh
 from scipy.spatial.distance import cdist, pdist
 
-from ope_vpm.arrays import Array, Floats, chunks
+from ope_vpm.arrays import Array, Floats, chunks, mean_and_deviation
 
 BATCH_ROWS = 4096
 """Rows whose features are held at once: enough for fast matrix products, few enough for the processor's cache."""
@@ -44,9 +45,9 @@ class Standardiser:
     @classmethod
     def fit(cls, sample: npt.ArrayLike) -> Standardiser:
         """The mean and standard deviation of each coordinate of a sample, without limits."""
-        values = np.asarray(sample, dtype=np.float64)
-        mean, deviation = values.mean(axis=0), values.std(axis=0)
-        largest = np.maximum(values.max(axis=0), -values.min(axis=0))
+        values = np.asarray(sample)
+        mean, deviation = mean_and_deviation(values)
+        largest = np.maximum(values.max(axis=0).astype(np.float64), -values.min(axis=0).astype(np.float64))
         std = np.where(deviation > CONSTANT * (1 + largest), deviation, 1.0)
         unlimited = np.full_like(std, np.inf)
         return cls(mean, std, -unlimited, unlimited)
@@ -68,11 +69,22 @@ class Standardiser:
 
     def __call__(self, x: Array) -> Floats:
         """The standardised coordinates as float64, in the shape of x."""
-        z: Floats = x - self.mean
-        z /= self.std
-        if np.isfinite(self.low).any() or np.isfinite(self.high).any():
-            np.clip(z, self.low, self.high, out=z)
-        return z
+        if self._moves:
+            z: Floats = x - self.mean
+            z /= self.std
+        else:
+            z = np.array(x, dtype=np.float64)
+        return np.clip(z, self.low, self.high, out=z) if self._limits else z
+
+    @cached_property
+    def _moves(self) -> bool:
+        """Whether anything is subtracted or divided."""
+        return bool(self.mean.any() or (self.std != 1).any())
+
+    @cached_property
+    def _limits(self) -> bool:
+        """Whether any coordinate is kept within limits."""
+        return bool(np.isfinite(self.low).any() or np.isfinite(self.high).any())
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, Any]) -> Standardiser:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ope_vpm.arrays import Array, Floats, Integers
+from ope_vpm.arrays import Array, Floats, Integers, chunks, mean_and_deviation
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.doctor import Finding, finding
 
@@ -49,9 +49,11 @@ def _drift(data: LoggedDataset) -> Finding | None:
 
 def _jump_ranks(states: Array) -> Floats:
     """How large the step from each row to the next is, from 0 (smallest) to 1 (largest)."""
-    scale = np.asarray(states, dtype=np.float64).std(axis=0)
-    steps = np.diff(states, axis=0) / np.where(scale > 0, scale, 1.0)
-    size = np.square(steps).sum(axis=1)
+    _, scale = mean_and_deviation(states)
+    size = np.empty(len(states) - 1)
+    for rows in chunks(len(size), of=[states]):
+        steps = np.diff(states[rows.start : rows.stop + 1], axis=0) / np.where(scale > 0, scale, 1.0)
+        size[rows] = np.square(steps).sum(axis=1)
     order: Integers = np.argsort(np.argsort(size, kind="stable"), kind="stable")
     ranks: Floats = order / max(len(order) - 1, 1)
     return ranks
@@ -60,15 +62,15 @@ def _jump_ranks(states: Array) -> Floats:
 def _shift(data: LoggedDataset) -> Finding | None:
     """Does the next row's action explain a step to which the row's own action adds nothing?"""
     inside = np.flatnonzero(data.episode[:-2] == data.episode[2:])[:SAMPLE]
-    states = np.asarray(data.observations, dtype=np.float64)
     kinds = len(np.unique(data.actions)) - 1 if data.discrete_actions else data.actions.shape[1]
-    width = states.shape[1] * (1 + kinds) + kinds + 1
+    width = data.observations.shape[1] * (1 + kinds) + kinds + 1
     if len(inside) < 20 * width or not np.isfinite(data.actions).all():
         return None
     actions = _as_vectors(data)
-    steps = states[inside + 1] - states[inside]
-    own = _explained(states[inside], actions[inside], steps)
-    following = _explained(states[inside], actions[inside + 1], steps)
+    states = data.observations[inside].astype(np.float64)
+    steps = data.observations[inside + 1].astype(np.float64) - states
+    own = _explained(states, actions[inside].astype(np.float64), steps)
+    following = _explained(states, actions[inside + 1].astype(np.float64), steps)
     # Clean data measured 0.59 to 0.997 for a row's own action, shifted data 0.001 to 0.03.
     if own > 0.05 or following < 0.2:
         return None
@@ -103,6 +105,6 @@ def _residual(features: Floats, targets: Floats) -> Floats:
 def _as_vectors(data: LoggedDataset) -> Floats:
     """Actions as columns of numbers; discrete ones as dummies of those that occur, all but the first."""
     if not data.discrete_actions:
-        return np.asarray(data.actions, dtype=np.float64)
+        return data.actions
     seen, number = np.unique(data.actions, return_inverse=True)
     return np.eye(len(seen))[number][:, 1:]

@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 from gymnasium import spaces
 
-from ope_vpm.arrays import Array, Bools
+from ope_vpm.arrays import Array, Bools, chunks
 from ope_vpm.logged.alignment import one_row_off
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.doctor import SHOWN, Check, Finding, Level, finding
@@ -43,16 +43,18 @@ def broken_chain(data: LoggedDataset) -> Finding | None:
     inside = np.ones(len(data), dtype=np.bool_)
     inside[data.ends] = False
     rows = np.flatnonzero(inside & data.next_known)
-    following, states = data.next_observations[rows], data.observations[rows + 1]
     # Twice through float32 leaves a rounding of about 1e-7 of the value.
     rounding = 0.0 if data.finite else 1.0
-    same = np.isclose(following, states, rtol=1e-5 * rounding, atol=1e-6 * rounding, equal_nan=True)
-    broken = rows[~same.all(axis=tuple(range(1, same.ndim)))]
+    broken = np.zeros(len(rows), dtype=np.bool_)
+    for part in chunks(len(rows), of=(data.observations, data.next_observations)):
+        following, states = data.next_observations[rows[part]], data.observations[rows[part] + 1]
+        same = np.isclose(following, states, rtol=1e-5 * rounding, atol=1e-6 * rounding, equal_nan=True)
+        broken[part] = ~same.all(axis=tuple(range(1, same.ndim)))
     message = (
         "the next state is not the following row's state inside an episode: "
         "put rows in the order of time and mark every episode's end"
     )
-    return finding("broken-chain", "error", message, broken)
+    return finding("broken-chain", "error", message, rows[broken])
 
 
 def actions_outside(data: LoggedDataset) -> Finding | None:
@@ -164,7 +166,10 @@ def rewards_out_of_line(data: LoggedDataset) -> Finding | None:
 
 
 def _finite_rows(column: Array) -> Bools:
-    return np.atleast_1d(np.isfinite(column.reshape(len(column), -1)).all(axis=1))
+    finite = np.empty(len(column), dtype=np.bool_)
+    for rows in chunks(len(column), of=[column]):
+        finite[rows] = np.isfinite(column[rows].reshape(rows.stop - rows.start, -1)).all(axis=1)
+    return finite
 
 
 CHECKS: dict[str, Check] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any, overload
 
 import numpy as np
@@ -20,14 +21,27 @@ Values = dict[str, PolicyValue]
 
 
 @overload
-def evaluate(data: LoggedDataset, policy: Any, estimator: OneEstimator = "vpm", **choices: Any) -> PolicyValue: ...
+def evaluate(
+    data: LoggedDataset, policy: Any, estimator: OneEstimator = "vpm", gamma: float = 1.0, **choices: Any
+) -> PolicyValue: ...
 @overload
-def evaluate(data: LoggedDataset, policy: Any, estimator: Sequence[OneEstimator], **choices: Any) -> Values: ...
+def evaluate(
+    data: LoggedDataset, policy: Any, estimator: Sequence[OneEstimator], gamma: float = 1.0, **choices: Any
+) -> Values: ...
+@overload
 def evaluate(
     data: LoggedDataset,
     policy: Any,
     estimator: OneEstimator | Sequence[OneEstimator] = "vpm",
-    gamma: float = 1.0,
+    *,
+    gamma: Sequence[float],
+    **choices: Any,
+) -> Any: ...
+def evaluate(
+    data: LoggedDataset,
+    policy: Any,
+    estimator: OneEstimator | Sequence[OneEstimator] = "vpm",
+    gamma: float | Sequence[float] = 1.0,
     seed: int = 0,
     on_end: OnEnd | None = None,
     time_limit: TimeLimit = "continue",
@@ -40,7 +54,8 @@ def evaluate(
         data: the log.
         policy: the target, or a list of targets, or a mapping from names to targets.
         estimator: a name out of `estimators()`, an `Estimator`, or a list of these.
-        gamma: 1 for the average reward per step; below, (1 - gamma) · E[Σ gamma^t r_t].
+        gamma: 1 for the average reward per step; below, (1 - gamma) · E[Σ gamma^t r_t]. Several may be asked for at
+            once, as in `gamma=[0.9, 0.99, 1.0]`.
         seed: makes everything random repeatable.
         on_end: what follows a termination, "restart" or "absorb"; by default as gamma says.
         time_limit: whether a truncated episode would have gone on ("continue") or not ("restart").
@@ -48,21 +63,31 @@ def evaluate(
         options: the estimator's own settings; with several estimators, give instances instead.
 
     Returns:
-        One `PolicyValue`; for a list of estimators a dict by name; for several policies a list, or a
-        dict by the names of the mapping, of these. Everything that can be shared is made once.
+        One `PolicyValue`; for a list of estimators a dict by name; for several discounts a dict by discount of
+        these; for several policies a list, or a dict by the names of the mapping, of these. So
+        `evaluate(data, {"a": one, "b": other}, ["auto", "dr"], gamma=[0.9, 1.0])["a"][0.9]["dr"]` is one value.
+        Everything that can be shared is made once: the checked log and the features of its states for all policies,
+        the moments of the rows for all discounts.
     """
+    gamma = gamma.tolist() if isinstance(gamma, np.ndarray) else gamma
     chosen = _estimators(estimator, options)
     choices: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit}
+    discounts = _discounts(gamma)
     first: Problem | None = None
 
-    def one(target: TargetPolicy) -> PolicyValue | Values:
+    def one(target: TargetPolicy) -> Any:
         nonlocal first
         if first is None:
-            first = Problem.pose(data, target, gamma=gamma, seed=seed, ignore=ignore, **choices)
-        problem = first if first.policy is target else first.with_policy(target)
-        for each in chosen.values():
+            first = Problem.pose(data, target, gamma=discounts[0], seed=seed, ignore=ignore, **choices)
+        base = first if first.policy is target else first.with_policy(target)
+        problems = [base, *(base.with_gamma(each, **choices) for each in discounts[1:])]
+        for problem, each in product(problems, chosen.values()):
             if isinstance(each, ProblemEstimator):
                 each.check(problem)
+        found = {problem.gamma: at(problem) for problem in problems}
+        return found if isinstance(gamma, Sequence) else found[discounts[0]]
+
+    def at(problem: Problem) -> PolicyValue | Values:
         values = {name: answer(each, problem, ignore=ignore) for name, each in chosen.items()}
         return next(iter(values.values())) if isinstance(estimator, str | Estimator) else values
 
@@ -71,6 +96,15 @@ def evaluate(
     if isinstance(policy, list | tuple) and policy and not _is_table(policy):
         return [one(as_policy(target)) for target in policy]
     return one(as_policy(policy))
+
+
+def _discounts(gamma: float | Sequence[float]) -> list[float]:
+    """The discounts asked for, each once."""
+    if not isinstance(gamma, Sequence):
+        return [gamma]
+    if isinstance(gamma, str) or len(gamma) == 0 or len(set(gamma)) < len(gamma):
+        raise ValueError(f"gamma must be a number, or a list of different numbers: got {gamma!r}")
+    return [float(each) for each in gamma]
 
 
 def answer(estimator: Estimator, problem: Problem, ignore: Collection[str] = ()) -> PolicyValue:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-import numpy as np
-
 from ope_vpm.arrays import Array, Bools, Floats
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.encoding import check_match
@@ -153,7 +151,7 @@ class Problem:
     @property
     def following(self) -> Array:
         """The observation after each of the steps; where nothing follows, its own, so that it can be asked about."""
-        after = np.array(self.steps.next_observations)
+        after = self.steps.next_observations
         absorbed = self.steps.absorbed
         after[absorbed] = self.data.observations[self.steps.rows[absorbed]]
         return after

@@ -4,8 +4,15 @@ import dataclasses
 
 import numpy as np
 
-from ope_vpm.linear.moments import accumulate, accumulate_folds, accumulate_where_positive, all_but_each
-from ope_vpm.linear.second_pass import apply, apply_folds, apply_to_groups
+from ope_vpm.linear.moments import (
+    accumulate,
+    accumulate_folds,
+    accumulate_where_positive,
+    all_but_each,
+    apply,
+    apply_folds,
+    apply_to_groups,
+)
 from tests.linear.batches import by_hand, random_rows, same
 
 

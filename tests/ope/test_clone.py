@@ -5,9 +5,11 @@ import pytest
 from scipy.stats import norm, truncnorm
 
 import ope_vpm as ov
+from ope_vpm.envs.linear_gaussian import BEHAVIOUR, LinearGaussian
 from ope_vpm.ope import Problem
+from ope_vpm.ope.adapter.encoding import StateFeatures
 from ope_vpm.ope.behaviour.action_ratio import action_ratio
-from ope_vpm.ope.behaviour.gaussian import Draws, fit_clone, tell_apart
+from ope_vpm.ope.behaviour.gaussian import Design, Draws, fit_clone, tell_apart
 from ope_vpm.policy import GaussianPolicy
 
 
@@ -45,7 +47,7 @@ def test_a_clipped_gaussian_is_found_although_most_of_it_is_not_seen():
     draws = clipped(z, -0.5, 0.9)
     assert draws.clipped.mean() > 0.6
     episode = np.arange(8000) // 100
-    fitted = fit_clone(draws, np.hstack([np.ones_like(s), s]), 1, episode % 5 == 4, episode).log_prob
+    fitted = fit_clone(draws, Design.table(np.hstack([np.ones_like(s), s]), 1), episode % 5 == 4, episode).log_prob
     exact = draws.log_density(0.8 + 0.5 * s, np.array([1.4]))
     assert np.abs(fitted - exact).mean() < 0.03
 
@@ -57,10 +59,10 @@ def test_episodes_of_two_policies_are_told_apart_and_those_of_one_are_not():
     second = (episode % 2 == 1)[:, None]
     noise = rng.standard_normal((2000, 1))
     two = np.where(second, 1.5 - s + 0.5 * noise, 1.2 * noise)
-    chance = tell_apart(Draws.unclipped(two), plain, episode)
+    chance = tell_apart(Draws.unclipped(two), Design.table(plain, 1), episode)
     assert (np.abs(chance - np.arange(40) % 2) < 0.05).all() or (np.abs(chance - 1 + np.arange(40) % 2) < 0.05).all()
-    assert tell_apart(Draws.unclipped(1.2 * noise), plain, episode) is None
-    fitted = fit_clone(Draws.unclipped(two), plain, 1, episode % 5 == 4, episode).log_prob
+    assert tell_apart(Draws.unclipped(1.2 * noise), Design.table(plain, 1), episode) is None
+    fitted = fit_clone(Draws.unclipped(two), Design.table(plain, 1), episode % 5 == 4, episode).log_prob
     exact = np.log(0.5 * norm.pdf(two, 1.5 - s, 0.5) + 0.5 * norm.pdf(two, 0, 1.2))[:, 0]
     assert np.abs(fitted - exact).mean() < 0.1
 
@@ -94,3 +96,20 @@ def test_log_likelihood_sums_to_one():
     assert density + tails == pytest.approx(1, abs=1e-3)
     beyond = policy.log_likelihood(state, np.array([[1.2]]))  # was not clipped: a density, as `log_prob` has it
     np.testing.assert_allclose(beyond, policy.log_prob(state, np.array([[1.2]])))
+
+
+@pytest.mark.parametrize("bounds", [False, True])
+def test_features_that_are_computed_in_batches_give_the_clone_of_those_in_memory(monkeypatch, bounds):
+    """In double precision to rounding errors, and in single precision to its own."""
+    data = LinearGaussian().dataset(20, 30, BEHAVIOUR, seed=0)
+    features = StateFeatures.draw(data, 20, 0)
+    draws = clipped(np.array(data.actions), -0.5, 0.7) if bounds else Draws.unclipped(np.array(data.actions))
+    held, logs = data.episode % 5 == 4, []
+    for settings in ({}, {"KEPT_ROWS": 0, "BATCH_ROWS": 100}, {"SINGLE_PRECISION_ROWS": 0}):
+        for name, value in settings.items():
+            monkeypatch.setattr(f"ope_vpm.ope.behaviour.gaussian.{name}", value)
+        design = Design.of_states(features, data.observations)
+        logs.append(fit_clone(draws, design, held, data.episode).log_prob)
+    table, computed, in_single = logs
+    np.testing.assert_allclose(computed, table, atol=1e-10)
+    np.testing.assert_allclose(in_single, table, atol=1e-5)

@@ -118,3 +118,25 @@ def test_mistakes_end_in_one_sentence(case):
     with pytest.raises((ValueError, TypeError), match=expected) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("names", ["vpm", ["vpm", "dr"]])
+def test_several_discounts_agree_with_one_at_a_time(names):
+    found = ov.evaluate(POINTS, {"target": TARGET.policy()}, names, gamma=[0.9, 1.0])["target"]
+    assert list(found) == [0.9, 1.0]
+    for gamma, at in found.items():
+        alone = ov.evaluate(POINTS, TARGET.policy(), names, gamma=gamma)
+        for each, other in zip(*((x.values() if isinstance(x, dict) else [x]) for x in (at, alone)), strict=True):
+            assert each.as_dict() == other.as_dict()
+
+
+def test_discounts_choose_their_own_ends_unless_they_are_told():
+    """By default episodes restart at γ = 1 and are absorbed below."""
+    apart = [ov.evaluate(DATA, TABLES["first"], gamma=gamma).value for gamma in (0.5, 1.0)]
+    assert [at.value for at in ov.evaluate(DATA, TABLES["first"], gamma=[0.5, 1.0]).values()] == apart
+
+
+@pytest.mark.parametrize("gamma", [[], [0.9, 0.9], "0.9"])
+def test_discounts_must_differ(gamma):
+    with pytest.raises(ValueError, match="gamma must be a number, or a list of different numbers"):
+        ov.evaluate(DATA, TABLES["first"], gamma=gamma)

@@ -10,7 +10,7 @@ from ope_vpm.ope import Problem
 from ope_vpm.ope.adapter.ends import ending_rows, limit_of, times
 from ope_vpm.ope.adapter.pair_features import centred_features, pair_features
 from ope_vpm.ope.behaviour.action_ratio import ActionRatio, action_ratio, categorical_clone
-from ope_vpm.ope.behaviour.gaussian import Draws, fit_clone
+from ope_vpm.ope.behaviour.gaussian import Design, Draws, fit_clone
 from ope_vpm.ope.linear.estimate import PairEquations
 from ope_vpm.policy import CategoricalPolicy, GaussianPolicy
 from ope_vpm.policy.continuous import clipped_moments
@@ -59,7 +59,7 @@ def test_gaussian_clone_finds_a_linear_mean():
     z = 0.5 + 2 * s + 0.3 * rng.standard_normal((4000, 1))
     episode = np.arange(4000) // 100
     features = np.hstack([np.ones_like(s), s])
-    clone = fit_clone(Draws.unclipped(z), features, 1, episode % 5 == 4, episode)
+    clone = fit_clone(Draws.unclipped(z), Design.table(features, 1), episode % 5 == 4, episode)
     exact = norm.logpdf(z[:, 0], 0.5 + 2 * s[:, 0], 0.3)
     assert np.abs(clone.log_prob - exact).mean() < 0.02
     assert clone.held_out_log_likelihood == pytest.approx(exact.mean(), abs=0.05)

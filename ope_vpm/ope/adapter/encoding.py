@@ -65,6 +65,11 @@ class Encoder:
         scales = Standardiser.fit(data.observations), Standardiser.fit(data.actions)
         return cls(shape, n_actions, *scales, absorbs, labels)
 
+    @classmethod
+    def of_states(cls, data: LoggedDataset) -> Encoder:
+        """Sizes and scales of the states, whatever the actions are."""
+        return cls.fit(data, None if not data.discrete_actions else 1, absorbs=False)
+
     @property
     def finite(self) -> bool:
         """Whether x is a number."""
@@ -77,6 +82,8 @@ class Encoder:
         if self.labels is not None:
             return np.array([self.labels.get(key, len(self.labels)) for key in _keys(observations)], dtype=np.int64)
         columns = np.asarray(observations).reshape(len(observations), -1)
+        if len(self.shape) == 1 and len(columns) and columns.min() >= 0 and columns.max() < self.shape[0]:
+            return columns[:, 0].astype(np.int64)  # numbers already
         numbers: Array = np.ravel_multi_index(tuple(columns.T), self.shape)
         return numbers.astype(np.int64)
 
@@ -192,9 +199,20 @@ class StateFeatures:
         clock: Clock | None = None,
         bandwidth: float = 1.0,
         usual: ActionCoordinates | None = None,
+        encoder: Encoder | None = None,
     ) -> StateFeatures:
-        """Draw `number` Fourier features, their bandwidth in units of √d, the usual distance of two states."""
-        encoder = Encoder.fit(data, None if not data.discrete_actions else 1, absorbs=False)
+        """Draw `number` Fourier features, their bandwidth in units of √d, the usual distance of two states.
+
+        Args:
+            data: the log.
+            number: of the features.
+            seed: of the draw.
+            clock: the task's, where a time limit ends its episodes.
+            bandwidth: in units of √d.
+            usual: what the target usually does, as further coordinates.
+            encoder: what `Encoder.of_states` found, where it is known already: it looks at all data.
+        """
+        encoder = Encoder.of_states(data) if encoder is None else encoder
         size = encoder.observation_scale.mean.size if encoder.shape is None else prod(encoder.shape)
         size += (clock is not None) + (0 if usual is None else usual.size)
         frequencies = draw_frequencies(size, number, bandwidth * float(np.sqrt(size)), np.random.default_rng(seed))

@@ -22,14 +22,24 @@ class Steps:
     """The logged row of each step; an ending row appears once for each restart it is spread over."""
     weight: Floats
     """How much each step counts; the copies of one row count 1 together."""
-    next_observations: Array
-    """What follows; after a restart an initial observation. Meaningless where `absorbed`."""
+    data: LoggedDataset
+    restart: Integers | None
+    """The row of the initial observation that follows each step, -1 where none does; None where nothing restarts."""
     absorbed: Bools
     """Where nothing follows, ever."""
     dropped: int
     """Logged rows left out because the state after them is unknown."""
     ended: int
     """Logged rows that end an episode, by restart or absorption."""
+
+    @property
+    def next_observations(self) -> Array:
+        """What follows each step; after a restart an initial observation. Meaningless where `absorbed`."""
+        following: Array = self.data.next_observations[self.rows]
+        if self.restart is not None:
+            again = self.restart >= 0
+            following[again] = self.data.observations[self.restart[again]]
+        return following
 
 
 def steps(
@@ -74,16 +84,17 @@ def plan_steps(data: LoggedDataset, on_end: OnEnd, time_limit: TimeLimit, seed: 
     counts = {"dropped": len(data) - len(kept), "ended": len(ends)}
     if on_end == "absorb" or len(ends) == 0:
         absorbed = ending[kept]
-        return Steps(kept, np.ones(len(kept)), data.next_observations[kept], absorbed, **counts)
+        return Steps(kept, np.ones(len(kept)), data, None, absorbed, **counts)
     starts = _restarts(data, len(ends), seed, episodes)
     rows = np.concatenate([inner, np.repeat(ends, starts.shape[1])])
     weight = np.ones(len(rows))
     weight[len(inner) :] = 1 / starts.shape[1]
-    following = np.concatenate([data.next_observations[inner], data.observations[starts.reshape(-1)]])
+    restart = np.concatenate([np.full(len(inner), -1), starts.reshape(-1)])
     place = np.empty(len(data), dtype=np.int64)
     place[ordered] = np.arange(len(data))
     order = np.argsort(place[rows], kind="stable")
-    return Steps(rows[order], weight[order], following[order], np.zeros(len(rows), dtype=np.bool_), **counts)
+    absorbed = np.zeros(len(rows), dtype=np.bool_)
+    return Steps(rows[order], weight[order], data, restart[order], absorbed, **counts)
 
 
 def rows_of(data: LoggedDataset, episodes: Integers) -> Integers:

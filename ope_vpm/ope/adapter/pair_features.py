@@ -19,7 +19,7 @@ from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks
 from ope_vpm.linear.features import BATCH_ROWS, Standardiser
 from ope_vpm.linear.moments import Batch, Moments, accumulate
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.adapter.encoding import ActionCoordinates, StateFeatures
+from ope_vpm.ope.adapter.encoding import ActionCoordinates, Encoder, StateFeatures
 from ope_vpm.ope.adapter.ends import Steps, TimeLimit, clock_of, ending_rows, times
 from ope_vpm.ope.log import Log, Memory, Same
 from ope_vpm.ope.problem import Problem
@@ -251,14 +251,19 @@ def _state_rows(
     log: Log, policy: TargetPolicy, n_features: int, time_limit: TimeLimit, seed: int, bandwidth: float
 ) -> StateRows:
     data = log.data
-    usual = None
+    clock, usual = clock_of(data, time_limit), None
     if not data.finite:
         rows = log.rows[:: max(1, len(log.rows) // SCALE_ROWS)]
         usual = ActionCoordinates.of(policy, data.observations[rows])
-    features = StateFeatures.draw(data, n_features, seed, clock_of(data, time_limit), bandwidth, usual)
+    features = StateFeatures.draw(data, n_features, seed, clock, bandwidth, usual, log.shared(state_encoder))
     ending = ending_rows(data, time_limit)
     rows = np.flatnonzero(ending | data.next_known)
     return StateRows(data, features, rows, ending[rows], times(data, time_limit)[rows], log.initial_observations)
+
+
+def state_encoder(log: Log) -> Encoder:
+    """The scales of a log's states, which all feature maps share."""
+    return Encoder.of_states(log.data)
 
 
 def centred_features(problem: Problem, draws: int = DRAWS) -> Array:

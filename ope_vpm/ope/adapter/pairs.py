@@ -126,7 +126,7 @@ def _successors(
     rng: np.random.Generator,
 ) -> tuple[Array, Floats]:
     """The next pairs (n, K[, d]) and their probabilities (n, K)."""
-    following = np.array(plan.next_observations)
+    following = plan.next_observations
     # Never looked at, but the policy is asked all the same, and the state after a last step may be unknown.
     following[plan.absorbed] = data.observations[plan.rows[plan.absorbed]]
     actions, probability = _target_actions(data, policy, following, encoder.n_actions, draws, rng)

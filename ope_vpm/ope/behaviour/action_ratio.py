@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ope_vpm.arrays import Bools, Floats, Integers
+from ope_vpm.arrays import Bools, Floats, Integers, chunks
 from ope_vpm.linear.features import Standardiser
 from ope_vpm.ope.adapter.encoding import StateFeatures
+from ope_vpm.ope.adapter.pair_features import state_encoder
 from ope_vpm.ope.behaviour.clone import Clone
-from ope_vpm.ope.behaviour.gaussian import Draws, fit_clone
+from ope_vpm.ope.behaviour.gaussian import Design, Draws, fit_clone
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy
@@ -84,20 +85,32 @@ def _action_ratio(log: Log, policy: TargetPolicy, seed: int) -> ActionRatio:
 
 def clone_around_target(log: Log, policy: TargetPolicy, seed: int) -> tuple[Floats, Clone]:
     """Log π of each logged action, and the clone of the behaviour in the same units."""
-    data = log.data
-    linear, features = log.shared(_state_features, seed)
+    data, design = log.data, log.shared(_design, seed)
     if data.discrete_actions:
+        features = np.concatenate([part for _, part in design.batches()])
         fitted = categorical_clone(policy.probabilities(data.observations), data.actions, features, log.held_out)
         return policy.log_likelihood(data.observations, data.actions), fitted
-    z = policy.score(data.observations, data.actions)
-    if z is not None:
-        draws = Draws(z, *policy.clipping.at_bounds(data.actions))
-        log_target = draws.log_density(np.zeros_like(z), np.ones(z.shape[1]))
-    else:
-        scale = Standardiser.fit(data.actions)
-        draws = Draws.unclipped(scale(data.actions))
-        log_target = policy.log_likelihood(data.observations, data.actions) + np.log(scale.std).sum()
-    return log_target, fit_clone(draws, features, linear, log.held_out, data.episode)
+    draws, log_target = _draws(log, policy)
+    return log_target, fit_clone(draws, design, log.held_out, data.episode)
+
+
+def _draws(log: Log, policy: TargetPolicy) -> tuple[Draws, Floats]:
+    """The logged actions in units of the target, and log π of each; the policy is asked about some rows at a time."""
+    data, scale = log.data, Standardiser.fit(log.data.actions)
+    z, log_target = np.empty(data.actions.shape), np.empty(len(data))
+    below, above = (np.zeros(z.shape, dtype=np.bool_) for _ in range(2))
+    for rows in chunks(len(data), of=[data.observations]):
+        observations, actions = data.observations[rows], data.actions[rows]
+        score = policy.score(observations, actions)
+        if score is None:
+            z[rows] = scale(actions)
+            log_target[rows] = policy.log_likelihood(observations, actions) + np.log(scale.std).sum()
+        else:
+            z[rows] = score
+            below[rows], above[rows] = policy.clipping.at_bounds(actions)
+            part = Draws(z[rows], below[rows], above[rows])
+            log_target[rows] = part.log_density(np.zeros_like(score), np.ones(score.shape[1]))
+    return Draws(z, below, above), log_target
 
 
 def categorical_clone(probabilities: Floats, actions: Integers, features: Floats, held_out: Bools) -> Clone:
@@ -133,7 +146,7 @@ def categorical_clone(probabilities: Floats, actions: Integers, features: Floats
     return Clone(fitted, float(fitted[held_out].mean()) if held_out.any() else float("nan"))
 
 
-def _state_features(log: Log, seed: int) -> tuple[int, Floats]:
-    """How many features are linear in the state, and all features of every row, which all targets share."""
-    features = StateFeatures.draw(log.data, WAVES, seed)
-    return features.linear, features(log.data.observations)
+def _design(log: Log, seed: int) -> Design:
+    """Features of the state of every row, which all targets share."""
+    features = StateFeatures.draw(log.data, WAVES, seed, encoder=log.shared(state_encoder))
+    return Design.of_states(features, log.data.observations)

@@ -10,13 +10,18 @@ clone is Σ_k g_k(s)·N(z; μ_k(s), σ_k), with g_k(s) the share of policy k amo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import log_ndtr
 
-from ope_vpm.arrays import Bools, Floats, Integers, group_sums
+from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks, group_sums
+from ope_vpm.linear.features import BATCH_ROWS
+from ope_vpm.ope.adapter.encoding import StateFeatures
+from ope_vpm.ope.adapter.pair_features import KEPT_ROWS, SINGLE_PRECISION_ROWS
 from ope_vpm.ope.behaviour.clone import Clone
 from ope_vpm.policy.continuous import LOG_ROOT_TWO_PI, clipped_log_densities
 
@@ -64,6 +69,15 @@ class Draws:
         """Where either bound was hit."""
         return self.below | self.above
 
+    @cached_property
+    def any_clipped(self) -> bool:
+        """Whether a bound was hit anywhere."""
+        return bool(self.below.any() or self.above.any())
+
+    def at(self, rows: slice) -> Draws:
+        """Some of the rows."""
+        return Draws(self.z[rows], self.below[rows], self.above[rows])
+
     def log_density(self, mean: Floats, std: Floats) -> Floats:
         """(n,): the log-density of what was seen, with the probability of the tail where it was clipped."""
         total: Floats = clipped_log_densities((self.z - mean) / std, std, self.below, self.above).sum(axis=1)
@@ -71,6 +85,8 @@ class Draws:
 
     def expected(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
         """Mean and variance of each draw, (n, m), given what was seen of it."""
+        if not self.any_clipped:
+            return self.z, np.zeros(self.z.shape[1])
         centre, variance = self.z.copy(), np.zeros_like(self.z)
         for where, side in ((self.below, -1.0), (self.above, 1.0)):
             here, width = mean[where], np.broadcast_to(std, mean.shape)[where]
@@ -82,140 +98,245 @@ class Draws:
         return centre, variance
 
 
+@dataclass(frozen=True, eq=False)
+class Design:
+    """The regressors of every row: a constant, features that are linear in the state, then others."""
+
+    length: int
+    """The number of rows."""
+    size: int
+    """The number of features."""
+    linear: int
+    """How many of them are linear."""
+    features: Callable[[slice], Floats]
+    """All features of some rows."""
+    linear_features: Callable[[slice], Floats]
+    """The constant and the linear features of some rows."""
+    step: int
+    """How many rows are looked at together."""
+    maps: tuple[Array, ...] = ()
+    """What the rows are read from, where it may be on disk."""
+
+    @classmethod
+    def table(cls, features: Floats, linear: int) -> Design:
+        """Features (n, D) that are there already."""
+        size, plain = int(features.shape[1]), features[:, : 1 + linear]
+        return cls(len(features), size, linear, features.__getitem__, plain.__getitem__, len(features))
+
+    @classmethod
+    def of_states(cls, states: StateFeatures, observations: Array) -> Design:
+        """Features of observed states: a table where they are few, otherwise computed whenever they are needed."""
+        if len(observations) <= KEPT_ROWS:
+            return cls.table(states(observations), states.linear)
+        precision = np.float32 if len(observations) >= SINGLE_PRECISION_ROWS else np.float64
+
+        def features(rows: slice) -> Floats:
+            out = np.empty((rows.stop - rows.start, states.size), precision)
+            states.fill(observations[rows], None, out)
+            return out.astype(np.float64, copy=False)
+
+        def plain(rows: slice) -> Floats:
+            z = states.limited_coordinates(observations[rows])
+            return np.column_stack([np.ones(len(z)), z])
+
+        maps = (observations,)
+        return cls(len(observations), states.size, states.linear, features, plain, BATCH_ROWS, maps)
+
+    @property
+    def plain(self) -> Design:
+        """The constant and the linear features alone."""
+        return replace(self, size=1 + self.linear, features=self.linear_features)
+
+    def batches(self) -> Iterator[tuple[slice, Floats]]:
+        """All rows in order, some at a time: which ones, and their features."""
+        for rows in chunks(self.length, self.step, of=self.maps):
+            yield rows, self.features(rows)
+
+    def penalty(self, ridge: float) -> Floats:
+        """(size,): the ridge on features that are not linear, next to nothing on the others."""
+        penalty = np.full(self.size, NO_RIDGE)
+        penalty[1 + self.linear :] = ridge
+        return penalty
+
+    def gram(self, weight: Floats) -> Floats:
+        """Σ w φφᵀ, shape (size, size)."""
+        total = np.zeros((self.size, self.size))
+        for rows, features in self.batches():
+            total += (features * weight[rows, None]).T @ features
+        return total
+
+
 @dataclass(frozen=True)
 class Gaussian:
-    """A fitted Gaussian: its mean at every row, and one standard deviation per coordinate."""
+    """A Gaussian whose mean is linear in features, with one standard deviation per coordinate."""
 
-    mean: Floats
-    """(n, m)."""
+    coefficients: Floats
+    """(k, m), of the first k features."""
     std: Floats
     """(m,)."""
 
     @classmethod
     def target(cls, draws: Draws) -> Gaussian:
         """N(0, 1), the target itself, where a fit begins."""
-        return cls(np.zeros_like(draws.z), np.ones(draws.z.shape[1]))
+        return cls(np.zeros((1, draws.z.shape[1])), np.ones(draws.z.shape[1]))
+
+    def mean(self, features: Floats) -> Floats:
+        """(n, m), at rows with these features."""
+        mean: Floats = features[:, : len(self.coefficients)] @ self.coefficients
+        return mean
+
+    def expected(self, draws: Draws, features: Floats) -> tuple[Floats, Floats]:
+        """Mean and variance of each draw given what was seen of it; see `Draws.expected`."""
+        return draws.expected(self.mean(features), self.std)
+
+    def log_density(self, draws: Draws, design: Design) -> Floats:
+        """(n,): the log-density of what was seen of each draw."""
+        logs = np.empty(design.length)
+        for rows, features in design.batches():
+            logs[rows] = draws.at(rows).log_density(self.mean(features), self.std)
+        return logs
 
 
 class Regression:
     """Ridge regression with weighted rows, whose matrix is factored once.
 
     Args:
-        features: (n, D).
-        penalty: (D,), on the squared coefficients, per unit of weight.
+        design: the features of all rows.
+        ridge: on the squared coefficients of features that are not linear, per unit of weight.
         weight: (n,).
+        gram: Σ w φφᵀ, where it is known already.
     """
 
-    def __init__(self, features: Floats, penalty: Floats, weight: Floats) -> None:
-        self.features, self.weight = features, weight
-        self.weighted = features * weight[:, None]
-        self.factor = cho_factor(self.weighted.T @ features + np.diag(penalty * weight.sum()))
+    def __init__(self, design: Design, ridge: float, weight: Floats, gram: Floats | None = None) -> None:
+        self.design, self.weight = design, weight
+        penalty = design.penalty(ridge) * weight.sum()
+        self.factor = cho_factor((design.gram(weight) if gram is None else gram) + np.diag(penalty))
 
-    def __call__(self, values: Floats) -> Floats:
-        """Fitted values at every row, for one or several columns."""
-        fitted: Floats = self.features @ cho_solve(self.factor, self.weighted.T @ values)
-        return fitted
+    def solve(self, products: Floats) -> Floats:
+        """The coefficients, from Σ w φ·value."""
+        coefficients: Floats = cho_solve(self.factor, products)
+        return coefficients
+
+    def fitted(self, values: Floats) -> Floats:
+        """Fitted values at every row, for a value of each."""
+        right = sum(features.T @ (self.weight[rows] * values[rows]) for rows, features in self.design.batches())
+        coefficients = self.solve(np.asarray(right))
+        return np.concatenate([features @ coefficients for _, features in self.design.batches()])
 
     def fit(self, draws: Draws, start: Gaussian, rounds: int) -> Gaussian:
         """A Gaussian by expectation and maximisation; where nothing was clipped one round is exact."""
-        found, share = start, self.weight / self.weight.sum()
-        for _ in range(rounds if draws.clipped.any() else 1):
-            centre, variance = draws.expected(found.mean, found.std)
-            mean = self(centre)
-            found = Gaussian(mean, np.sqrt(share @ ((centre - mean) ** 2 + variance) + LEAST_VARIANCE))
+        found = start
+        for _ in range(rounds if draws.any_clipped else 1):
+            right = expected_products(draws, found, self.design, self.weight)
+            (found,) = with_deviations(draws, found, self.design, self.weight, [self.solve(right)])
         return found
 
 
-def fit_clone(draws: Draws, features: Floats, linear: int, held_out: Bools, episode: Integers) -> Clone:
+def expected_products(draws: Draws, now: Gaussian, design: Design, weight: Floats) -> Floats:
+    """Σ w φ·(expected draw), shape (D, m), under the Gaussian of the round before."""
+    total = np.zeros((design.size, draws.z.shape[1]))
+    for rows, features in design.batches():
+        centre, _ = now.expected(draws.at(rows), features)
+        total += features.T @ (weight[rows, None] * centre)
+    return total
+
+
+def with_deviations(
+    draws: Draws, now: Gaussian, design: Design, weight: Floats, fits: Sequence[Floats]
+) -> list[Gaussian]:
+    """Gaussians with the coefficients of several fits, each with the deviations that it leaves."""
+    total = np.zeros((len(fits), draws.z.shape[1]))
+    for rows, features in design.batches():
+        centre, variance = now.expected(draws.at(rows), features)
+        for sums, coefficients in zip(total, fits, strict=True):
+            sums += weight[rows] @ ((centre - features @ coefficients) ** 2 + variance)
+    deviations = np.sqrt(total / weight.sum() + LEAST_VARIANCE)
+    return [Gaussian(coefficients, std) for coefficients, std in zip(fits, deviations, strict=True)]
+
+
+def fit_clone(draws: Draws, design: Design, held_out: Bools, episode: Integers) -> Clone:
     """The clone's log-densities of the draws, with the ridge that fits held-out rows best.
 
     Args:
         draws: actions in units of the target.
-        features: (n, D), a constant first, then `linear` linear ones, which are not penalised.
-        linear: how many.
+        design: features of the states; linear ones are not penalised.
         held_out: rows to choose the ridge by.
         episode: the number of each row's episode.
     """
     every = np.ones(len(episode))
-    plain = features[:, : 1 + linear]
+    plain = design.plain
     train = every * ~held_out if held_out.any() and not held_out.all() else every
-    first = Regression(plain, _penalty(plain, linear, NO_RIDGE), train).fit(draws, Gaussian.target(draws), ROUNDS)
-    ridge, score = _choose_ridge(draws, first, features, linear, held_out, train)
-    used = plain if ridge is None else features
-    penalty = _penalty(used, linear, NO_RIDGE if ridge is None else ridge)
+    first = Regression(plain, NO_RIDGE, train).fit(draws, Gaussian.target(draws), ROUNDS)
+    ridge, score = _choose_ridge(draws, first, design, held_out, train)
+    used, penalty = (plain, NO_RIDGE) if ridge is None else (design, ridge)
     whole = Regression(used, penalty, every).fit(draws, first, LATER_ROUNDS)
-    logs = draws.log_density(whole.mean, whole.std)
+    logs = whole.log_density(draws, used)
     second = tell_apart(draws, plain, episode)
     if second is None:
         return Clone(logs, score)
     share = second[episode]
-    near = Regression(features, _penalty(features, linear, RIDGES[1]), every)(share[:, None])[:, 0]
-    near = np.clip(near, LEAST_SHARE, 1 - LEAST_SHARE)
+    near = np.clip(Regression(design, RIDGES[1], every).fitted(share), LEAST_SHARE, 1 - LEAST_SHARE)
     parts = [Regression(used, penalty, part + TINY).fit(draws, whole, ROUNDS) for part in (1 - share, share)]
-    densities = [draws.log_density(part.mean, part.std) for part in parts]
+    densities = [part.log_density(draws, used) for part in parts]
     mixed: Floats = np.logaddexp(densities[0] + np.log(1 - near), densities[1] + np.log(near))
     gain = float(np.mean(mixed - logs))
     return Clone(mixed, score + gain) if gain > LEAST_GAIN else Clone(logs, score)
 
 
-def tell_apart(draws: Draws, plain: Floats, episode: Integers) -> Floats | None:
+def tell_apart(draws: Draws, plain: Design, episode: Integers) -> Floats | None:
     """(episodes,): the probability that each is by the second of two policies; None where one policy explains them.
 
     Two must gain more log-likelihood than the Bayesian information criterion (Schwarz 1978) asks for.
 
     Args:
         draws: actions in units of the target.
-        plain: (n, D), a constant and linear features.
+        plain: a constant and linear features.
         episode: the number of each row's episode.
     """
     count = int(episode[-1]) + 1
     if count < FEWEST_EPISODES:
         return None
     lengths = np.bincount(episode, minlength=count)
-    size = group_sums(episode, np.sum(draws.z**2, axis=1), count) / lengths
+    size = group_sums(episode, np.einsum("nm,nm->n", draws.z, draws.z), count) / lengths
     second = np.where(size > np.median(size), 0.9, 0.1)  # a guess to begin with: who is farther from the target
-    penalty = _penalty(plain, plain.shape[1], NO_RIDGE)
-    whole = Regression(plain, penalty, np.ones(len(episode))).fit(draws, Gaussian.target(draws), ROUNDS)
-    one = group_sums(episode, draws.log_density(whole.mean, whole.std), count)
+    whole = Regression(plain, NO_RIDGE, np.ones(len(episode))).fit(draws, Gaussian.target(draws), ROUNDS)
+    one = group_sums(episode, whole.log_density(draws, plain), count)
     fits = [whole, whole]
     total = -np.inf
     for _ in range(MIXTURE_ROUNDS):
         weights = [(1 - second)[episode] + TINY, second[episode] + TINY]
-        fits = [Regression(plain, penalty, w).fit(draws, fit, 2) for w, fit in zip(weights, fits, strict=True)]
+        fits = [Regression(plain, NO_RIDGE, w).fit(draws, fit, 2) for w, fit in zip(weights, fits, strict=True)]
         prior = float(np.clip(second.mean(), LEAST_SHARE, 1 - LEAST_SHARE))
-        logs = [group_sums(episode, draws.log_density(fit.mean, fit.std), count) for fit in fits]
+        logs = [group_sums(episode, fit.log_density(draws, plain), count) for fit in fits]
         logs = [logs[0] + np.log(1 - prior), logs[1] + np.log(prior)]
         both = np.logaddexp(*logs)
         second = np.exp(logs[1] - both)
         before, total = total, float(both.sum())
         if total - before < ENOUGH * len(episode):
             break
-    parameters = draws.z.shape[1] * (plain.shape[1] + 1) + 1
+    parameters = draws.z.shape[1] * (plain.size + 1) + 1
     better = total - float(one.sum()) > 0.5 * parameters * np.log(len(episode))
     return second if better and LEAST_SHARE < second.mean() < 1 - LEAST_SHARE else None
 
 
 def _choose_ridge(
-    draws: Draws, first: Gaussian, features: Floats, linear: int, held_out: Bools, train: Floats
+    draws: Draws, first: Gaussian, design: Design, held_out: Bools, train: Floats
 ) -> tuple[float | None, float]:
     """The ridge with the highest likelihood of held-out rows, None for linear features alone; and that likelihood."""
     judge = held_out if held_out.any() else np.ones(len(held_out), dtype=np.bool_)
-    score = float(np.mean(draws.log_density(first.mean, first.std)[judge]))
+    score = float(np.mean(first.log_density(draws, design.plain)[judge]))
     best: float | None = None
     if not (train == 0).any():
         return best, score
-    completed, variance = draws.expected(first.mean, first.std)
-    for ridge in RIDGES:
-        fitted = Regression(features, _penalty(features, linear, ridge), train)(completed)
-        std = np.sqrt(train @ ((completed - fitted) ** 2 + variance) / train.sum() + LEAST_VARIANCE)
-        now = float(np.mean(draws.log_density(fitted, std)[judge]))
+    gram, right = design.gram(train), expected_products(draws, first, design, train)
+    solved = [Regression(design, ridge, train, gram).solve(right) for ridge in RIDGES]
+    fits = with_deviations(draws, first, design, train, solved)
+    total = np.zeros(len(fits))
+    for rows, features in design.batches():
+        chosen = judge[rows]
+        part = Draws(draws.z[rows][chosen], draws.below[rows][chosen], draws.above[rows][chosen])
+        total += [float(part.log_density(fit.mean(features[chosen]), fit.std).sum()) for fit in fits]
+    for ridge, now in zip(RIDGES, (total / judge.sum()).tolist(), strict=True):
         if now > score:
             best, score = ridge, now
     return best, score
-
-
-def _penalty(features: Floats, linear: int, ridge: float) -> Floats:
-    """(D,): the ridge on non-linear features, next to nothing on the others."""
-    penalty = np.full(features.shape[1], NO_RIDGE)
-    penalty[1 + linear :] = ridge
-    return penalty

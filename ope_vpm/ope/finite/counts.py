@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from ope_vpm.arrays import Array, Bools, Floats, Integers, group_sums
+from ope_vpm.arrays import Array, Bools, Floats, Integers, group_sums, number_codes
 from ope_vpm.chain.finite.solve import SparseMatrix
 from ope_vpm.ope.adapter.encoding import Encoder
 from ope_vpm.ope.adapter.ends import Steps
@@ -40,13 +40,17 @@ def number_states(log: Log, steps: Steps) -> NumberedStates:
     """
     data, goes_on = log.data, ~steps.absorbed
     encoder = Encoder.fit(data, 1 if data.discrete_actions else None, absorbs=False)
-    before, after = data.observations[steps.rows], steps.next_observations[goes_on]
-    observations = np.concatenate([before, after, log.initial_observations])
-    labels, example, number = np.unique(encoder.states(observations), return_index=True, return_inverse=True)
-    next_state = np.full(len(before), -1)
-    next_state[goes_on] = number[len(before) : len(before) + len(after)]
-    initial_states = number[len(before) + len(after) :]
-    return NumberedStates(labels, observations[example], number[: len(before)], next_state, initial_states)
+    following = steps.next_observations
+    after = following if goes_on.all() else following[goes_on]
+    parts = [data.observations[steps.rows], after, log.initial_observations]
+    labels, number = number_codes(np.concatenate([encoder.states(part) for part in parts]))
+    before, after_end = len(steps.rows), len(steps.rows) + len(after)
+    next_state = np.full(before, -1)
+    next_state[goes_on] = number[before:after_end]
+    observations = np.empty((len(labels), *data.observations.shape[1:]), dtype=data.observations.dtype)
+    for part, places in zip(parts, np.split(number, [before, after_end]), strict=True):
+        observations[places] = part
+    return NumberedStates(labels, observations, number[:before], next_state, number[after_end:])
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +135,7 @@ class PairCounts:
 
     def part(self, steps: Bools) -> tuple[PairCounts, Integers]:
         """The counts of some of the steps over the same states, and the numbers of the pairs that they hold."""
-        kept, pair = np.unique(self.pair[steps], return_inverse=True)
+        kept, pair = number_codes(self.pair[steps])
         part = replace(
             self,
             pair=pair,
@@ -152,7 +156,7 @@ def count_pairs(log: Log, steps: Steps) -> PairCounts:
     """Count the pairs of a log with finite states and actions; arguments as in `number_states`."""
     numbered, actions = log.shared(number_states, steps), log.data.actions[steps.rows]
     factor = int(actions.max()) + 1
-    code, pair = np.unique(numbered.state * factor + actions, return_inverse=True)
+    code, pair = number_codes(numbered.state * factor + actions)
     return PairCounts(
         labels=numbered.labels,
         observations=numbered.observations,

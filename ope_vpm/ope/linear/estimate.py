@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
-from ope_vpm.linear.moments import Means, accumulate_folds, accumulate_initial, all_but_each
-from ope_vpm.linear.second_pass import apply, apply_to_groups
+from ope_vpm.linear.moments import Means, accumulate_folds, accumulate_initial, all_but_each, apply, apply_to_groups
 from ope_vpm.linear.system import DECADE, RIDGES, LinearSystem, choose_ridge, suspected_bias
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.adapter.pair_features import PairFeatures

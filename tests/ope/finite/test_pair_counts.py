@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
+from ope_vpm.arrays import number_codes
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope import Problem
 from ope_vpm.ope.finite.counts import count_pairs, number_states
@@ -98,3 +99,13 @@ def test_the_log_is_counted_once_for_all_policies_and_estimators():
     other = problem.with_policy(mdp.policy(4))
     assert finite_problem(problem).counts is finite_problem(other).counts
     assert finite_problem(problem) is finite_problem(problem)
+
+
+@pytest.mark.parametrize("largest", [9, 10**12])
+def test_codes_are_numbered_as_numpy_does_it(largest):
+    """By marks where the codes are small, by sorting where they are not."""
+    codes = np.random.default_rng(0).integers(largest, size=200)
+    labels, number = number_codes(codes)
+    expected = np.unique(codes, return_inverse=True)
+    assert labels.tolist() == expected[0].tolist()
+    assert number.tolist() == expected[1].tolist()
