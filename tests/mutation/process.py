@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -41,7 +42,14 @@ def preload() -> None:
         for library in LIBRARIES:
             __import__(library)
     pytest.main([*QUIET, "--collect-only", "-q", "-q", *TESTED])
-    gc.freeze()
+    for thing in gc.get_objects():
+        if isinstance(thing, FunctionType) and (thing.__module__ or "").startswith("ope_vpm"):
+            _loaded[Path(thing.__code__.co_filename).resolve()].append(thing)
+    gc.freeze()  # children share the memory of everything that is not looked at
+
+
+_loaded: defaultdict[Path, list[FunctionType]] = defaultdict(list)
+"""The functions of each file of the package, as they are loaded."""
 
 
 def in_child(work: Callable[[], int], cpu_seconds: float) -> int | None:
@@ -112,17 +120,13 @@ def apply(mutant: Mutant) -> None:
 
 def _replace_functions(place: Path, code: CodeType) -> None:
     new = {(each.co_name, each.co_firstlineno): each for each in _functions(code)}
-    replaced = 0
-    gc.unfreeze()
-    for thing in gc.get_objects():
-        if isinstance(thing, FunctionType) and Path(thing.__code__.co_filename).name == place.name:
-            own = thing.__code__
-            other = new.get((own.co_name, own.co_firstlineno))
-            if other is not None and Path(own.co_filename).resolve() == place and own.co_freevars == other.co_freevars:
-                thing.__code__ = other
-                replaced += 1
-    if not replaced:
+    if not _loaded[place]:
         raise RuntimeError(f"no function of {place} is loaded")
+    for function in _loaded[place]:
+        own = function.__code__
+        other = new.get((own.co_name, own.co_firstlineno))
+        if other is not None and own.co_freevars == other.co_freevars:
+            function.__code__ = other
 
 
 def _functions(code: CodeType) -> Iterator[CodeType]:

@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
+from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
 from ope_vpm.ope.finite.estimate import finite_influence, leverage
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.solve import solve
 from ope_vpm.ope.finite.treatments import treatment
 from ope_vpm.ope.inference.uncertainty import entry_rate
+from ope_vpm.ope.linear.estimate import linear_estimate, ridge_path
+from ope_vpm.ope.q.linear import lstd_equations
 from ope_vpm.policy import GaussianPolicy
 
 QUIET = ("one-row-off", "constant-columns", "flags-confused", "duplicated-episodes")
@@ -126,3 +129,34 @@ def test_the_rate_of_entering_initial_states_by_hand():
     for gamma, on_end, expected in ((0.5, "restart", 0.65), (0.5, "absorb", 0.5), (1.0, "restart", 0.3)):
         problem = Problem.pose(data, [[1.0]] * 2, gamma=gamma, on_end=on_end, ignore=QUIET)
         assert entry_rate(problem, np.arange(6), mass) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("gamma", "ended"), [(1.0, True), (0.8, False)])
+def test_where_only_the_start_varies_ratios_by_a_chain_solver_know_it_too(gamma, ended):
+    """As above, for the ratios that `ov.VPM` finds on pairs: by power steps on counts and by random features."""
+    start = (np.arange(EPISODES) % 5 < 2).astype(int)
+    options = {"gamma": gamma, "ignore": QUIET}
+    found = ov.evaluate(standing(start, ended), [[1.0]] * 2, "vpm", solver="tabular", steps=100, **options)
+    assert found.value == pytest.approx(0.4)
+    assert found.standard_error == pytest.approx(np.sqrt(0.4 * 0.6 / (EPISODES - 1)), rel=0.15)
+    drawn = np.random.default_rng(0).standard_normal(EPISODES)
+    policy = GaussianPolicy(lambda s: (0 * s, 1.0))
+    kernel = {"solver": "kernel", "n_features": 20, "bandwidth": 2.0, "ridge": 1e-4}
+    found = ov.evaluate(standing(drawn, ended), policy, "vpm", **kernel, **options)
+    assert found.value == pytest.approx(drawn.mean(), abs=0.05)
+    assert found.standard_error == pytest.approx(drawn.std(ddof=1) / np.sqrt(EPISODES), rel=0.3)
+
+
+@pytest.mark.parametrize("gamma", [1.0, 0.8])
+def test_linear_intervals_are_wider_by_the_leverage(gamma):
+    """Fitted residuals are too small: 1/(1 - d/n) undoes it, d the trace of (A + ridge·Λ)⁻¹A and n the rows."""
+    data = LinearGaussian().dataset(6, 10, BEHAVIOUR, seed=0)
+    problem = Problem.pose(data, TARGET.policy(), gamma=gamma, ignore=QUIET)
+    equations = lstd_equations(problem, 10, 8)
+    found, ridge = linear_estimate(equations, 0.01, "linear"), 0.01
+    path = ridge_path(equations, ridge)
+    system = equations.system
+    free = np.trace(np.linalg.solve(system.matrix + ridge * np.diag(system.scale), system.matrix))
+    assert 2 < free < 30
+    widened = found.uncertainty.sums.standard_error / path.sums[0].standard_error
+    assert widened == pytest.approx(1 / (1 - free / 60))
