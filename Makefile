@@ -37,9 +37,9 @@ format: $(INSTALLED)
 docs: $(INSTALLED)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-# Do the tests notice a changed line? Half an hour; prints the changes that no test noticed.
+# Do the tests notice a changed expression? Prints those that no test noticed; goes on where it was stopped.
 mutants: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutants
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation
 
 # A thousand damaged files for every reader; about twenty minutes.
 slow: $(INSTALLED)

@@ -122,10 +122,11 @@ def _scores(block: Block, known: Known) -> dict[str, scores.Score]:
         return {}
     one = Answers(block.value[whole], block.low[whole], block.high[whole], block.verdict[whole])
     found = {"seconds": scores.mean(block.seconds[whole]), "width": scores.width(one.low, one.high)}
+    wide = one.allowing(known)
     if known.told.any():
-        found |= _against_truth(one.of(known.told), known.of(known.told))
+        found |= _against_truth(one.of(known.told), wide.of(known.told), known.of(known.told))
     if known.floored.any():
-        found |= _against_floor(one.of(known.floored), known.of(known.floored))
+        found |= _against_floor(one.of(known.floored), wide.of(known.floored), known.of(known.floored))
     return found
 
 
@@ -165,6 +166,8 @@ class Answers:
 
     def of(self, policies: scores.Mask) -> Answers:
         """The answers about some of the policies."""
+        if policies.all():
+            return self
         return Answers(*(part[:, policies] for part in (self.value, self.low, self.high, self.verdict)))
 
     def allowing(self, known: Known) -> Answers:
@@ -173,9 +176,8 @@ class Answers:
         return replace(self, low=low, high=high)
 
 
-def _against_truth(one: Answers, known: Known) -> dict[str, scores.Score]:
+def _against_truth(one: Answers, wide: Answers, known: Known) -> dict[str, scores.Score]:
     value, truth = one.value, known.truth
-    wide = one.allowing(known)
     found = {
         "log_mse": scores.log_mse(value - truth),
         "absolute_error": scores.absolute_error(value - truth),
@@ -191,9 +193,8 @@ def _against_truth(one: Answers, known: Known) -> dict[str, scores.Score]:
     return found
 
 
-def _against_floor(one: Answers, known: Known) -> dict[str, scores.Score]:
+def _against_floor(one: Answers, wide: Answers, known: Known) -> dict[str, scores.Score]:
     scaled = (one.value - known.truth) / known.floor
-    wide = one.allowing(known)
     return {
         "ratio": scores.floor_ratio(scaled),
         "verdicts_right": scores.verdicts_right(scaled, one.verdict),

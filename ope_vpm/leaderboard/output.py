@@ -9,12 +9,14 @@ from ope_vpm.leaderboard.document import cells, document
 from ope_vpm.leaderboard.metrics import lines, overall
 from ope_vpm.leaderboard.page import page
 from ope_vpm.leaderboard.records import Board
+from ope_vpm.leaderboard.store import without_collection
 from ope_vpm.leaderboard.tables import as_json, lines_csv, markdown, write_cells
 from ope_vpm.outside import write_text, write_whole
 
 PAGE = "index.html"
 
 
+@without_collection()
 def write_board(board: Board, folder: Path, command: str) -> dict[str, Any]:
     """Write the page and the tables as CSV, JSON and Markdown; returns what the JSON holds."""
     found = lines(board)

@@ -62,6 +62,8 @@ class Known:
 
     def of(self, policies: Any) -> Known:
         """What is known of some of the policies."""
+        if policies.all():
+            return self
         return Known(self.truth[policies], self.truth_error[policies], self.floor[policies])
 
 

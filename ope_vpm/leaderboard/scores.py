@@ -87,10 +87,13 @@ def with_errors(found: Sequence[Score]) -> list[tuple[float, float | None]]:
     with np.errstate(invalid="ignore", divide="ignore"):
         ratios = numerators.sum(axis=0) / denominators.sum(axis=0)[which]
         left_out = _without_each(numerators) / _without_each(denominators)[:, which]
-    ends = np.cumsum(widths)
-    columns = [slice(end - width, end) for end, width in zip(ends, widths, strict=True)]
-    values = [float(one.finish(ratios[own])) for one, own in zip(found, columns, strict=True)]
-    spread = _spread(np.stack([one.finish(left_out[:, own]) for one, own in zip(found, columns, strict=True)]))
+    ends = np.cumsum(widths).tolist()
+    both = np.vstack([ratios, left_out])  # most metrics are a ratio itself, their last column here
+    finished = both[:, np.array(ends) - 1]
+    for place, (one, end, width) in enumerate(zip(found, ends, widths, strict=True)):
+        if one.finish is not _only:
+            finished[:, place] = one.finish(both[:, end - width : end])
+    values, spread = finished[0].tolist(), _spread(finished[1:].T)
     return [
         (value, None if np.isnan(error) else error if error > ROUNDING * abs(value) else 0.0)
         for value, error in zip(values, spread.tolist(), strict=True)
@@ -142,12 +145,12 @@ def floor_ratio(scaled: Floats) -> Score:
 
 def absolute_error(error: Floats) -> Score:
     """The mean of |error|."""
-    return _mean(np.abs(error).mean(axis=1))
+    return mean(np.abs(error))
 
 
 def mean(values: Floats) -> Score:
     """The mean over runs and policies: the bias, of errors; the seconds of an estimate."""
-    return _mean(values.mean(axis=1))
+    return _mean(values.sum(axis=1) / values.shape[1])
 
 
 def rank_correlation(value: Floats, truth: Floats) -> Score:

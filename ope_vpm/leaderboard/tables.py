@@ -232,10 +232,12 @@ def _magnitude(value: float) -> int:
     return int(f"{value:e}".partition("e")[2])
 
 
+ESCAPED = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|"})
+"""What Markdown would take for a mark, and how to write it."""
+
+
 def _md(text: str) -> str:
-    for character in "\\`*_[]<>|":
-        text = text.replace(character, f"\\{character}")
-    return " ".join(text.split())
+    return " ".join(text.translate(ESCAPED).split())
 
 
 def _md_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -114,6 +114,19 @@ def test_wdr_by_hand():
     assert found.value == pytest.approx(1.75 - 1 / 6)
 
 
+def test_wdr_by_hand_below_one():
+    """The same episodes at γ = ½: Q's own value and the weighted residuals are the same, -1/4 and then -1/12.
+
+    Discounted they are -1/4 - 1/24 = -7/24, over Σ_t γ^t = 2, in which the time after the log's end counts, too.
+    """
+    data = ov.LoggedDataset.from_arrays(
+        [0, 0, 0, 0], [0, 1, 1, 1], [0.0, 3.0, 2.0, 2.0], [0, 0, 0, 0], truncated=[False, True, False, True]
+    )
+    found = ov.evaluate(data, [[0.25, 0.75]], "wdr", gamma=0.5, behaviour=ov.as_policy([[0.5, 0.5]]), ignore=QUIET)
+    assert found.diagnostics["fqe_value"] == pytest.approx(1.75)
+    assert found.value == pytest.approx(1.75 - 7 / 48)
+
+
 @pytest.mark.parametrize("gamma", [1.0, 0.9])
 def test_wdr_and_magic_on_short_episodes_of_random_mdps(gamma):
     """Ten MDPs with episodes of 5 steps: below half the error of the logged mean, and MAGIC not far above WDR."""

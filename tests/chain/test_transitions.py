@@ -95,3 +95,8 @@ def test_a_memory_map_stays_on_disk(tmp_path):
     pairs = ov.Transitions(x, x)
     assert np.shares_memory(pairs.x, x)
     assert pairs.x.dtype == np.float32
+
+
+def test_printed_transitions_say_what_their_states_are():
+    assert repr(ov.Transitions([0, 1], [1, 0], x_initial=[0])) == "Transitions(2 rows, finite states, 1 initial)"
+    assert repr(ov.Transitions([[0.0, 1.0]], [[1.0, 0.0]])) == "Transitions(1 rows, continuous states of dimension 2)"

@@ -31,7 +31,8 @@ def results(names, folder, first, last):
         if left:
             assert done, process.stderr[-2000:]
             outcome = "hang" if "Timeout (" in process.stderr else "crash"
-            ended = {"outcome": outcome, "message": f"exit code {process.returncode}", "seconds": 0.0, "megabytes": 0}
+            message = f"exit code {process.returncode}: {process.stderr[-300:]}"
+            ended = {"outcome": outcome, "message": message, "seconds": 0.0, "megabytes": 0}
             done.append({"reader": left[0][0], "number": left[0][1], **ended})
             left = left[1:]
     return done
@@ -58,6 +59,21 @@ def _check(done, name):
     assert slowest < MOST_SECONDS
     assert largest < MOST_MEGABYTES
     return counts
+
+
+def test_a_reader_that_opens_other_files_or_runs_something_is_noticed(tmp_path):
+    code = (
+        "import os, sys; from pathlib import Path;"
+        "from tests.fuzz.readers import Reader; from tests.fuzz import worker;"
+        "place = Path(sys.argv[1]); watch = worker.Watch();"
+        "reads = [lambda p: open(p / 'own').read(), lambda p: open('/etc/passwd').read(), lambda p: os.system('true')];"
+        "print([worker._result(Reader(None, (), read), place, watch)['outcome'] for read in reads])"
+    )
+    (tmp_path / "own").write_text("mine")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    printed = subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stdout
+    assert printed.strip() == "['read', 'outside', 'outside']"
 
 
 @pytest.mark.parametrize("group", GROUPS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import faulthandler
 import json
+import os
 import resource
 import shutil
 import sys
@@ -24,11 +25,37 @@ PROTECTION = 8 << 30
 """Bytes of address space beyond those in use: protects the machine; growth is measured, not limited."""
 REFUSED = (ValueError, PermissionError)
 USED = (ValueError, TypeError)
+RUNS_SOMETHING = {"os.system", "os.exec", "os.posix_spawn", "os.fork", "os.spawn", "subprocess.Popen", "socket.connect"}
+RUNS_SOMETHING |= {"pickle.find_class", "ctypes.dlopen"}
+"""Events of Python's audit hooks that no reader has a reason to raise."""
+HOME = Path(__file__).parent.parent.parent
+OWN = tuple(str(Path(place).resolve()) for place in (sys.prefix, sys.base_prefix, HOME, "/proc/self", "/dev/null"))
+"""Where Python itself and its libraries read, which is not the mutant's doing."""
+
+
+class Watch:
+    """Writes down what a mutant makes Python run, and which files it makes Python open elsewhere than beside it."""
+
+    def __init__(self) -> None:
+        self.place: Path | None = None
+        self.seen: list[str] = []
+        sys.addaudithook(self._event)
+
+    def _event(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.place is None:
+            return
+        if event in RUNS_SOMETHING:
+            self.seen.append(f"{event} {arguments!r}")
+        elif event == "open" and isinstance(arguments[0], str | bytes):
+            file = os.path.realpath(os.fsdecode(arguments[0]))
+            if not file.startswith((str(self.place.resolve()), *OWN)):
+                self.seen.append(f"open {file}")
 
 
 def main(folder: Path, jobs: list[str]) -> None:
     """Read the mutants of every job; sound files lie in `folder` / the reader's name / sound."""
     warnings.simplefilter("ignore")
+    watch = Watch()
     parts = [job.rsplit(":", 2) for job in jobs]
     for name, *_ in parts:  # what is imported now is not growth
         READERS[name].use(READERS[name].read(folder / name / "sound"))
@@ -36,7 +63,7 @@ def main(folder: Path, jobs: list[str]) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (used + PROTECTION,) * 2)
     for name, first, last in parts:
         for number in range(int(first), int(last)):
-            result = _result(READERS[name], _written(READERS[name], folder / name, number))
+            result = _result(READERS[name], _written(READERS[name], folder / name, number), watch)
             print(json.dumps({"reader": name, "number": number, **result}), flush=True)
 
 
@@ -50,11 +77,15 @@ def _written(reader: Reader, folder: Path, number: int) -> Path:
     return place
 
 
-def _result(reader: Reader, place: Path) -> dict[str, Any]:
+def _result(reader: Reader, place: Path, watch: Watch) -> dict[str, Any]:
     before, start = _memory("VmRSS"), time.monotonic()
     Path("/proc/self/clear_refs").write_text("5")  # the peak is measured anew
     faulthandler.dump_traceback_later(SECONDS, exit=True)  # ends the process even inside a loop of a C library
+    watch.place, watch.seen = place, []
     outcome, message = _read(reader, place)
+    watch.place = None
+    if watch.seen:
+        outcome, message = "outside", "; ".join(watch.seen)
     faulthandler.cancel_dump_traceback_later()
     return {
         "outcome": outcome,

@@ -23,3 +23,15 @@ def test_held_out_objectives_fit_on_the_other_folds():
     step = PowerStep(FeatureRows.of(Given(ones, ones)), np.array([1.0, 1, 3, 3]), 1.0, np.zeros(1), None, np.ones(0))
     scores = step.held_out_objectives(np.array([0, 0, 1, 1]), (1e-3,))
     np.testing.assert_allclose(scores[:, 0], [9 / 2 - 1 * 3, 1 / 2 - 3 * 1], rtol=1e-6)
+
+
+def test_below_one_the_initial_states_pull_the_fit_too():
+    """With one feature τ is γE[τ_t] + (1-γ)E₀[1] over the other folds, E₀[1] being 1; the objective as it is."""
+    ones, reference, gamma = np.ones((4, 1)), np.array([1.0, 1, 3, 3]), 0.75
+    step = PowerStep(FeatureRows.of(Given(ones, ones)), reference, gamma, np.ones(1), ones[:2], np.ones(2))
+    scores = step.held_out_objectives(np.array([0, 0, 1, 1]), (1e-3,))
+    expected = []
+    for own, other in ((1.0, 3.0), (3.0, 1.0)):
+        tau = gamma * other + (1 - gamma)
+        expected.append(tau**2 / 2 - gamma * own * tau - (1 - gamma) * tau)
+    np.testing.assert_allclose(scores[:, 0], expected, rtol=1e-6)

@@ -12,16 +12,16 @@ from tests.linear.batches import Given, random_rows
 
 
 def walk(n: int = 2000) -> Given:
-    """x' = x/2 + N(0, 3/4) from Unif[-4, 4], in ten bumps of width 0.7 after a constant."""
+    """x' = x/2 + N(0, 3/4) from Unif[-4, 4], in ten bumps of width 0.7 after a constant; it begins at 2."""
     rng = np.random.default_rng(0)
     x = rng.uniform(-4, 4, n)
     x_next = x / 2 + np.sqrt(0.75) * rng.standard_normal(n)
     centres = np.linspace(-4, 4, 10)
 
     def bumps(z):
-        return np.hstack([np.ones((n, 1)), np.exp(-((z[:, None] - centres) ** 2) / (2 * 0.7**2))])
+        return np.hstack([np.ones((len(z), 1)), np.exp(-((z[:, None] - centres) ** 2) / (2 * 0.7**2))])
 
-    return Given(bumps(x), bumps(x_next))
+    return Given(bumps(x), bumps(x_next), first=bumps(np.array([2.0])))
 
 
 def test_rows_kept_in_single_precision_have_the_same_gram_and_flows():
@@ -35,18 +35,19 @@ def test_rows_kept_in_single_precision_have_the_same_gram_and_flows():
     np.testing.assert_allclose(there, rows.weight @ rows.phi_next / 9000, atol=1e-5)
 
 
-def test_newton_and_power_steps_find_one_fixed_point():
+@pytest.mark.parametrize("gamma", [1.0, 0.8])
+def test_newton_and_power_steps_find_one_fixed_point(gamma):
     rows = walk()
     means = accumulate(rows).means()
-    equation = FixedPoint(1.0, means.initial, gram_penalty(means.gram, 1e-3))
+    equation = FixedPoint(gamma, means.initial, gram_penalty(means.gram, 1e-3))
     kept = FeatureRows.of(rows)
     *_, (slow, change) = islice(nonnegative_steps(kept, equation, means.gram), 2000)
     assert change < 1e-5  # single precision
     fast = newton(rows, equation, slow)
     tau = np.maximum(rows.phi @ fast, 0)
     assert tau.min() == 0  # the constraint matters here
-    # Stationary in every feature, but for the ridge: E[φτ] + penalty·β = E[φ'τ]; the constant's says E[τ] = 1.
-    gap = rows.phi_next.T @ tau / len(tau) - rows.phi.T @ tau / len(tau)
+    # In every feature, but for the ridge: E[φτ] + penalty·β = γE[φ'τ] + (1-γ)E₀[φ]; the constant's says E[τ] = 1.
+    gap = gamma * rows.phi_next.T @ tau / len(tau) + (1 - gamma) * rows.first[0] - rows.phi.T @ tau / len(tau)
     np.testing.assert_allclose(gap[1:], (equation.penalty * fast)[1:], atol=1e-4)
     assert tau.mean() == pytest.approx(1, abs=1e-4)
     np.testing.assert_allclose(kept.ratio(slow), tau, atol=0.02)

@@ -41,3 +41,8 @@ def test_the_smallest_ridge_within_a_standard_error_of_the_best():
     scores = np.array([[3.0, 1.0, 1.0, 5.0], [3.0, 3.0, 1.0, 5.0]])
     assert smallest_as_good(scores) == 1
     assert smallest_as_good(scores[:, [0, 2, 3]]) == 1
+
+
+def test_a_ridge_more_than_one_standard_error_behind_is_not_as_good():
+    """Behind by 1, 1, 1 and 5 on four folds: 2 on average, and the standard error is 2/√4 = 1."""
+    assert smallest_as_good(np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [5.0, 0.0]])) == 1

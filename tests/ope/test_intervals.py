@@ -6,9 +6,11 @@ from scipy import stats
 
 import ope_vpm as ov
 from ope_vpm.ope import Problem
-from ope_vpm.ope.inference.uncertainty import EpisodeSums, Spread, percentile_interval, replicates
+from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, Spread, percentile_interval, replicates
 from ope_vpm.ope.inference.value import SAYS_NOTHING, RawEstimate, disagreement, policy_value
 from ope_vpm.ope.inference.verdict import RULES, Evidence, judge
+
+QUIET = ("constant-columns", "flags-confused", "duplicated-episodes")
 
 
 def test_sums_of_rows_by_episode():
@@ -170,3 +172,13 @@ def test_treatments_that_hardly_differ_do_not_disagree():
     found = ov.evaluate(data, [[1 - 1e-5, 1e-5]] * 7, ignore=quiet)
     assert found.diagnostics["disagreement"] < 0.1
     assert found.verdict == "reliable"
+
+
+def test_standard_errors_count_one_episode_less():
+    """Three episodes: √(3/2) times the deviation of the replicates; two models: their deviation with n - 1 below."""
+    log = Problem.pose(log_of([0, 1]).select(slice(0, 3)), [[1.0]] * 2, ignore=QUIET).log
+    sums = EpisodeSums(np.array([[0.0], [1.0], [5.0]]), np.ones((3, 1)))
+    error, _ = Bootstrap(episodes=sums).interval(2.0, log, 0)
+    assert error == pytest.approx(np.sqrt(7 / 3), rel=0.1)  # variance (4 + 1 + 9)/2, over three episodes
+    error, _ = Spread(members=np.array([0.0, 2.0])).interval(1.0, log, 0)
+    assert error == pytest.approx(np.sqrt(2))

@@ -1,0 +1,118 @@
+"""Which test runs which line, and how long it takes, measured one test file at a time and kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.mutation.changes import ROOT
+from tests.mutation.process import QUIET, TESTED, forget_own_modules, in_child
+
+MOST_MINUTES = 20
+"""Of processor time for one test file; a file that takes longer is kept as far as it came."""
+IMPORTED = ""
+"""The name of the test under which lines count that run when their module is imported."""
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The tests that run each line, and their processor seconds."""
+
+    tests: dict[tuple[str, int], set[str]]
+    seconds: dict[str, float]
+
+    def of(self, file: str, line: int) -> list[str] | None:
+        """The tests that notice a line; those of its whole file where it runs on import; None where nothing runs it."""
+        names = self.tests.get((file, line))
+        if names is None:
+            return None
+        names = names - {IMPORTED}
+        if not names:
+            names = {name for (other, _), found in self.tests.items() if other == file for name in found} - {IMPORTED}
+        return sorted(names)
+
+
+def measure(folder: Path) -> None:
+    """Measure the test files that are new or have changed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in test_files():
+        kept = folder / f"{file.relative_to(ROOT / 'tests').with_suffix('')}.json".replace("/", ".")
+        if kept.exists() and json.loads(kept.read_text())["content"] == _content(file):
+            continue
+        begin = time.monotonic()
+        in_child(lambda file=file, kept=kept: _measure(file, kept), 60 * MOST_MINUTES)
+        print(f"measured {file.relative_to(ROOT)} in {time.monotonic() - begin:.0f} s", flush=True)
+
+
+def test_files() -> Iterator[Path]:
+    """Of the rooms that are mutated."""
+    for place in TESTED:
+        yield from sorted((ROOT / place).rglob("test_*.py"))
+
+
+def measured(folder: Path) -> Lines:
+    """What was measured, together."""
+    tests: dict[tuple[str, int], set[str]] = defaultdict(set)
+    seconds: dict[str, float] = {}
+    for kept in sorted(folder.glob("*.json")):
+        found = json.loads(kept.read_text())
+        names = list(found["seconds"])
+        seconds |= found["seconds"]
+        for file, lines in found["lines"].items():
+            for line, numbers in lines.items():
+                tests[file, int(line)] |= {names[number] if number >= 0 else IMPORTED for number in numbers}
+    return Lines(dict(tests), seconds)
+
+
+def _content(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+class _Watch:
+    """A plug-in of pytest: the lines of each test, under its name, and its processor time."""
+
+    def __init__(self, cover: Any) -> None:
+        self.cover = cover
+        self.seconds: dict[str, float] = {}
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_protocol(self, item: Any) -> Iterator[None]:
+        self.cover.switch_context(item.nodeid)
+        begin = time.process_time()
+        yield
+        self.seconds[item.nodeid] = time.process_time() - begin
+
+
+def _measure(file: Path, kept: Path) -> int:
+    import coverage
+
+    forget_own_modules()
+    cover = coverage.Coverage(data_file=None, source=[str(ROOT / "ope_vpm"), str(ROOT / "baselines")])
+    watch = _Watch(cover)
+    cover.start()
+    name = str(file.relative_to(ROOT))
+    code = pytest.main([*QUIET, name], plugins=[watch])
+    cover.stop()
+    lines = _by_number(cover.get_data(), list(watch.seconds))
+    found = {"content": _content(file), "code": int(code), "seconds": watch.seconds, "lines": lines}
+    kept.write_text(json.dumps(found))
+    return int(code)
+
+
+def _by_number(data: Any, names: list[str]) -> dict[str, dict[int, list[int]]]:
+    """For every file and line the numbers of the tests that run it; -1 for its import."""
+    number = {name: place for place, name in enumerate(names)}
+    lines: dict[str, dict[int, list[int]]] = defaultdict(dict)
+    for name in data.measured_files():
+        file = str(Path(name).resolve().relative_to(ROOT.resolve()))
+        for line, contexts in data.contexts_by_lineno(name).items():
+            lines[file].setdefault(line, []).extend(number.get(context, -1) for context in contexts)
+    return lines
