@@ -1,9 +1,10 @@
 """The estimator that chooses: from the data and the policy alone, with its reasons in the diagnostics.
 
 Finite states and actions: vpm, whose fixed point is the exact solution of the counted model and which predicts the
-values of unseen pairs. Continuous states: the same linear equations with the action ratio and without it, vpm and
-LSTD-Q, combined by `blend`; where the log holds too little of what the target does, networks instead of the ratio. The
-logged mean joins last: near on-policy nothing has less variance, and where it is biased its distance shows.
+values of unseen pairs, drawn towards the logged mean where much is unseen. Continuous states: the same linear equations
+with the action ratio and without it, vpm and LSTD-Q, combined by `blend`; where the log holds too little of what the
+target does, networks instead of the ratio. The logged mean joins last: near on-policy nothing has less variance, and
+where it is biased its distance shows.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ope_vpm.arrays import Floats
 from ope_vpm.ope.auto.blend import blend
 from ope_vpm.ope.behaviour.action_ratio import action_ratio
 from ope_vpm.ope.estimator import ProblemEstimator
+from ope_vpm.ope.finite.shrinkage import towards_logged_mean
 from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.inference.value import RawEstimate
@@ -67,6 +69,9 @@ class Auto(ProblemEstimator):
         first, reason = self.choose(problem)
         found = first.find(problem)
         notes: dict[str, Any] = {**found.diagnostics, "chosen": first.name, "why": (reason,)}
+        if problem.finite and self.combine and problem.data.n_episodes > 1:
+            found, logged = towards_logged_mean(problem, found)
+            notes["shares"] = {first.name: round(1 - logged, 3), "naive": round(logged, 3)}
         if problem.finite or not self.combine or problem.data.n_episodes < 2:
             return replace(found, diagnostics=notes)
         shares, values = {first.name: 1.0}, {first.name: found.value}
