@@ -9,24 +9,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from ope_vpm.arrays import effective_sample_size
+from ope_vpm.ope.finite.choice import chosen_solution
 from ope_vpm.ope.finite.estimate import finite_estimate
-from ope_vpm.ope.finite.preference import Preference
 from ope_vpm.ope.finite.problem import FiniteProblem, finite_problem
-from ope_vpm.ope.finite.rare_pairs import EFFECTIVE_RARE_PAIRS
-from ope_vpm.ope.finite.regression import Regression, predicted_pairs
+from ope_vpm.ope.finite.regression import Regression
 from ope_vpm.ope.finite.solve import FiniteSolution, solve
-from ope_vpm.ope.finite.treatments import replacement, treatment
+from ope_vpm.ope.finite.treatments import treatment
 from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.problem import Problem
 
 EXACT_TREATMENTS = ("auto", "restart", "good-turing", "regression", "smooth", "pooled", "preference")
 """The treatments of unseen pairs whose fixed point is solved for here. "restrict", and everything that takes power
 steps, is left to the chain's own solver: "restrict" scales up the known successors of each row there."""
-LEAST_EXPLAINED = 0.2
-"""Rare pairs that are predicted worse say that neither the target's choices nor the other actions tell what an unseen
-pair is worth: 0.5 to 0.8 is explained on Taxi, below 0.03 where policies are drawn at random. No truth is needed to
-notice."""
 
 
 def find_finite(problem: Problem, unseen: str) -> RawEstimate:
@@ -39,27 +33,12 @@ def find_finite(problem: Problem, unseen: str) -> RawEstimate:
     """
     finite = finite_problem(problem)
     if unseen == "auto":
-        solution, name = _chosen(finite)
+        solution, name = chosen_solution(finite)
     else:
         solution, name = solve(finite, treatment(unseen)), unseen
     diagnostics = _diagnostics(finite, solution, name)
     # The error of a regression says how far single pairs may be off: nothing is widened for them.
     return finite_estimate(problem, solution, diagnostics, solution.doubts, widened=name != Regression.name)
-
-
-def _chosen(problem: FiniteProblem) -> tuple[FiniteSolution, str]:
-    """The solution by the treatment that fits the log, and its name."""
-    if problem.all_seen:  # every treatment has the same solution
-        chosen = replacement(problem)
-        return solve(problem, chosen), chosen.name
-    preferred = solve(problem, Preference())
-    pairs = predicted_pairs(problem)
-    if pairs is None or effective_sample_size(pairs.weight) < EFFECTIVE_RARE_PAIRS:
-        return preferred, Preference.name
-    predicted = pairs.solution()
-    if predicted is None or predicted.explained < LEAST_EXPLAINED or predicted.error > preferred.error:
-        return preferred, Preference.name
-    return predicted, Regression.name
 
 
 def _diagnostics(problem: FiniteProblem, solution: FiniteSolution, unseen: str) -> dict[str, Any]:
