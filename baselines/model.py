@@ -24,12 +24,14 @@ from ope_vpm.ope.authoring import Bootstrap, Problem, ProblemEstimator, RawEstim
 from ope_vpm.ope.estimator import check_positive
 from ope_vpm.ope.finite.estimate import counted_estimate
 from ope_vpm.ope.finite.problem import finite_problem
-from ope_vpm.ope.finite.treatments import DEFAULT, treatment
+from ope_vpm.ope.finite.treatments import DEFAULT, Smooth, treatment
 from ope_vpm.ope.inference.uncertainty import Spread
 from ope_vpm.ope.inference.verdict import Evidence
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.q.training import Ensemble
 
+HELD_AFTER = 50
+"""Steps after which Liu et al. take the distribution of the states as stationary."""
 PAPER_HORIZON = 200
 """Steps of the trajectory that the paper simulates on finite states."""
 BATCH, LEARNING_RATE = 256, 2e-3
@@ -43,6 +45,28 @@ MARGIN = 0.1
 """How far beyond the logged range a rollout's state may go, in ranges."""
 
 
+def liu_rollout(problem: Problem, horizon: int) -> float:
+    """Σ γ^t d_t·r / Σ γ^t over the steps of a trajectory: the model-based estimate of Liu et al. (2018).
+
+    The distributions d_t of states begin at the logged initial states, follow the counted model in which an unseen pair
+    pays the mean reward of the seen ones and leads anywhere, and stay as they are after 50 steps.
+
+    Args:
+        problem: the question, on finite states and actions.
+        horizon: the number of steps.
+    """
+    model = Smooth().complete(finite_problem(problem))
+    counts, chain = model.problem.counts, model.chain
+    reward = model.policy @ counts.reward + model.substitute * model.substitute_reward
+    state = counts.initial if counts.initial.any() else counts.logged_states
+    discounts = problem.gamma ** np.arange(horizon)
+    total = 0.0
+    for time, discount in enumerate(discounts):
+        total += float(discount * (state @ reward))
+        state = state @ chain if time < HELD_AFTER else state
+    return total / float(discounts.sum())
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelBased(ProblemEstimator):
     """Finite pairs: counts, solved exactly. Continuous ones: an ensemble of networks, rolled out."""
@@ -50,7 +74,8 @@ class ModelBased(ProblemEstimator):
     name: ClassVar[str] = "model"
 
     method: str = "auto"
-    """"auto"; "simulate" on finite pairs for the paper's rollout of the counted model instead of the solve."""
+    """"auto"; on finite pairs also "rollout" for the definition of Liu et al. (2018), see `liu_rollout`, or "simulate"
+    for the paper's, one simulated trajectory of the counted model, instead of the exact solution."""
     unseen: str = DEFAULT
     """What finite pairs that were never seen are replaced by: see `ope_vpm.ope.finite.treatments`."""
     members: int = 5
@@ -63,8 +88,8 @@ class ModelBased(ProblemEstimator):
     """Steps of a rollout; None: as γ and the logged lengths ask. Paper's simulation: 200."""
 
     def __post_init__(self) -> None:
-        if self.method not in ("auto", "simulate"):
-            raise ValueError(f"method must be 'auto' or 'simulate': got {self.method!r}")
+        if self.method not in ("auto", "rollout", "simulate"):
+            raise ValueError(f"method must be 'auto', 'rollout' or 'simulate': got {self.method!r}")
         treatment(self.unseen)  # refuses what it does not know
         check_positive(self, "members", "training_steps", "rollouts")
         if self.members < 2:
@@ -74,9 +99,9 @@ class ModelBased(ProblemEstimator):
 
     def check(self, problem: Problem) -> None:
         """Simulation of counts needs finite pairs."""
-        if self.method == "simulate" and not problem.finite:
+        if self.method != "auto" and not problem.finite:
             raise ValueError(
-                "method='simulate' rolls out counts of finite pairs: use method='auto' for continuous ones"
+                f"method={self.method!r} rolls out counts of finite pairs: use method='auto' for continuous ones"
             )
 
     def find(self, problem: Problem) -> RawEstimate:
@@ -84,12 +109,15 @@ class ModelBased(ProblemEstimator):
         if not problem.finite:
             return self._by_networks(problem)
         exact = counted_estimate(problem, self.unseen)
-        return self._simulated(problem, exact) if self.method == "simulate" else exact
+        return exact if self.method == "auto" else self._rolled_out(problem, exact)
 
-    def _simulated(self, problem: Problem, exact: RawEstimate) -> RawEstimate:
-        """One rollout of the counted model, as in the paper; its distance from the exact solution is its bias."""
-        completed = treatment(self.unseen).complete(finite_problem(problem))
-        value = completed.rollout(self.horizon or PAPER_HORIZON, problem.seed)
+    def _rolled_out(self, problem: Problem, exact: RawEstimate) -> RawEstimate:
+        """The value by rolling the counted model out; its distance from the exact solution is its bias."""
+        if self.method == "rollout":
+            value = liu_rollout(problem, self.horizon or int(problem.data.lengths.max()))
+        else:
+            completed = treatment(self.unseen).complete(finite_problem(problem))
+            value = completed.rollout(self.horizon or PAPER_HORIZON, problem.seed)
         bias = max(exact.suspected_bias, abs(value - exact.value))
         uncertainty = None if exact.sums is None else Bootstrap(episodes=exact.sums, suspected_bias=bias)
         diagnostics = {**exact.diagnostics, "exact_value": exact.value}

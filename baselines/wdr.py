@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from scipy.optimize import nnls
 
 from ope_vpm.arrays import Bools, Floats, group_sums
 from ope_vpm.baselines.importance_sampling import SMALLEST, step_weights
 from ope_vpm.ope.authoring import Bootstrap, EpisodeSums, Problem, ProblemEstimator, RawEstimate, evidence_of_weights
-from ope_vpm.ope.auto.blend import least_on_simplex
 from ope_vpm.ope.behaviour.source import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.finite.cross_fit import CrossFit, cross_fitted_counts
 from ope_vpm.ope.inference.uncertainty import entry_rate, initial_sums
@@ -205,3 +205,21 @@ class Terms:
         away: Floats = self.corrections - self.corrections[-1]
         outside: Floats = np.sign(away) * np.maximum(np.abs(away) - HALF * error, 0)
         return outside
+
+
+HEAVY = 1e4
+"""How much Σx = 1 weighs beside an error of one standard deviation."""
+
+
+def least_on_simplex(matrix: Floats, otherwise: int = -1) -> Floats:
+    """The x ≥ 0 with Σx = 1 and least x'Mx, M positive semi-definite; all on one of them where M is 0."""
+    scale = float(np.trace(matrix)) / len(matrix)
+    if not scale > 0:
+        alone = np.zeros(len(matrix))
+        alone[otherwise] = 1
+        return alone
+    value, vector = np.linalg.eigh(matrix / scale)
+    root = np.sqrt(np.maximum(value, 0))[:, None] * vector.T
+    found, _ = nnls(np.vstack([root, np.full(len(matrix), HEAVY)]), np.append(np.zeros(len(matrix)), HEAVY))
+    x: Floats = found / found.sum()
+    return x

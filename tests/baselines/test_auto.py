@@ -1,13 +1,13 @@
-"""The estimator that chooses, and how estimates are combined."""
+"""The estimator that chooses, and the weights of the least variance."""
 
 import numpy as np
 import pytest
 
 import ope_vpm as ov
+from ope_vpm.baselines.wdr import least_on_simplex
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, GaussianController, LinearGaussian
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope import Problem
-from ope_vpm.ope.auto.blend import blend, least_on_simplex
 from ope_vpm.ope.auto.estimator import Auto
 from ope_vpm.ope.inference.uncertainty import EpisodeSums
 from ope_vpm.policy import DeterministicPolicy
@@ -20,45 +20,6 @@ def test_least_on_simplex():
     np.testing.assert_allclose(least_on_simplex(np.diag([1.0, 2.0])), [2 / 3, 1 / 3], atol=1e-6)
     matrix = np.array([[1.0, 0.0, 1.5], [0.0, 2.0, 0.0], [1.5, 0.0, 4.0]])
     np.testing.assert_allclose(least_on_simplex(matrix), [2 / 3, 1 / 3, 0], atol=1e-6)
-
-
-def independent(deviations, episodes=10_000):
-    """Sums of independent estimates of value 0 with these standard errors."""
-    drawn = np.random.default_rng(0).standard_normal((episodes, len(deviations)))
-    orthogonal = np.linalg.qr(drawn - drawn.mean(axis=0))[0]
-    share = np.full((episodes, 1), 1 / episodes)
-    return [EpisodeSums(column[:, None], share) for column in (orthogonal * deviations).T]
-
-
-def test_agreeing_estimates_are_weighed_by_their_variances():
-    """Errors 1 and 2, values equal: shares 4/5 and 1/5, and the error √(16 + 4)/5."""
-    mixed = blend([3.0, 3.0], independent([1.0, 2.0]))
-    np.testing.assert_allclose(mixed.weights, [0.8, 0.2], atol=1e-6)
-    assert mixed.value == pytest.approx(3)
-    assert mixed.bias == 0
-    assert np.sqrt(np.sum(mixed.sums.influence**2)) == pytest.approx(np.sqrt(20) / 5)
-
-
-def test_an_estimate_far_from_the_anchor_hardly_counts():
-    """Anchor with error 1, the other with none and 10 away: its squared bias is 100 - 1, so it gets 1/(1 + 99)."""
-    mixed = blend([0.0, 10.0], independent([1.0, 0.0]))
-    np.testing.assert_allclose(mixed.weights, [0.99, 0.01], atol=1e-6)
-    assert mixed.bias == pytest.approx(0.1)
-
-
-def test_trust_forgives_some_variances_of_the_distance():
-    """10 away, the distance having variance 1: trusted with 100 of them it has no bias and all the weight."""
-    np.testing.assert_allclose(blend([0.0, 10.0], independent([1.0, 0.0]), trust=100).weights, [0, 1], atol=1e-6)
-    np.testing.assert_allclose(blend([0.0, 10.0], independent([1.0, 0.0]), trust=51).weights, [0.98, 0.02], atol=1e-6)
-
-
-def test_sums_of_a_blend_have_its_value_and_influence():
-    rng = np.random.default_rng(1)
-    sums = [EpisodeSums(rng.random((20, 2)), rng.random((20, 2))) for _ in range(2)]
-    mixed = blend([1.0, 1.0], sums)
-    first, second = mixed.weights
-    assert mixed.sums.ratios.sum() == pytest.approx(first * sums[0].ratios.sum() + second * sums[1].ratios.sum())
-    np.testing.assert_allclose(mixed.sums.influence, first * sums[0].influence + second * sums[1].influence)
 
 
 def test_influence_is_the_derivative_by_an_episode_s_weight():

@@ -68,6 +68,15 @@ def counted_clone(states: Integers, actions: Integers, n_actions: int, smoothing
     return Clone(log_prob, float(left_out.mean()))
 
 
+def logged_frequencies(log: Log) -> Floats:
+    """(n,): log n(s, a)/n(s) of each logged action on finite states, as it is: no logged action has frequency 0."""
+    states = StateFeatures.draw(log.data, 0, 0).encoder.states(log.data.observations)
+    _, state = np.unique(states, return_inverse=True)
+    _, pair = np.unique(state * (log.data.n_actions or 1) + log.data.actions, return_inverse=True)
+    frequency: Floats = np.log(np.bincount(pair)[pair] / np.bincount(state)[state])
+    return frequency
+
+
 def network_clone(log: Log, clipping: Clipping, seed: int) -> Clone:
     """A network that gives log-probabilities of discrete actions, or mean and deviation of continuous ones.
 

@@ -1,7 +1,8 @@
 """Q and the ratio of finite pairs, each step's by the other folds: exact solutions on counts.
 
-Where the folds that count saw every pair the target needs, the solution is the counted model's. Otherwise the values of
-unseen pairs are predicted by Good–Turing regression, as in vpm, where enough pairs were seen rarely to learn from.
+Where the folds that count saw every pair the target needs, the solution is the counted model's. Otherwise unseen pairs
+are treated as in vpm: a part of a log lacks more pairs than the whole, and without a prior for them a state with one
+seen action can swallow the chain.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
+from ope_vpm.ope.finite.choice import chosen_solution
 from ope_vpm.ope.finite.mixture import mixture_sums
 from ope_vpm.ope.finite.problem import FiniteProblem, finite_problem
-from ope_vpm.ope.finite.regression import predicted_pairs
+from ope_vpm.ope.finite.regression import PredictedSolution
 from ope_vpm.ope.finite.solve import FiniteSolution
-from ope_vpm.ope.finite.treatments import Restrict
 from ope_vpm.ope.inference.uncertainty import EpisodeSums
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.values import QValues
@@ -81,12 +82,9 @@ def cross_fitted_counts(problem: Problem, folds: Integers) -> CrossFit:
 
 
 def solve_part(problem: FiniteProblem) -> FiniteSolution:
-    """Exact; with predicted values of unseen pairs where there are such and they can be predicted."""
-    if not problem.all_seen:
-        predicted = predicted_pairs(problem)
-        solution = None if predicted is None else predicted.solution()
-        if solution is not None:
-            return solution
-    found = Restrict().complete(problem).solve()
+    """Exact, with a prior for unseen pairs where there are such."""
+    found, _ = chosen_solution(problem)
+    if isinstance(found, PredictedSolution):  # the error of its predictions is already known
+        return found
     # Every pair counts alike here: from a part of the log the target's mass is itself uncertain.
-    return replace(found, error=found.unseen_mass * float(np.std(found.q)))
+    return replace(found, error=max(found.error, found.unseen_mass * float(np.std(found.q))))

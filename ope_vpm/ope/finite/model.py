@@ -39,6 +39,13 @@ class CompletedModel(Completion):
     """At γ = 1 the log's mass decides how several closed classes are mixed: whether that of a step begins at the state
     after it rather than at its own."""
 
+    @classmethod
+    def of_seen(cls, problem: FiniteProblem) -> CompletedModel:
+        """The model with nothing in the place of unseen pairs: it ends with them."""
+        counts = problem.counts
+        nothing = np.zeros(counts.states)
+        return cls(problem, problem.probability, nothing, nothing, nothing, np.zeros(counts.pairs), begins_after=False)
+
     @property
     def policy(self) -> SparseMatrix:
         """(states, pairs), sparse: the probability of each seen pair in its state."""

@@ -36,6 +36,9 @@ class FiniteSolution:
     """The share of the target's time on pairs that were never seen."""
     error: float = 0.0
     """How far the value may be off because of what was put in the place of unseen pairs, as one standard error."""
+    unseen_range: tuple[float, float] = (0.0, 0.0)
+    """How far below and above the value lies what the extremes seen so far would make of it, were all unseen pairs like
+    them; zeros where predictions of unseen pairs could be checked."""
     alternative: float | None = None
     """The value by another treatment, where the error is the distance to it."""
     mixture: Mixture | None = None

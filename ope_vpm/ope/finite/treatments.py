@@ -6,6 +6,8 @@
 | `good-turing` | replaced by a pair that was seen once, drawn uniformly |
 | `restrict` | not taken: the target's probabilities are scaled up over the actions seen in the state |
 | `smooth` | taken, pays the mean reward, and leads to any state with equal probability |
+| `pooled` | worth what its state is on average, as rarely seen pairs partly are: see `pooling` |
+| `preference` | the same, and what the target's preference for its action predicts: see `preference` |
 | `regression` | taken, and worth what rarely seen pairs predict: see `regression` |
 """
 
@@ -19,12 +21,14 @@ import numpy as np
 from ope_vpm.arrays import Floats
 from ope_vpm.chain.solvers.tabular import choose_unseen
 from ope_vpm.ope.finite.model import CompletedModel
+from ope_vpm.ope.finite.pooling import Pooled, drawn_from_log
+from ope_vpm.ope.finite.preference import Preference
 from ope_vpm.ope.finite.problem import FiniteProblem
 from ope_vpm.ope.finite.regression import Regression
 from ope_vpm.ope.finite.solve import FiniteSolution, Treatment
 from ope_vpm.suggestions import suggestion
 
-DEFAULT = "restrict"
+DEFAULT = "pooled"
 """The treatment of estimators that evaluate a counted model (model, fqe, the DICE family, mwl, mql) unless their user
 asks for another one."""
 
@@ -71,9 +75,7 @@ class Restart(_Replaced):
 
     def drawn_from(self, problem: FiniteProblem) -> Floats:
         """Every step of the log with equal probability."""
-        times = problem.counts.times
-        share: Floats = (1 - problem.absorbed) * times / times.sum()
-        return share
+        return drawn_from_log(problem)
 
     def other(self) -> Treatment:
         """Good and Turing's."""
@@ -150,7 +152,7 @@ class Smooth(Treatment):
 
 
 TREATMENTS: dict[str, type[Treatment]] = {
-    kind.name: kind for kind in (Restart, GoodTuring, Restrict, Regression, Smooth)
+    kind.name: kind for kind in (Restart, GoodTuring, Restrict, Regression, Smooth, Pooled, Preference)
 }
 
 

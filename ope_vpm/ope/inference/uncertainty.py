@@ -202,6 +202,19 @@ class Likelihood(Bootstrap):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Reaching(Bootstrap):
+    """The bootstrap's interval, and all that is known to be possible besides."""
+
+    reach: Interval
+    """What the interval holds at least; nothing where the first number is above the second."""
+
+    def interval(self, value: float, log: Log, seed: int) -> tuple[float, Interval]:
+        """The hull of both."""
+        error, (low, high) = super().interval(value, log, seed)
+        return error, (min(low, self.reach[0]), max(high, self.reach[1]))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Spread(Uncertainty):
     """The spread of several models' values, each fitted to its own draw of the episodes."""
 

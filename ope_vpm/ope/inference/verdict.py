@@ -40,6 +40,10 @@ class Evidence:
     """How far another way to solve the same equations lies, in standard errors."""
     relative_error: float | None = None
     """The standard error, suspected bias included, in units of the logged mean's."""
+    counted_error: float | None = None
+    """The same on finite states, where solutions of counts are less certain than the logged mean if all is well."""
+    rare_reward_episodes: float | None = None
+    """The effective number of episodes with other rewards than the commonest, where these are few."""
     remarks: tuple[str, ...] = ()
     """Reasons for caution that are the estimator's own."""
 
@@ -100,6 +104,20 @@ RULES = (
         "nearer to it, would help most",
         low_is_bad=False,
         help=NEARER,
+    ),
+    Rule(
+        "counted_error",
+        4.0,
+        8.0,
+        "the value is {0:.1f} times less certain than the logged mean: episodes of the target, or of a policy "
+        "nearer to it, would help most",
+        low_is_bad=False,
+    ),
+    Rule(
+        "rare_reward_episodes",
+        10,
+        3,
+        "the rewards that make the difference occur in few episodes, worth {0:.1f}: more episodes would help",
     ),
     Rule(
         "disagreement",

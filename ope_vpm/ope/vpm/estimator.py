@@ -10,6 +10,8 @@ from ope_vpm.chain import VPM
 from ope_vpm.ope.adapter.pair_features import pair_features
 from ope_vpm.ope.behaviour.action_ratio import action_ratio, ratio_power
 from ope_vpm.ope.estimator import ProblemEstimator, check_ridge
+from ope_vpm.ope.finite.pooling import Pooled
+from ope_vpm.ope.finite.preference import Preference
 from ope_vpm.ope.finite.regression import Regression
 from ope_vpm.ope.finite.treatments import Smooth
 from ope_vpm.ope.inference.value import RawEstimate, evidence_of_weights
@@ -98,7 +100,7 @@ class VPMEstimator(ProblemEstimator):
     def _chain_options(self) -> dict[str, Any]:
         """The options for `ope_vpm.VPM`, which knows of transitions alone: of no rewards and no prior for them."""
         unseen = self.options.get("unseen")
-        if unseen not in (Regression.name, Smooth.name):
+        if unseen not in (Regression.name, Smooth.name, Pooled.name, Preference.name):
             return self.options
         others = [name for name in self.options if name != "unseen"]
         if others:

@@ -9,21 +9,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from ope_vpm.ope.finite.choice import chosen_solution
 from ope_vpm.ope.finite.estimate import finite_estimate
 from ope_vpm.ope.finite.problem import FiniteProblem, finite_problem
-from ope_vpm.ope.finite.regression import PredictedSolution, Regression, predicted_pairs
+from ope_vpm.ope.finite.regression import Regression
 from ope_vpm.ope.finite.solve import FiniteSolution, solve
-from ope_vpm.ope.finite.treatments import replacement, treatment
+from ope_vpm.ope.finite.treatments import treatment
 from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.problem import Problem
 
-EXACT_TREATMENTS = ("auto", "restart", "good-turing", "regression", "smooth")
+EXACT_TREATMENTS = ("auto", "restart", "good-turing", "regression", "smooth", "pooled", "preference")
 """The treatments of unseen pairs whose fixed point is solved for here. "restrict", and everything that takes power
 steps, is left to the chain's own solver: "restrict" scales up the known successors of each row there."""
-LEAST_EXPLAINED = 0.2
-"""Rare pairs that are predicted worse say that neither the target's choices nor the other actions tell what an unseen
-pair is worth: 0.5 to 0.8 is explained on Taxi, below 0.03 where policies are drawn at random. No truth is needed to
-notice."""
 
 
 def find_finite(problem: Problem, unseen: str) -> RawEstimate:
@@ -31,31 +28,17 @@ def find_finite(problem: Problem, unseen: str) -> RawEstimate:
 
     Args:
         problem: the question, on finite states and actions.
-        unseen: one of `EXACT_TREATMENTS`. "auto" predicts the values of unseen pairs where rarely seen ones are well
-            predicted by the others, and elsewhere replaces unseen pairs by seen ones.
+        unseen: one of `EXACT_TREATMENTS`. "auto" takes `preference` where something is unseen, and `regression` where
+            many rarely seen pairs are well predicted by the others.
     """
     finite = finite_problem(problem)
-    predicted = _predicted(finite, unseen)
-    if predicted is not None:  # the error of the predictions says how far single pairs may be off: nothing is widened
-        return finite_estimate(problem, predicted, _diagnostics(finite, predicted, Regression.name))
-    chosen = replacement(finite) if unseen == "auto" else treatment(unseen)
-    solution = solve(finite, chosen)
-    diagnostics = _diagnostics(finite, solution, chosen.name)
-    return finite_estimate(problem, solution, diagnostics, solution.doubts, widened=True)
-
-
-def _predicted(problem: FiniteProblem, unseen: str) -> PredictedSolution | None:
-    """The solution with the values of unseen pairs predicted, where that was asked for or is a good choice.
-
-    It is none where nothing is unseen, or where nothing seen can tell what unseen pairs are worth.
-    """
-    if unseen == Regression.name:
-        return Regression().complete(problem).solve()
-    if unseen != "auto" or problem.all_seen:
-        return None
-    pairs = predicted_pairs(problem)
-    solution = None if pairs is None else pairs.solution()
-    return None if solution is None or solution.explained < LEAST_EXPLAINED else solution
+    if unseen == "auto":
+        solution, name = chosen_solution(finite)
+    else:
+        solution, name = solve(finite, treatment(unseen)), unseen
+    diagnostics = _diagnostics(finite, solution, name)
+    # The error of a regression says how far single pairs may be off: nothing is widened for them.
+    return finite_estimate(problem, solution, diagnostics, solution.doubts, widened=name != Regression.name)
 
 
 def _diagnostics(problem: FiniteProblem, solution: FiniteSolution, unseen: str) -> dict[str, Any]:

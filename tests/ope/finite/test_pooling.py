@@ -1,0 +1,165 @@
+"""Pooling of rarely seen pairs, predictions from the target's preferences, and limits of rare rewards."""
+
+import numpy as np
+import pytest
+
+import ope_vpm as ov
+from ope_vpm.envs.random_mdp import RandomMDP
+from ope_vpm.ope.finite.limits import poisson_limits, rare_rewards, worst_case
+from ope_vpm.ope.finite.pooling import FROM_THE_LOG, Pool, components
+from ope_vpm.ope.finite.preference import Preference, PreferredSolution
+from ope_vpm.ope.finite.problem import finite_problem
+from ope_vpm.ope.finite.solve import solve
+from ope_vpm.ope.problem import Problem
+
+QUIET = ("constant-columns", "flags-confused", "duplicated-episodes")
+MDP = RandomMDP.draw(40, 8, seed=3)
+LOGGED, WANTED = MDP.policy(1), MDP.policy(2)
+
+
+def pose(data, target, gamma=1.0, **settings):
+    return Problem.pose(data, target, gamma=gamma, ignore=QUIET, **settings)
+
+
+def ending_log(seed, episodes=30, length=10):
+    """Episodes of a random MDP that end with their last step, of different lengths."""
+    rng = np.random.default_rng(seed)
+    whole = MDP.dataset(episodes, length, LOGGED, seed)
+    keep = np.arange(len(whole)) % length < np.repeat(rng.integers(2, length + 1, episodes), length)
+    last = np.append(np.diff(np.flatnonzero(keep)) != 1, True) | (np.flatnonzero(keep) % length == length - 1)
+    return ov.LoggedDataset.from_arrays(
+        whole.observations[keep],
+        whole.actions[keep],
+        whole.rewards[keep],
+        whole.next_observations[keep],
+        terminated=last,
+        observation_space=whole.observation_space,
+        action_space=whole.action_space,
+    )
+
+
+def test_as_data_vanish_the_value_goes_to_the_logged_mean():
+    """With nothing kept of single pairs the policy is the behaviour, whose restarted chain the log itself balances."""
+    data = ending_log(0)
+    finite = finite_problem(pose(data, WANTED))
+    found = Pool.of(finite, float("inf")).model.solve()
+    assert found.unseen_mass > 0.1
+    # unseen pairs alone take the small share of the log, whose mean is the same
+    assert found.value == pytest.approx(data.rewards.mean(), abs=FROM_THE_LOG * data.rewards.std())
+
+
+def test_an_unseen_pair_has_its_states_mean():
+    """State 0 has actions 0 (once, pays 1) and 1 (three times, pays 2); the target takes action 2 there."""
+    actions, rewards = [0, 1, 1, 1], [1.0, 2.0, 2.0, 2.0]
+    data = ov.LoggedDataset.from_arrays([0] * 4, actions, rewards, [0] * 4, truncated=[True] * 4)
+    finite = finite_problem(pose(data, [[0.0, 0.0, 1.0]]))
+    model = Pool.of(finite, 0.0).model
+    share = 2 / (2 + FROM_THE_LOG)
+    np.testing.assert_allclose(model.probability, [share / 4, share * 3 / 4])
+    np.testing.assert_allclose(model.substitute, [1 - share])
+    assert model.solve().value == pytest.approx(1.75)  # of the state and of the log alike
+
+
+def test_components_of_variance_by_hand():
+    """Two actions in one state, outcomes 0, 2 and 5, 7: σ² = 2; between: Σn(ȳ - 3.5)² = 25, less σ², over 4 - 8/4."""
+    data = ov.LoggedDataset.from_arrays([0] * 4, [0, 0, 1, 1], [0.0, 2.0, 5.0, 7.0], [0] * 4, truncated=[True] * 4)
+    found = components(finite_problem(pose(data, [[0.5, 0.5]])), np.zeros(1))
+    assert found.within == pytest.approx(2)
+    assert found.between == pytest.approx((25 - 2) / 2)
+
+
+@pytest.mark.parametrize("gamma", [0.9, 1.0])
+def test_the_mass_of_pairs_gives_the_value(gamma):
+    """Σ mass·r is the value, and mass is how the value moves with the reward of each pair."""
+    data = MDP.dataset(20, 15, LOGGED, 5)
+    finite = finite_problem(pose(data, WANTED, gamma))
+    completion = Preference().complete(finite)
+    found = completion.solve()
+    assert isinstance(found, PreferredSolution)
+    assert found.unseen_mass > 0.05
+    assert abs(found.coefficient) > 1e-3
+    assert found.mass @ finite.counts.reward == pytest.approx(found.value)
+    assert found.mass.sum() == pytest.approx(1)
+
+
+def test_preferences_recover_what_the_target_knows():
+    """Rewards are c·log π without noise: every unseen pair is predicted exactly, and so is the value."""
+    rng = np.random.default_rng(0)
+    target = MDP.policy(2)
+    log = np.log(target)
+    reward = 0.3 * (log - log.mean(axis=1, keepdims=True))
+    mdp = RandomMDP(np.broadcast_to(MDP.transition[:, :1], MDP.transition.shape), reward, MDP.initial, noise=0.0)
+    data = mdp.dataset(400, 10, np.full((40, 8), 1 / 8), 1)
+    kept = rng.random((40, 8)) < 0.7
+    kept[np.arange(40), rng.integers(8, size=40)] = True
+    rows = kept[data.observations, data.actions]
+    part = ov.LoggedDataset.from_arrays(
+        data.observations[rows],
+        data.actions[rows],
+        data.rewards[rows],
+        data.next_observations[rows],
+        truncated=np.ones(rows.sum(), dtype=bool),
+        observation_space=data.observation_space,
+        action_space=data.action_space,
+    )
+    found = ov.evaluate(part, target, unseen="preference", ignore=QUIET)
+    pooled = ov.evaluate(part, target, unseen="pooled", ignore=QUIET)
+    truth = mdp.value(target, 1.0)
+    assert found.diagnostics["preference"] == pytest.approx(0.3, abs=0.05)
+    assert abs(found.value - truth) < 0.2 * abs(pooled.value - truth)
+    assert found.diagnostics["unseen_mass"] > 0.1
+
+
+def test_poisson_limits_are_garwoods():
+    """For 3 and 10 events the 95 % limits of their expected number are 0.6187, 8.767 and 4.795, 18.39."""
+    below, above = poisson_limits(np.array([2.0, 0.0, 2.0, 2.0]))
+    assert (6 - below, 6 + above) == pytest.approx((2 * 0.6187, 2 * 8.7673), rel=1e-4)
+    below, above = poisson_limits(np.ones(10))
+    assert (10 - below, 10 + above) == pytest.approx((4.7954, 18.3904), rel=1e-4)
+    assert poisson_limits(np.zeros(5)) == (0.0, 0.0)
+
+
+def rare_log(penalised, episodes=40):
+    """One state, one action, five steps per episode that pay -1; a penalty of -100 in some episodes."""
+    rewards = np.full((episodes, 5), -1.0)
+    rewards[:penalised, 2] = -100
+    steps = np.zeros(rewards.size, dtype=int)
+    return ov.LoggedDataset.from_arrays(
+        steps, steps, rewards.ravel(), steps, truncated=np.tile(np.arange(5) == 4, episodes)
+    )
+
+
+def test_intervals_reach_as_far_as_rare_penalties_may():
+    """4 penalties of -99 more than usual in 200 steps: Garwood's limits of 4 events are 1.0899 and 10.2416."""
+    data = rare_log(4)
+    problem = pose(data, [[1.0]])
+    found = rare_rewards(problem, np.ones(200))
+    assert found is not None
+    assert found.episodes == pytest.approx(4)
+    assert found.below == pytest.approx(99 * (10.2416 - 4) / 200, rel=1e-4)
+    assert found.above == pytest.approx(99 * (4 - 1.0899) / 200, rel=1e-4)
+    value = ov.evaluate(data, [[1.0]], ignore=QUIET)
+    assert value.interval[0] == pytest.approx(value.value - found.below)
+    assert value.verdict == "caution"
+    assert ov.evaluate(rare_log(2), [[1.0]], ignore=QUIET).verdict == "unreliable"
+    assert rare_rewards(pose(rare_log(30), [[1.0]]), np.ones(200)) is None
+
+
+def test_the_worst_case_of_unseen_pairs():
+    """State 0 leads to state 1, where the target's action was never seen; γ = ½: half of the value is unknown."""
+    data = ov.LoggedDataset.from_arrays([0, 1] * 5, [0, 0] * 5, [1.0, 3.0] * 5, [1, 0] * 5, truncated=[False, True] * 5)
+    problem = pose(data, [[1.0, 0.0], [0.0, 1.0]], 0.5)
+    assert worst_case(problem, finite_problem(problem)) == pytest.approx((0.5 + 0.5 * 1, 0.5 + 0.5 * 3))
+    found = ov.evaluate(data, [[1.0, 0.0], [0.0, 1.0]], gamma=0.5, ignore=QUIET)
+    assert found.verdict == "unreliable"
+    assert found.interval[0] <= 1.0
+    assert found.interval[1] >= 2.0
+
+
+def test_nothing_is_shrunk_where_everything_was_seen():
+    """Noise between the actions of a state asks for shrinkage, but the counts are a complete model."""
+    mdp = RandomMDP.draw(5, 3, seed=1)
+    data = mdp.dataset(100, 40, mdp.policy(1), 0)
+    finite = finite_problem(pose(data, mdp.policy(2)))
+    assert finite.all_seen
+    assert solve(finite, Preference()).value == pytest.approx(ov.evaluate(data, mdp.policy(2), "model").value)
