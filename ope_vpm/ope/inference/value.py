@@ -46,7 +46,8 @@ class PolicyValue:
     standard_error: float | None
     """None where one episode says nothing about the next."""
     interval: tuple[float, float] | None
-    """Meant to hold the truth in 95 of 100 datasets; wider where bias is suspected."""
+    """Meant to hold the truth in 95 of 100 datasets; wider where bias is suspected, and everything that the logged
+    rewards allow where the verdict is "unreliable"."""
     effective_sample_size: float | None
     """How many rows of equal weight the weighted log is worth; None where rows are not weighted."""
     verdict: Level
@@ -230,6 +231,8 @@ def policy_value(problem: Problem, estimator: str, raw: RawEstimate) -> PolicyVa
             level, reasons = episode_return.verdict, (RETURN_SAYS, *episode_return.reasons)
     elif interval is None:
         reasons = (ONE_EPISODE, *reasons)
+    if level == "unreliable" and interval is not None:
+        interval = hull.low, hull.high  # a short interval around a wrong value would say what nobody knows
     return PolicyValue(
         estimator=estimator,
         value=hull.nearest(raw.value),
@@ -266,6 +269,8 @@ def _episode_return(problem: Problem, raw: RawEstimate) -> EpisodeReturn | None:
         reasons = (ONE_EPISODE, *reasons)
     elif hull.beyond(interval):  # values beyond it by chance are usual where the truth is near an end of the hull
         level, reasons = "unreliable", (_outside("return", raw.value, hull), *reasons)
+    if level == "unreliable" and interval is not None and np.isfinite([hull.low, hull.high]).all():
+        interval = hull.low, hull.high
     cut = None if interval is None else hull.cut(interval)
     return EpisodeReturn(hull.nearest(raw.value), error, cut, level, reasons)
 
