@@ -173,6 +173,8 @@ def table(task: str, results: Results) -> Table:
 
 
 def _in_words(method: str, found: dict[str, float]) -> str:
+    if not found["informative"]:
+        return f"{method}: in none of {found['cells']:.0f} cells is the logged mean off by enough to tell methods apart"
     return (
         f"{method}: {found['geometric_mean']:.2f} floors over {found['informative']:.0f} informative cells of "
         f"{found['cells']:.0f}; below all opponents in {found['below_all']:.0%}, "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod, sqrt
+from weakref import ReferenceType, ref
 
 import numpy as np
 from gymnasium import spaces
@@ -143,6 +144,9 @@ MOST_ACTION_COORDINATES = 16
 """Numbers of the target's usual action that become coordinates of a state: of a policy with more discrete actions than
 that, their probabilities would be most of what tells two states apart."""
 
+LEAST_VARIED = 1e-9
+"""Of its size: a number that varies less over the states is the same everywhere but for rounding."""
+
 
 @dataclass(frozen=True, eq=False)
 class ActionCoordinates:
@@ -153,15 +157,21 @@ class ActionCoordinates:
     (seeds 100 and 101) are 0.80 times those without.
     """
 
-    policy: TargetPolicy
+    policy: ReferenceType[TargetPolicy]
+    """Weak: what is remembered for a policy must not keep that policy alive."""
+    columns: Integers
+    """Those numbers of its usual action that vary."""
     scale: Standardiser
 
     @classmethod
     def of(cls, policy: TargetPolicy, sample: Array) -> ActionCoordinates | None:
-        """Scaled by what it does in a sample of states; None where that is not known, or too many numbers."""
+        """Scaled by what it does in a sample of states; None where that is not known, never varies, or is too much."""
         usual = policy.usual_action(sample)
-        known = usual is not None and 0 < usual.shape[1] <= MOST_ACTION_COORDINATES
-        return cls(policy, Standardiser.fit(usual)) if known and usual is not None else None
+        if usual is None:
+            return None
+        columns = np.flatnonzero(np.ptp(usual, axis=0) > LEAST_VARIED * (1 + np.abs(usual).max(axis=0)))
+        known = 0 < len(columns) <= MOST_ACTION_COORDINATES
+        return cls(ref(policy), columns, Standardiser.fit(usual[:, columns])) if known else None
 
     @property
     def size(self) -> int:
@@ -170,10 +180,11 @@ class ActionCoordinates:
 
     def __call__(self, observations: Array) -> Floats:
         """The coordinates of each state, shape (n, size)."""
-        usual = self.policy.usual_action(observations)
+        policy = self.policy()
+        usual = None if policy is None else policy.usual_action(observations)
         if usual is None:
-            raise TypeError("the policy no longer tells what it usually does")
-        return self.scale(usual)
+            raise TypeError("the policy is gone, or no longer tells what it usually does")
+        return self.scale(usual[:, self.columns])
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,8 @@ WAVES, ACTION_COLUMNS = 40, 400
 are linear in the state are too few where the effect of an action changes its sign (a pole that leans to the left or to
 the right): on Pendulum, Acrobot, CartPole and Hopper (seeds 100 and 101) errors fall by another tenth. Columns cost
 time by their square."""
+ROWS_PER_COLUMN = 10
+"""Rows for each of these columns at least: with fewer, methods that choose no ridge would fit noise."""
 SCALE_ROWS = 10_000
 """Logged states from which the size of the target's usual action is taken: its deviation is then known to 1 %."""
 SINGLE_PRECISION_ROWS = 100_000
@@ -132,6 +134,8 @@ class PairFeatures:
     """u at each logged row, shape (n, k)."""
     weight: Floats | None = None
     """w of each logged row; None: 1."""
+    waves: int = 0
+    """How many waves of the state u is multiplied with at most, beside 1 and the coordinates."""
     _memory: Memory = field(default_factory=Memory, repr=False)
     """What was computed from these features and weights, for every discount."""
 
@@ -173,8 +177,9 @@ class PairFeatures:
     def action_base(self) -> int:
         """How many features of the state each u is multiplied with: 1, the coordinates, and as many waves as fit."""
         linear = 1 + self.states.features.linear
-        fitting = ACTION_COLUMNS // max(int(self.centred.shape[1]), 1) - linear
-        return min(linear + int(np.clip(fitting, 0, WAVES)), self.next_size)
+        most = min(ACTION_COLUMNS, len(self) // ROWS_PER_COLUMN)
+        fitting = most // max(int(self.centred.shape[1]), 1) - linear
+        return min(linear + int(np.clip(fitting, 0, self.waves)), self.next_size)
 
     @property
     def next_size(self) -> int:
@@ -224,7 +229,12 @@ def _memory_of(weight: Same) -> Memory:
 
 
 def pair_features(
-    problem: Problem, n_features: int, draws: int, bandwidth: float = 1.0, seed: int | None = None
+    problem: Problem,
+    n_features: int,
+    draws: int,
+    bandwidth: float = 1.0,
+    seed: int | None = None,
+    waves: int = WAVES,
 ) -> PairFeatures:
     """The features of the problem's pairs; those of states are shared by all discounts.
 
@@ -234,12 +244,14 @@ def pair_features(
         draws: target actions drawn for each state where the policy's mean action is not known otherwise.
         bandwidth: of the features, in units of the usual one.
         seed: of the features, where it is not the problem's.
+        waves: of the state with which functions of the action are multiplied at most.
     """
     steps = problem.steps  # it refuses logs in which nothing follows any step
     chosen = problem.seed if seed is None else seed
     states = problem.of_policy(_state_rows, n_features, problem.time_limit, chosen, bandwidth)
-    memory = problem.of_policy(_memory_of_pairs, n_features, problem.time_limit, chosen, bandwidth, draws, problem.seed)
-    return PairFeatures(states, steps, centred_features(problem, draws), _memory=memory)
+    settings = (n_features, problem.time_limit, chosen, bandwidth, draws, problem.seed, waves)
+    memory = problem.of_policy(_memory_of_pairs, *settings)
+    return PairFeatures(states, steps, centred_features(problem, draws), waves=waves, _memory=memory)
 
 
 def _memory_of_pairs(log: Log, policy: TargetPolicy, *settings: object) -> Memory:

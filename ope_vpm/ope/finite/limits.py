@@ -1,9 +1,9 @@
 """What an influence function does not know about counts: rewards that were hardly seen, and pairs that never were.
 
 A standard error from a handful of rare events is itself hardly known, and one from none is 0. Where the rewards other
-than the commonest one occur in at most half of the episodes, their number is close to a Poisson number, which has exact
-limits. Where the target goes to pairs that were never seen, its rewards there are only known to lie within the range of
-all rewards.
+than the commonest one occur in at most half of the episodes, their share of the episodes is a binomial one, which has
+exact limits. Where the target goes to pairs that were never seen, its rewards there are only known to lie within the
+range of all rewards.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ope_vpm.ope.inference.verdict import rewards_hull
 from ope_vpm.ope.problem import Problem
 
 RARE_SHARE = 0.5
-"""Of the episodes: with more of them the number of episodes that hold another reward is no longer near Poisson."""
+"""Of the episodes: rewards that more of them hold are not rare, and their mean is near normal."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class RareRewards:
     episodes: float
     """Kish's effective number of episodes with such rewards, by what each adds to the value."""
     below: float
-    """How far the value may lie below the estimate, by the exact limits of a Poisson number."""
+    """How far the value may lie below the estimate, by the exact limits of a binomial share."""
     above: float
     """How far it may lie above."""
 
@@ -53,23 +53,29 @@ def rare_rewards(problem: Problem, weights: Floats) -> RareRewards | None:
     added = weights * other / problem.steps.weight.sum()
     gains = group_sums(data.episode, np.maximum(added, 0), data.n_episodes)
     losses = group_sums(data.episode, np.maximum(-added, 0), data.n_episodes)
-    (fewer_gains, more_gains), (fewer_losses, more_losses) = poisson_limits(gains), poisson_limits(losses)
+    (fewer_gains, more_gains), (fewer_losses, more_losses) = binomial_limits(gains), binomial_limits(losses)
     below, above = max(fewer_gains, more_losses), max(more_gains, fewer_losses)
     return RareRewards(effective_sample_size(gains + losses), below, above)
 
 
-def poisson_limits(amounts: Floats) -> tuple[float, float]:
+def binomial_limits(amounts: Floats) -> tuple[float, float]:
     """How far below and above the sum of rare amounts its expectation may lie, as if all of them were equal.
 
-    With K effective events the exact limits of their expected number are half the χ² quantiles with 2K and 2K + 2
-    degrees of freedom (Garwood 1936).
+    With K effective events in as many effective episodes as have the same share of them, the exact limits of that
+    share are quantiles of Beta(K, n - K + 1) and Beta(K + 1, n - K) (Clopper and Pearson 1934); for few events in many
+    episodes these are the limits of a Poisson number.
+
+    Args:
+        amounts: (episodes,): what each episode adds, not negative.
     """
     total, events = float(amounts.sum()), effective_sample_size(amounts)
     if total <= 0 or not events > 0:
         return 0.0, 0.0
-    tail = (1 - LEVEL) / 2
-    low, high = stats.chi2.ppf(tail, 2 * events) / 2, stats.chi2.ppf(1 - tail, 2 * events + 2) / 2
-    return total * (1 - float(low) / events), total * (float(high) / events - 1)
+    share, tail = float(np.mean(amounts > 0)), (1 - LEVEL) / 2
+    others = events / share - events
+    low = float(stats.beta.ppf(tail, events, others + 1))
+    high = float(stats.beta.ppf(1 - tail, events + 1, others)) if others > 0 else 1.0
+    return total * (1 - low / share), total * (high / share - 1)
 
 
 def worst_case(problem: Problem, finite: FiniteProblem) -> Interval:

@@ -13,13 +13,15 @@ import numpy as np
 from ope_vpm.arrays import Floats, Integers
 from ope_vpm.linear.moments import apply_folds
 from ope_vpm.linear.system import RIDGES
-from ope_vpm.ope.adapter.pair_features import pair_features
+from ope_vpm.ope.adapter.pair_features import WAVES, pair_features
 from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations, linear_estimate
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.values import QValues, influence
 
 
-def lstd_equations(problem: Problem, n_features: int, draws: int, weight: Floats | None = None) -> PairEquations:
+def lstd_equations(
+    problem: Problem, n_features: int, draws: int, weight: Floats | None = None, waves: int = WAVES
+) -> PairEquations:
     """The equations of LSTD-Q; without weights they are shared by all estimators that use them.
 
     Args:
@@ -27,27 +29,33 @@ def lstd_equations(problem: Problem, n_features: int, draws: int, weight: Floats
         n_features: random Fourier features of the state.
         draws: target actions drawn for each state where the policy's mean action is not known otherwise.
         weight: of each logged row in the equations, where it is not 1.
+        waves: as in `pair_features`.
     """
     if weight is None:
-        return problem.shared(_equations, n_features, draws)
-    return PairEquations.of(problem, pair_features(problem, n_features, draws).weighted(weight))
+        return problem.shared(_equations, n_features, draws, waves)
+    return PairEquations.of(problem, pair_features(problem, n_features, draws, waves=waves).weighted(weight))
 
 
-def _equations(problem: Problem, n_features: int, draws: int) -> PairEquations:
-    return PairEquations.of(problem, pair_features(problem, n_features, draws))
+def _equations(problem: Problem, n_features: int, draws: int, waves: int) -> PairEquations:
+    return PairEquations.of(problem, pair_features(problem, n_features, draws, waves=waves))
 
 
 def find_lstd(
-    problem: Problem, n_features: int, ridge: float | None, draws: int, weight: Floats | None = None
+    problem: Problem,
+    n_features: int,
+    ridge: float | None,
+    draws: int,
+    weight: Floats | None = None,
+    waves: int = WAVES,
 ) -> LinearEstimate:
     """The value by LSTD-Q, the ridge chosen from the data unless it is given; other arguments as `lstd_equations`."""
     if weight is None:
-        return problem.shared(_find_lstd, n_features, ridge, draws)
-    return linear_estimate(lstd_equations(problem, n_features, draws, weight), ridge, "linear")
+        return problem.shared(_find_lstd, n_features, ridge, draws, waves)
+    return linear_estimate(lstd_equations(problem, n_features, draws, weight, waves), ridge, "linear")
 
 
-def _find_lstd(problem: Problem, n_features: int, ridge: float | None, draws: int) -> LinearEstimate:
-    return linear_estimate(lstd_equations(problem, n_features, draws), ridge, "linear")
+def _find_lstd(problem: Problem, n_features: int, ridge: float | None, draws: int, waves: int) -> LinearEstimate:
+    return linear_estimate(lstd_equations(problem, n_features, draws, waves=waves), ridge, "linear")
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,9 @@ class RatioEstimator(ProblemEstimator):
         """Solve finite pairs exactly, and others in the span of LSTD-Q's features, with its ridge."""
         if problem.finite:
             return counted_estimate(problem)
-        lstd = find_lstd(problem, self.n_features, self.ridge, self.draws)
-        return self.find_linear(lstd_equations(problem, self.n_features, self.draws), lstd)
+        # No waves of the action: these methods take LSTD-Q's ridge, which is too small for a penalised ratio of more.
+        lstd = find_lstd(problem, self.n_features, self.ridge, self.draws, waves=0)
+        return self.find_linear(lstd_equations(problem, self.n_features, self.draws, waves=0), lstd)
 
     @abstractmethod
     def find_linear(self, equations: PairEquations, lstd: LinearEstimate) -> RawEstimate:

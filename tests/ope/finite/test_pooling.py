@@ -5,7 +5,7 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.envs.random_mdp import RandomMDP
-from ope_vpm.ope.finite.limits import poisson_limits, rare_rewards, worst_case
+from ope_vpm.ope.finite.limits import binomial_limits, rare_rewards, worst_case
 from ope_vpm.ope.finite.pooling import FROM_THE_LOG, Pool, components
 from ope_vpm.ope.finite.preference import Preference, PreferredSolution
 from ope_vpm.ope.finite.problem import finite_problem
@@ -110,13 +110,19 @@ def test_preferences_recover_what_the_target_knows():
     assert found.diagnostics["unseen_mass"] > 0.1
 
 
-def test_poisson_limits_are_garwoods():
-    """For 3 and 10 events the 95 % limits of their expected number are 0.6187, 8.767 and 4.795, 18.39."""
-    below, above = poisson_limits(np.array([2.0, 0.0, 2.0, 2.0]))
-    assert (6 - below, 6 + above) == pytest.approx((2 * 0.6187, 2 * 8.7673), rel=1e-4)
-    below, above = poisson_limits(np.ones(10))
-    assert (10 - below, 10 + above) == pytest.approx((4.7954, 18.3904), rel=1e-4)
-    assert poisson_limits(np.zeros(5)) == (0.0, 0.0)
+def test_limits_of_rare_rewards_are_clopper_and_pearsons():
+    """3 of 10 have exact limits 0.0667 and 0.6525 (tables), 24 of 60 have 0.2756 and 0.5346; amounts scale along."""
+    below, above = binomial_limits(np.repeat([2.0, 0.0], [3, 7]))
+    assert (6 - below, 6 + above) == pytest.approx((20 * 0.0667, 20 * 0.6525), abs=0.01)
+    below, above = binomial_limits(np.repeat([1.0, 0.0], [24, 36]))
+    assert (24 - below, 24 + above) == pytest.approx((60 * 0.2756, 60 * 0.5346), abs=0.05)
+    assert binomial_limits(np.zeros(5)) == (0.0, 0.0)
+
+
+def test_few_events_in_many_episodes_have_garwoods_limits():
+    """3 Poisson events: between 0.6187 and 8.7673."""
+    below, above = binomial_limits(np.repeat([1.0, 0.0], [3, 99_997]))
+    assert (3 - below, 3 + above) == pytest.approx((0.6187, 8.7673), abs=1e-3)
 
 
 def rare_log(penalised, episodes=40):
@@ -130,14 +136,14 @@ def rare_log(penalised, episodes=40):
 
 
 def test_intervals_reach_as_far_as_rare_penalties_may():
-    """4 penalties of -99 more than usual in 200 steps: Garwood's limits of 4 events are 1.0899 and 10.2416."""
+    """4 of 40 episodes have -99 more than usual, in 200 steps: the exact limits of 4 in 40 are 1.117 and 9.465."""
     data = rare_log(4)
     problem = pose(data, [[1.0]])
     found = rare_rewards(problem, np.ones(200))
     assert found is not None
     assert found.episodes == pytest.approx(4)
-    assert found.below == pytest.approx(99 * (10.2416 - 4) / 200, rel=1e-4)
-    assert found.above == pytest.approx(99 * (4 - 1.0899) / 200, rel=1e-4)
+    assert found.below == pytest.approx(99 * (9.465 - 4) / 200, rel=1e-3)
+    assert found.above == pytest.approx(99 * (4 - 1.117) / 200, rel=1e-3)
     value = ov.evaluate(data, [[1.0]], ignore=QUIET)
     assert value.interval[0] == pytest.approx(value.value - found.below)
     assert value.verdict == "caution"
