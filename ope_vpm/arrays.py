@@ -20,6 +20,16 @@ CHUNK = 1 << 16
 MOST_MARKS = 1 << 20
 """Codes up to about here are numbered by marking those that occur, which takes a megabyte: sorting is slower."""
 
+LARGEST = 1e75
+"""Of numbers to compute with: fourth powers of larger ones, as in the variance of squares, are infinite."""
+
+
+def usable(values: Array) -> Bools:
+    """Which values can be computed with: those that are not NaN, infinite, or so large that their powers are."""
+    # Smaller types cannot hold LARGEST, and a comparison with it would convert them.
+    found: Bools = np.abs(values) <= LARGEST if values.dtype == np.float64 else np.isfinite(values)
+    return found
+
 
 def read_only(array: Array) -> Array:
     """A view of the array that cannot be written to; nothing is copied."""

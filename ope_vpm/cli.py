@@ -180,7 +180,7 @@ def collect(
     policy: Annotated[
         str | None, typer.Option(help="A file, or a shipped one: target (default), step-0320000, near, older, mix, …")
     ] = None,
-    trajectories: Annotated[int, typer.Option(min=1, help="How many.")] = 100,
+    trajectories: Annotated[int, typer.Option("--trajectories", "--episodes", min=1, help="How many.")] = 100,
     length: Annotated[int, typer.Option(min=1, help="Steps of each, at most.")] = 100,
     alpha: Annotated[
         float | None, typer.Option(help="Gaussian policies: 1 + α times the variance. Taxi: the target's share.")

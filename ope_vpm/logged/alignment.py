@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ope_vpm.arrays import Array, Floats, Integers, chunks, mean_and_deviation
+from ope_vpm.arrays import Array, Floats, Integers, chunks, mean_and_deviation, usable
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.doctor import Finding, finding
 
@@ -23,7 +23,7 @@ SAMPLE = 5000
 
 def one_row_off(data: LoggedDataset) -> Finding | None:
     """Observations that belong to other rows' actions, by drift or by shift."""
-    if data.finite or not np.isfinite(data.observations).all():
+    if data.finite or not usable(data.observations).all():
         return None
     return _drift(data) or _shift(data)
 
@@ -64,7 +64,7 @@ def _shift(data: LoggedDataset) -> Finding | None:
     inside = np.flatnonzero(data.episode[:-2] == data.episode[2:])[:SAMPLE]
     kinds = len(np.unique(data.actions)) - 1 if data.discrete_actions else data.actions.shape[1]
     width = data.observations.shape[1] * (1 + kinds) + kinds + 1
-    if len(inside) < 20 * width or not np.isfinite(data.actions).all():
+    if len(inside) < 20 * width or not usable(data.actions).all():
         return None
     actions = _as_vectors(data)
     states = data.observations[inside].astype(np.float64)

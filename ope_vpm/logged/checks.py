@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 from gymnasium import spaces
 
-from ope_vpm.arrays import Array, Bools, chunks
+from ope_vpm.arrays import LARGEST, Array, Bools, chunks, usable
 from ope_vpm.logged.alignment import one_row_off
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.doctor import SHOWN, Check, Finding, Level, finding
@@ -15,14 +15,15 @@ from ope_vpm.logged.order import rows_shuffled
 
 
 def not_finite(data: LoggedDataset) -> Finding | None:
-    """NaN or infinity in a column; unknown next states do not count."""
-    bad = ~np.isfinite(data.rewards)
+    """NaN, infinity or numbers as good as infinite in a column; unknown next states do not count."""
+    bad = ~_finite_rows(data.rewards)
     for column in (data.observations, data.actions):
         bad = bad | ~_finite_rows(column)
     bad |= ~_finite_rows(data.next_observations) & data.next_known
     if data.behaviour_log_prob is not None:
         bad |= ~np.isfinite(data.behaviour_log_prob)
-    return finding("not-finite", "error", "NaN or infinity in these rows: remove or repair them", bad)
+    message = f"NaN, infinity or numbers beyond {LARGEST:g} in these rows: remove or repair them"
+    return finding("not-finite", "error", message, bad)
 
 
 def zero_next_states(data: LoggedDataset) -> Finding | None:
@@ -168,7 +169,8 @@ def rewards_out_of_line(data: LoggedDataset) -> Finding | None:
 def _finite_rows(column: Array) -> Bools:
     finite = np.empty(len(column), dtype=np.bool_)
     for rows in chunks(len(column), of=[column]):
-        finite[rows] = np.isfinite(column[rows].reshape(rows.stop - rows.start, -1)).all(axis=1)
+        values = column[rows].reshape(rows.stop - rows.start, -1)
+        finite[rows] = usable(values).all(axis=1)
     return finite
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from scipy.stats import f as f_distribution
 from scipy.stats import rankdata
 
-from ope_vpm.arrays import Array, Floats, Integers
+from ope_vpm.arrays import Array, Floats, Integers, usable
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.doctor import Finding, finding
 
@@ -47,7 +47,7 @@ statistics, 3 % of shuffled logs exceed it by chance and pass unnoticed."""
 
 def rows_shuffled(data: LoggedDataset) -> Finding | None:
     """Episodes whose rows are alike but in no order, in a log without next states to check it by."""
-    if data.finite or data.next_known[data.ends].any() or not np.isfinite(data.observations).all():
+    if data.finite or data.next_known[data.ends].any() or not usable(data.observations).all():
         return None  # known next states are compared with the rows that follow, which is exact
     episode = data.episode[: _enough(data)]
     raw = np.asarray(data.observations[: len(episode)][:, _varying(data, len(episode))], dtype=np.float64)
@@ -57,8 +57,8 @@ def rows_shuffled(data: LoggedDataset) -> Finding | None:
         return None
     if states.shape[1] == 0 or not (_differ_in_level(states, episode) and _differ_in_spread(raw, episode)):
         return None
-    actions = _directions(data.actions[: len(episode)].reshape(len(episode), -1).astype(np.float64))
-    if not np.isfinite(actions).all() or _know_their_place(states, actions, episode):
+    actions = data.actions[: len(episode)].reshape(len(episode), -1).astype(np.float64)
+    if not usable(actions).all() or _know_their_place(states, _directions(actions), episode):
         return None
     message = (
         "states within an episode are alike, and yet in no order: the rows look shuffled "

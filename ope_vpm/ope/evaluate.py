@@ -100,11 +100,17 @@ def evaluate(
 
 def _discounts(gamma: float | Sequence[float]) -> list[float]:
     """The discounts asked for, each once."""
-    if not isinstance(gamma, Sequence):
-        return [gamma]
-    if isinstance(gamma, str) or len(gamma) == 0 or len(set(gamma)) < len(gamma):
-        raise ValueError(f"gamma must be a number, or a list of different numbers: got {gamma!r}")
-    return [float(each) for each in gamma]
+    several = list(gamma) if isinstance(gamma, Sequence) else [gamma]
+    refused = f"gamma must be a number, or a list of different numbers: got {gamma!r}"
+    if any(isinstance(each, str) for each in several):  # float() would read some of them
+        raise ValueError(refused)
+    try:
+        found = [float(each) for each in several]
+    except (TypeError, ValueError) as error:
+        raise ValueError(refused) from error
+    if not found or len(set(found)) < len(found):
+        raise ValueError(refused)
+    return found
 
 
 def answer(estimator: Estimator, problem: Problem, ignore: Collection[str] = ()) -> PolicyValue:

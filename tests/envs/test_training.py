@@ -85,7 +85,7 @@ def test_train_policy_knows_its_tasks():
 @pytest.mark.parametrize("ending", ["npz", "parquet", "h5"])
 def test_collect_writes_what_load_dataset_reads(ending, tmp_path):
     path = tmp_path / f"log.{ending}"
-    result = invoke("collect", "reacher", "--output", path, "--trajectories", 3, "--length", 7, "--alpha", 1)
+    result = invoke("collect", "reacher", "--output", path, "--episodes", 3, "--length", 7, "--alpha", 1)
     assert result.exit_code == 0, result.exception
     data = ov.load_dataset(path)
     assert data.lengths.tolist() == [7, 7, 7]

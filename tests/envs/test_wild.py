@@ -1,6 +1,7 @@
 """The wild tasks: policies that load, logs by seed, and truths that an independent simulation confirms."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -69,6 +70,21 @@ def test_stored_truths_are_those_of_the_target_and_of_enough_episodes(name):
     for value in (stored.discounted, *stored.per_step.values(), *stored.per_episode.values()):
         assert value.standard_error == pytest.approx(value.deviation / np.sqrt(stored.episodes))
     assert task.floor(50, 0.99) == stored.discounted.deviation / np.sqrt(50)
+
+
+def test_the_table_of_the_docs_has_every_task_with_its_stored_truths():
+    lines = (Path(__file__).parents[2] / "docs" / "wild.md").read_text().splitlines()
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| ")]
+    rows = {row[0]: row for row in cells if len(row) == 8 and row[0] in TASKS}
+    assert set(rows) == set(TASKS)
+    for name, task in TASKS.items():
+        assert rows[name][1:3] == [task.half, f"{task.limit}, {task.own_limit}"]
+    for name, task in NETWORKS.items():
+        stored = Truth.read(task.truth_file)
+        of_episodes = stored.per_episode
+        truths = stored.discounted, stored.per_step[task.limit], of_episodes[task.limit], of_episodes[task.own_limit]
+        written = [float(cell.partition("±")[0]) for cell in rows[name][4:]]
+        assert written == pytest.approx([truth.value for truth in truths], rel=1e-3)
 
 
 @pytest.mark.slow

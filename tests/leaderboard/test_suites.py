@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ope_vpm.envs.random_mdp import RandomMDP
+from ope_vpm.envs.wild import wild_tasks
 from ope_vpm.leaderboard.checks import checked_suite
 from ope_vpm.leaderboard.code_version import code_version
 from ope_vpm.leaderboard.jobs import plan
@@ -49,6 +50,12 @@ def problems(suite, text):
 @pytest.mark.parametrize("name", shipped())
 def test_shipped_suites_are_sound(name):
     assert checked_suite(name).settings
+
+
+@pytest.mark.parametrize(("name", "half"), [("wild-tuning", "tuning"), ("wild", "reporting")])
+def test_suites_of_wild_tasks_have_all_of_their_half(name, half):
+    found = {setting.task.environment for setting in read_suite(name).settings}
+    assert found == set(wild_tasks(half))
 
 
 def test_one_size_varies_at_a_time(suite):

@@ -105,6 +105,17 @@ def test_not_finite(pendulum):
     assert "not-finite" in codes(changed(pendulum, observations=states))
 
 
+def test_numbers_whose_powers_are_infinite(pendulum):
+    rewards = np.array(pendulum.rewards, dtype=np.float64)
+    rewards[7], rewards[70] = 1e70, -1e80
+    found = {finding.code: finding for finding in inspect(changed(pendulum, rewards=rewards)).findings}
+    assert found["not-finite"].rows == (70,)
+    for name in ("observations", "actions"):
+        column = np.array(getattr(pendulum, name), dtype=np.float64)
+        column[5, 0] = 1e200
+        assert "not-finite" in codes(changed(pendulum, **{name: column}))
+
+
 def drifted(data):
     """T + 1 observations an episode laid against T actions, as d3rlpy's reader of Minari does."""
     states = []

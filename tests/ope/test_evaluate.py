@@ -136,7 +136,7 @@ def test_discounts_choose_their_own_ends_unless_they_are_told():
     assert [at.value for at in ov.evaluate(DATA, TABLES["first"], gamma=[0.5, 1.0]).values()] == apart
 
 
-@pytest.mark.parametrize("gamma", [[], [0.9, 0.9], "0.9"])
+@pytest.mark.parametrize("gamma", [[], [0.9, 0.9], "0.9", None, [0.9, None], [[0.9], [1.0]], ["0.9", "1.0"]])
 def test_discounts_must_differ(gamma):
     with pytest.raises(ValueError, match="gamma must be a number, or a list of different numbers"):
         ov.evaluate(DATA, TABLES["first"], gamma=gamma)

@@ -119,7 +119,7 @@ class StateRows:
         for part in chunks(len(rows), of=(data.observations, data.next_observations)):
             chosen = part.start + np.flatnonzero(goes_on[part])
             same = data.next_observations[rows[chosen]] == data.observations[rows[chosen] + 1]
-            goes_on[chosen] = same.reshape(len(chosen), -1).all(axis=1)
+            goes_on[chosen] = same.all(axis=tuple(range(1, same.ndim)))  # also of no rows at all
         return goes_on
 
 
