@@ -166,7 +166,7 @@ def test_duplicated_data_change_nothing_but_the_interval(name, gamma):
     # Smoothed counts of the clone do notice: they move by a few per cent.
     smoothed = name in ("onestep", "wist", "wiss", "liu", "wdr", "magic")
     assert second.value == pytest.approx(first.value, abs=first.standard_error if smoothed else 1e-8)
-    assert np.diff(second.interval) < np.diff(first.interval)
+    assert second.standard_error < first.standard_error  # intervals of unreliable answers are all that is possible
 
 
 @pytest.mark.parametrize("name", NAMES)
