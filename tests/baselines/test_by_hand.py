@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import ope_vpm as ov
-from ope_vpm.baselines.liu import balanced_ratio, imbalance
+from ope_vpm.baselines.liu import balanced_ratio, finite_state_ratio, imbalance
 from ope_vpm.baselines.model import fit, rolled_out
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
@@ -195,6 +195,11 @@ def test_balance_where_the_target_ends_half_of_the_steps():
     """γ = ½, one state; half of the steps end with ρ = ½, the others lead back with ρ = 3/2: μ = ½ + ½·¾·μ = 4/5."""
     w = balanced_ratio(np.array([0, 0]), np.array([0, -1]), np.ones(2), np.array([1.5, 0.5]), np.ones(1), 0.5)
     np.testing.assert_allclose(w, [0.8], rtol=1e-6)
+
+
+def test_the_state_ratio_of_one_state_is_one():
+    problem = Problem.pose(TWO, UNIFORM, gamma=0.5, ignore=QUIET)
+    np.testing.assert_allclose(finite_state_ratio(problem, np.ones(3)), 1, rtol=1e-6)
 
 
 def test_liu_counts_the_time_after_an_end():

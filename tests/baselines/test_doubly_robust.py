@@ -189,6 +189,9 @@ def test_shares_of_time_beyond_each_horizon(gamma, flag, expected):
     terms = Terms.of(problem, fit.q, fit.tau, alive, weight)
     np.testing.assert_allclose(terms.share_beyond, expected, atol=1e-12)
     np.testing.assert_allclose(terms.horizons, [0, 1, 2])
+    alive_share = 1 / 3 if flag == "terminated" else 1.0
+    total = 1 + alive_share if gamma == 1 else 2.0
+    np.testing.assert_allclose(terms.weights.sum(axis=0), [1 / total, gamma * alive_share / total])
 
 
 def some_terms():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import ope_vpm as ov
-from ope_vpm.baselines.model import ModelBased, fit, rolled_out, rollout_length
+from ope_vpm.baselines.model import ModelBased, _observations, fit, rolled_out, rollout_length
 from ope_vpm.ope import Problem
 from ope_vpm.policy import GaussianPolicy
 
@@ -101,8 +101,14 @@ def test_settings_that_mean_nothing_are_refused(option, message):
         ModelBased(**option)
 
 
-def test_a_horizon_of_one_step_is_the_mean_initial_reward():
+def test_policies_are_asked_about_states_in_their_own_units():
+    _, model, states = world(1.0)
+    np.testing.assert_allclose(_observations(model, (states - states.mean()) / states.std()), states, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["rollout", "simulate"])
+def test_a_horizon_of_one_step_is_the_mean_initial_reward(method):
     """Two states that pay 0 and 1; every episode begins in 0."""
     data = ov.LoggedDataset.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], [0.0, 0.0, 1.0, 1.0], [0, 1, 1, 0])
-    found = ov.evaluate(data, [[0.5, 0.5]] * 2, "model", method="rollout", horizon=1, ignore=QUIET)
+    found = ov.evaluate(data, [[0.5, 0.5]] * 2, "model", method=method, horizon=1, ignore=QUIET)
     assert found.value == 0

@@ -103,7 +103,7 @@ def test_printed_transitions_say_what_their_states_are():
     assert repr(ov.Transitions([[0.0, 1.0]], [[1.0, 0.0]])) == "Transitions(1 rows, continuous states of dimension 2)"
 
 
-@pytest.mark.parametrize(("rows", "most"), [(11, 10), (40, 10), (41, 10), (1000, 10)])
+@pytest.mark.parametrize(("rows", "most"), [(11, 10), (100, 99), (40, 10), (41, 10), (1000, 10)])
 def test_a_sample_is_of_different_rows_in_their_order(rows, most):
     pairs = ov.Transitions(np.arange(rows), np.arange(rows))
     for seed in range(5):

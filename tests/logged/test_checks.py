@@ -6,6 +6,7 @@ from gymnasium import spaces
 
 from ope_vpm import LoggedDataset
 from ope_vpm.logged import checks, order
+from ope_vpm.logged.columns import check_space
 
 
 def log(lengths, flag="terminated", states=None, actions=None, **more):
@@ -97,6 +98,12 @@ def test_statistics_of_time_by_hand():
     np.testing.assert_allclose(order._of_time(states, actions, np.array([0, 0, 1, 1])), [-5, 9, 4, 20, 3])
 
 
+def test_time_runs_from_the_first_to_the_last_row_of_an_episode():
+    """Centred states -2, -1 and 3 at the places -½, 0 and ½: 2.5."""
+    states = np.array([[0.0], [1.0], [5.0]])
+    assert order._of_time(states, 0 * states, np.zeros(3, dtype=int))[-1] == pytest.approx(2.5)
+
+
 @pytest.mark.parametrize(
     ("episodes", "length", "found"), [(5, 40, True), (4, 50, False), (5, 39, False), (100, 3, True), (200, 2, False)]
 )
@@ -112,3 +119,20 @@ def test_how_much_is_needed_to_see_that_rows_are_shuffled(episodes, length, foun
 def test_goals_that_are_drawn_at_a_reset_say_nothing_about_order():
     states = np.column_stack([np.arange(6.0), [1.0, 1.0, 1.0, 2.0, 2.0, 2.0]])
     assert order._varying(log([3, 3], states=states), 6).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("column", [np.zeros((2, 2), dtype=int), np.zeros(2), np.zeros((2, 1))])
+def test_discrete_spaces_are_of_one_column_of_integers(column):
+    check_space("observations", np.zeros(2, dtype=int), spaces.Discrete(3))
+    with pytest.raises(ValueError, match="observations do not fit their space"):
+        check_space("observations", column, spaces.Discrete(3))
+
+
+def test_a_reward_far_beyond_a_thousand_others():
+    rewards = np.tile([1.0, -1.0], 500)
+    states = np.zeros((1000, 1))
+    assert checks.rewards_out_of_line(LoggedDataset.from_arrays(states, states, rewards)) is None
+    rewards[7] = -999.0
+    assert checks.rewards_out_of_line(LoggedDataset.from_arrays(states, states, rewards)).rows == (7,)
+    rewards[8] = -999.0  # two in a thousand are no accident
+    assert checks.rewards_out_of_line(LoggedDataset.from_arrays(states, states, rewards)) is None

@@ -8,6 +8,7 @@ import ope_vpm as ov
 from ope_vpm.ope import Problem
 from ope_vpm.ope.q.networks import ask, inputs, standardised, train
 from ope_vpm.ope.q.training import Ensemble
+from ope_vpm.ope.ratio.networks import ratio_of
 from ope_vpm.policy import GaussianPolicy
 
 POLICY = GaussianPolicy(lambda s: (0 * s, 1.0))
@@ -74,3 +75,10 @@ def test_rewards_are_standardised_unless_ends_absorb():
     assert (scaled.tolist(), shift, scale) == ([-1, 1], 2, 1)
     scaled, shift, scale = standardised(numbers, absorbs=True)
     assert (scaled.tolist(), shift, scale) == ([1, 3], 0, 1)
+
+
+@pytest.mark.parametrize(("positive", "expected"), [(True, np.log1p(np.exp(0.5413 - 3))), (False, -2.0)])
+def test_a_ratio_by_networks_is_positive_where_it_must_be(positive, expected):
+    """An output of -3: softplus, moved so that 0 gives 1, or 1 more than the output."""
+    found = ratio_of(lambda x: torch.full((len(x), 1), -3.0), inputs(posed(1.0), 1), torch.arange(5), positive)
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
