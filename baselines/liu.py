@@ -149,7 +149,8 @@ def balanced_ratio(
     # In terms of μ = w·p the columns are of one size, which keeps the normal equations well conditioned.
     matrix = (sparse.identity(size, format="csc") - flow @ sparse.diags_array(1 / p)).tocsc()
     normal = (matrix.T @ matrix).tocsc()
-    system = normal + RIDGE * float(normal.diagonal().mean()) * sparse.identity(size, format="csc")
+    size_of_normal = float(normal.diagonal().mean()) or 1.0  # 0 where every state leads to itself alone
+    system = normal + RIDGE * size_of_normal * sparse.identity(size, format="csc")
     source = np.ones(size) if gamma == 1 else matrix.T @ ((1 - gamma) * initial)
     mass = np.maximum(splu(system.tocsc()).solve(source), 0)
     if gamma == 1:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import ope_vpm as ov
-from ope_vpm.baselines.liu import balanced_ratio, imbalance
+from ope_vpm.baselines.liu import balanced_ratio, finite_state_ratio, imbalance
 from ope_vpm.baselines.model import fit, rolled_out
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
@@ -178,6 +178,56 @@ def test_balance_of_two_states():
     """All flow from 0 to 1 and back: w·p must be equal in both, whatever p is."""
     w = balanced_ratio(np.array([0, 0, 1]), np.array([1, 1, 0]), np.ones(3), np.ones(3), np.array([1.0, 0.0]), 1.0)
     np.testing.assert_allclose(w, [0.75, 1.5], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("initial", "expected"), [([1.0, 0.0], [2.0, 2 / 3]), ([0.75, 0.25], [1.5, 2.5 / 3])])
+def test_discounted_balance_of_two_states(initial, expected):
+    """γ = ½, a quarter of the log in state 0, which leads to 1, and 1 to itself, so μ₀ = ½d₀ and μ₁ = μ₀ + d₁.
+
+    From state 0: μ = (½, ½), over p = (¼, ¾). From it three times in four: μ = (⅜, ⅝).
+    """
+    weight = np.array([1.0, 3.0])
+    w = balanced_ratio(np.array([0, 1]), np.array([1, 1]), weight, np.ones(2), np.array(initial), 0.5)
+    np.testing.assert_allclose(w, expected, rtol=1e-6)
+
+
+def test_balance_where_the_target_ends_half_of_the_steps():
+    """γ = ½, one state; half of the steps end with ρ = ½, the others lead back with ρ = 3/2: μ = ½ + ½·¾·μ = 4/5."""
+    w = balanced_ratio(np.array([0, 0]), np.array([0, -1]), np.ones(2), np.array([1.5, 0.5]), np.ones(1), 0.5)
+    np.testing.assert_allclose(w, [0.8], rtol=1e-6)
+
+
+def test_the_state_ratio_of_one_state_is_one():
+    problem = Problem.pose(TWO, UNIFORM, gamma=0.5, ignore=QUIET)
+    np.testing.assert_allclose(finite_state_ratio(problem, np.ones(3)), 1, rtol=1e-6)
+
+
+def test_liu_counts_the_time_after_an_end():
+    """One state, so the state ratio cancels; ρ = ½, 3/2, 3/2. Σρr = 9.5.
+
+    Cut by the log: over Σρ = 3.5. At γ = ½ both last rows, of ρ = 3/2, stand for one step more: over 6.5.
+    """
+    ended = bandit([0, 1, 1], [1.0, 2.0, 4.0], [2, 1], ended=True)
+    assert evaluate(TWO, "liu", gamma=0.5).value == pytest.approx(9.5 / 3.5)
+    assert evaluate(ended, "liu", gamma=0.5).value == pytest.approx(9.5 / 6.5)
+    assert evaluate(ended, "liu").value == pytest.approx(9.5 / 3.5)
+
+
+@pytest.mark.parametrize("bandwidth", [1.0, 2.0])
+def test_discounted_imbalance_by_hand(bandwidth):
+    """γ = ½ and w = ρ = 1 in equal rows: ½ at s' = 1, ½ at s₀ = 2 and -1 at s = 0, in the norm of the kernel.
+
+    ¼ + ¼ + 1 + 2(¼k(1) - ½k(1) - ½k(2)), where k(d) = exp(-d²/2h²).
+    """
+    one, near, far = torch.ones(5, 1), np.exp(-0.5 / bandwidth**2), np.exp(-2 / bandwidth**2)
+    found = imbalance(torch.ones(5), torch.ones(5), 0 * one, one, 2 * one, 0.5, bandwidth)
+    assert float(found) == pytest.approx(1.5 - 0.5 * near - far, rel=1e-5)
+
+
+def test_imbalance_leaves_out_a_rows_product_with_itself():
+    """A kernel that is 1 everywhere, γ = ½: rows of ½·2·½ + ½ - 2 = -1 and ½·1·3 + ½ - 1 = 1 have the product -1."""
+    w, rho, points = torch.tensor([2.0, 1.0]), torch.tensor([0.5, 3.0]), torch.tensor([[0.0], [1.0]])
+    assert float(imbalance(w, rho, points, points, points, 0.5, 1e4)) == pytest.approx(-1, rel=1e-5)
 
 
 def test_imbalance_is_zero_in_balance_and_positive_out_of_it():

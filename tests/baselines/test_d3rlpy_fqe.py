@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
+from ope_vpm.baselines.d3rlpy_fqe import D3rlpyFQE
+from ope_vpm.ope import Problem
 
 
 def chain(episodes=60, length=20):
@@ -73,3 +75,17 @@ def test_other_policies_and_questions_are_refused(case):
         ov.evaluate(data, policy, "d3rlpy_fqe")
     with pytest.raises(ValueError, match="use fqe for restarts"):
         ov.evaluate(data, policy, "d3rlpy_fqe", gamma=0.9, time_limit="restart")
+
+
+def test_the_value_is_one_minus_gamma_times_their_mean_q(case):
+    """At γ = ½ half of the mean, at γ = ¾ a quarter; one training step is allowed, none is not."""
+    data, _, policy = case
+    estimator = D3rlpyFQE(training_steps=1)
+    for gamma, share in ((0.5, 0.5), (0.75, 0.25)):
+        problem = Problem.pose(data, policy, gamma=gamma)
+        theirs = estimator._initial_values(problem)
+        assert estimator.find(problem).value == pytest.approx(share * theirs.mean(), rel=1e-6)
+    with pytest.raises(ValueError, match="must be positive: got 0 and 100"):
+        D3rlpyFQE(training_steps=0)
+    with pytest.raises(ValueError, match="must be positive: got 1 and 0"):
+        D3rlpyFQE(training_steps=1, batch_size=0)

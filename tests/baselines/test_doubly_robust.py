@@ -7,11 +7,14 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.baselines.doubly_robust import corrected
+from ope_vpm.baselines.importance_sampling import step_weights
+from ope_vpm.baselines.wdr import Terms, least_on_simplex
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope import Problem
 from ope_vpm.ope.finite.cross_fit import cross_fitted_counts
 from ope_vpm.ope.finite.pooling import FROM_THE_LOG
+from ope_vpm.ope.inference.uncertainty import EpisodeSums
 from ope_vpm.ope.q.values import QValues
 
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes")
@@ -159,3 +162,82 @@ def test_unseen_pairs_are_reported_with_their_error(name):
     assert found.standard_error == pytest.approx(1 / 16, rel=0.02)
     assert found.verdict == "unreliable"
     assert "25% of the target's steps lead where there are no data" in found.reasons
+
+
+@pytest.mark.parametrize(
+    ("gamma", "flag", "expected"),
+    [
+        (1.0, "truncated", [1, 1 / 2, 0]),
+        (0.5, "truncated", [1, 1 / 2, 1 / 4]),
+        (1.0, "terminated", [1, 1 / 4, 0]),
+        (0.5, "terminated", [1, 1 / 2, 1 / 4]),
+    ],
+)
+def test_shares_of_time_beyond_each_horizon(gamma, flag, expected):
+    """Episodes of two steps and of one, products of ratios ½, ¾ and 3/2.
+
+    At γ = ½ the times 0, 1 and beyond have 1, ½ and ½ of Σ γ^t = 2, also where ends absorb. Where ends restart, γ = 1,
+    a share ¾ / (¾ + 3/2) = ⅓ of the weight is alive at time 1: one of 4/3 steps is that of time 0.
+    """
+    last = np.array([False, True, True])
+    lengths = {"terminated": last} if flag == "terminated" else {"truncated": last}
+    zeros = [0, 0, 0]
+    data = ov.LoggedDataset.from_arrays(zeros, [0, 1, 1], [1.0, 2.0, 4.0], zeros, **lengths)
+    problem = Problem.pose(data, [[0.25, 0.75]], gamma=gamma, ignore=QUIET)
+    alive, weight = step_weights(problem, np.log(np.where(problem.data.actions == 0, 0.5, 1.5)))
+    fit = cross_fitted_counts(problem, np.zeros(2, dtype=int))
+    terms = Terms.of(problem, fit.q, fit.tau, alive, weight)
+    np.testing.assert_allclose(terms.share_beyond, expected, atol=1e-12)
+    np.testing.assert_allclose(terms.horizons, [0, 1, 2])
+    alive_share = 1 / 3 if flag == "terminated" else 1.0
+    total = 1 + alive_share if gamma == 1 else 2.0
+    np.testing.assert_allclose(terms.weights.sum(axis=0), [1 / total, gamma * alive_share / total])
+
+
+def some_terms():
+    """Two episodes of two times with products 1: residuals 1, 0 and 3, 2, so corrections 2 and then 1."""
+    return Terms(
+        q_value=5.0,
+        residuals=np.array([[1.0, 0.0], [3.0, 2.0]]),
+        products=np.ones((2, 2)),
+        weights=np.ones((2, 2)) / 4,
+        q_influence=np.array([0.4, -0.4]),
+        initial=EpisodeSums(np.array([[0.1], [-0.1]]), np.full((2, 1), 0.5)),
+        share_beyond=np.array([1.0, 0.5, 0.0]),
+        horizons=np.array([0.0, 1.0, 2.0]),
+    )
+
+
+def test_covariance_of_horizons_by_hand():
+    """Influences on the mean of the first time: (1 - 2)/2 and (3 - 2)/2; of the second: -½ and ½.
+
+    Of the horizons 0, 1 and 2, with Q's and the initial state's parts: 0.4 + 0.1, -½ + 0.2 + 0.1, -1 + 0.1.
+    """
+    terms = some_terms()
+    np.testing.assert_allclose(terms.corrections, [0, 2, 3])
+    first = np.array([0.5, -0.2, -0.9])
+    np.testing.assert_allclose(terms.covariance(), 2 * np.outer(first, first))
+
+
+def test_bias_of_horizons_by_hand():
+    """The longest has the standard error 0.9√2; distances of -3, -1 and 0 are looked at beyond 0.6745 of those."""
+    half = 0.6745 * 0.9 * np.sqrt(2)
+    np.testing.assert_allclose(some_terms().bias(), [-(3 - half), -(1 - half), 0])
+
+
+def test_episode_sums_of_a_blend_by_hand():
+    """All of the first time, half of the second and a quarter of Q alone: 2 + ½, and Q's own part is 0 on average."""
+    sums = some_terms().episode_sums(np.array([1.0, 0.5]), 0.25)
+    np.testing.assert_allclose(sums.ratios, [2, 0.5, 0, 0], atol=1e-12)
+    np.testing.assert_allclose(sums.influence, [-0.5 - 0.25 + 0.1 + 0.1, 0.5 + 0.25 - 0.1 - 0.1])
+
+
+def test_shares_of_times_by_hand():
+    """A quarter stops at 0, a quarter at 1, half at 2: the first time counts ¾, the second ½."""
+    np.testing.assert_allclose(some_terms().share_of_times(np.array([0.25, 0.25, 0.5])), [0.75, 0.5])
+
+
+def test_least_variance_on_the_simplex_by_hand():
+    """Variances 1 and 3 without covariance: shares ¾ and ¼. Where nothing varies, all on the last."""
+    np.testing.assert_allclose(least_on_simplex(np.diag([1.0, 3.0])), [0.75, 0.25], rtol=1e-6)
+    assert least_on_simplex(np.zeros((3, 3))).tolist() == [0, 0, 1]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
+from ope_vpm.chain.batches import SAMPLE, sample_rows
 
 X, X_NEXT = np.array([0, 1, 2]), np.array([1, 2, 0])
 
@@ -100,3 +101,23 @@ def test_a_memory_map_stays_on_disk(tmp_path):
 def test_printed_transitions_say_what_their_states_are():
     assert repr(ov.Transitions([0, 1], [1, 0], x_initial=[0])) == "Transitions(2 rows, finite states, 1 initial)"
     assert repr(ov.Transitions([[0.0, 1.0]], [[1.0, 0.0]])) == "Transitions(1 rows, continuous states of dimension 2)"
+
+
+@pytest.mark.parametrize(("rows", "most"), [(11, 10), (100, 99), (40, 10), (41, 10), (1000, 10)])
+def test_a_sample_is_of_different_rows_in_their_order(rows, most):
+    pairs = ov.Transitions(np.arange(rows), np.arange(rows))
+    for seed in range(5):
+        drawn = pairs.sample(most, np.random.default_rng(seed)).x
+        assert len(drawn) == most
+        assert (np.diff(drawn) > 0).all()
+    assert pairs.sample(rows, np.random.default_rng(0)) is pairs
+
+
+def test_rows_for_the_scales_are_drawn_by_weight_where_they_are_many_or_weighted():
+    rng, x = np.random.default_rng(0), np.arange(SAMPLE + 1.0)
+    assert len(sample_rows(ov.Transitions(x, x), rng)) == SAMPLE
+    assert sample_rows(ov.Transitions(x[:-1], x[:-1]), rng)[:, 0].tolist() == x[:-1].tolist()
+    weighted = ov.Transitions(x[:4], x[:4], weight=[0.0, 1.0, 0.0, 3.0])
+    drawn = sample_rows(weighted, rng)[:, 0]
+    assert set(drawn) == {1.0, 3.0}
+    assert np.mean(drawn == 3) == pytest.approx(0.75, abs=4 * np.sqrt(0.75 * 0.25 / SAMPLE))

@@ -10,6 +10,11 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.chain import monitor
+from ope_vpm.chain.diagnostics import FUNCTIONS, _waves
+from ope_vpm.chain.solvers.neural import _split
+from ope_vpm.chain.solvers.solution import Solution
+from ope_vpm.chain.vpm import _weights
+from ope_vpm.linear.features import median_bandwidth
 
 RNG = np.random.default_rng(0)
 FINITE = ov.Transitions(RNG.integers(5, size=300), RNG.integers(5, size=300), x_initial=[0, 1])
@@ -217,3 +222,46 @@ def test_mass_beyond_the_data_is_noticed():
     outside = ov.VPM(n_features=40).fit(ov.Transitions(x, x + 6)).diagnostics
     assert inside.unseen_mass < 0.05
     assert outside.unseen_mass > 0.9
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(19, None), (20, (18, 2)), (109, (99, 10))])
+def test_a_tenth_is_held_out_of_twenty_rows_or_more(rows, expected):
+    pairs = ov.Transitions(np.arange(rows), np.arange(rows))
+    trained, judged = _split(pairs, True, np.random.default_rng(0))
+    if expected is None:
+        assert (trained, judged) == (pairs, None)
+    else:
+        assert (len(trained), len(judged)) == expected
+        assert sorted([*trained.x, *judged.x]) == list(range(rows))
+    assert _split(pairs, False, np.random.default_rng(0)) == (pairs, None)
+
+
+@pytest.mark.parametrize("value", [0.0, np.inf, np.nan])
+def test_a_ratio_without_a_sum_is_no_answer(value):
+    with pytest.raises(ArithmeticError, match="zero or infinite"):
+        _weights(ov.Transitions([0, 1], [1, 0]), Solution(lambda x: np.full(len(x), value), 1.0))
+
+
+def test_weights_are_the_ratio_times_the_rows_weights():
+    """Ratios 1 and 2 with weights 2 and 3: 2 and 6, scaled to sum to two rows."""
+    pairs = ov.Transitions([1, 2], [2, 1], weight=[2.0, 3.0])
+    np.testing.assert_allclose(_weights(pairs, Solution(lambda x: 1.0 * x, 1.0)), [0.5, 1.5])
+
+
+def test_waves_have_lengths_of_a_quarter_to_two_median_distances():
+    """cos(fz + φ) + cos(-fz + φ) = 2 cos φ cos fz gives each f; f·m is normal with deviation 4, 2, 1 or ½.
+
+    So (f·m)² has mean (16 + 4 + 1 + ¼)/4, and |f·m| < 0.3 has the mean probability of |N| < 0.075, 0.15, 0.3 and 0.6,
+    which are 0.060, 0.119, 0.236 and 0.451. Of 60 times 64 waves, within four standard errors.
+    """
+    x = np.random.default_rng(0).standard_normal((200, 1))
+    pairs, median = ov.Transitions(x, x), median_bandwidth(x)
+    points = x.mean() + x.std() * 0.05 * np.array([[-1.0], [0.0], [1.0]])
+    found = []
+    for seed in range(60):
+        left, middle, right = _waves(pairs, np.random.default_rng(seed))(points)
+        found.append(np.arccos(np.clip((left + right) / (2 * middle), -1, 1)) / 0.05 * median)
+    lengths = np.concatenate(found)
+    assert len(lengths) == 60 * FUNCTIONS
+    assert np.mean(lengths**2) == pytest.approx(21.25 / 4, abs=4 * 13.3 / np.sqrt(len(lengths)))
+    assert np.mean(lengths < 0.3) == pytest.approx(0.2166, abs=4 * np.sqrt(0.2166 * 0.7834 / len(lengths)))

@@ -86,6 +86,32 @@ def test_spaces_are_laid_flat_like_their_columns():
     assert LoggedDataset.from_arrays(columns, [0, 0], [0, 0], observation_space=mixed).observation_space is None
 
 
+def test_bounds_that_single_precision_cannot_hold_stay_double():
+    for bound, precision in ((0.1, np.float64), (0.5, np.float32)):
+        nested = spaces.Dict({"a": spaces.Box(-bound, 1.0, (1,), dtype=np.float64)})
+        data = LoggedDataset.from_arrays({"a": np.zeros(2)}, [0, 0], [0, 0], observation_space=nested)
+        assert data.observation_space.dtype == precision
+        assert data.observation_space.low.tolist() == [-bound]
+
+
+def test_datasets_keep_the_space_that_they_share():
+    parts = [
+        LoggedDataset.from_arrays([0, 1], [0, 1], [0, 0], action_space=spaces.Discrete(actions))
+        for actions in (2, 2, 3)
+    ]
+    assert LoggedDataset.concatenate(parts[:2]).action_space == spaces.Discrete(2)
+    assert LoggedDataset.concatenate(parts).action_space is None
+
+
+def test_columns_of_another_width_or_kind_are_not_joined():
+    one = LoggedDataset.from_arrays([[0.0]], [0], [0])
+    for other in (LoggedDataset.from_arrays([[0.0, 1.0]], [0], [0]), LoggedDataset.from_arrays([0], [0], [0])):
+        with pytest.raises(ValueError, match="observations must be alike in every dataset: dataset 1"):
+            LoggedDataset.concatenate([one, other])
+    with pytest.raises(ValueError, match="actions must be alike in every episode: episode 1"):
+        LoggedDataset.from_episodes([Episode([[0.0]], [0], [0]), Episode([[0.0]], [[0.5]], [0])])
+
+
 def test_images_are_flattened():
     data = LoggedDataset.from_arrays(np.ones((2, 3, 4, 4), np.uint8), [0, 1], [0, 0])
     assert data.observations.shape == (2, 48)

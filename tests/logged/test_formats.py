@@ -13,6 +13,7 @@ import pytest
 from gymnasium import spaces
 
 from ope_vpm import LoggedDataset, load_dataset
+from ope_vpm.logged.formats.sniff import _is_text
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".parquet"])
@@ -268,3 +269,19 @@ def test_a_missing_library_is_named_with_its_extra(module, extra, cartpole, tmp_
     monkeypatch.setitem(sys.modules, module, None)  # what an uninstalled library looks like to import
     with pytest.raises(ImportError, match=rf"pip install 'ope-vpm\[{extra}\]'"):
         load_dataset(sources[module])
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        (b"a,b\n", True),
+        (b"a\x00b", False),
+        (b"\xc3\xa9" * 2048, True),
+        (b"x" * 4095 + b"\xc3", True),
+        (b"\xc3abcde", False),
+    ],
+)
+def test_text_is_what_decodes_but_for_a_letter_that_was_cut(head, expected):
+    """The first 4096 bytes may end within a letter of two bytes; elsewhere half a letter is no text, nor is a zero."""
+    assert _is_text(head) == expected
+    assert not _is_text(b"\x00" + b"x" * 100 + b"\xc3")

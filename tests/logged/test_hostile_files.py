@@ -371,3 +371,16 @@ def test_texts_beyond_their_heap(tmp_path):
         path.write_bytes(content[:place] + value + content[place + len(value) :])
         with pytest.raises(ValueError, match=message):
             load_dataset(path)
+
+
+def test_heaps_beyond_the_end_of_the_file(tmp_path):
+    path = d3rlpy_file(tmp_path / "log.h5", (3, 3))
+    content = path.read_bytes()
+    at = content.index(b"GCOL") + 8  # the heap's signature and version, then its size
+    path.write_bytes(content[:at] + len(content).to_bytes(8, "little") + content[at + 8 :])
+    with pytest.raises(ValueError, match="must hold the texts that it refers to: it ends before byte"):
+        load_dataset(path)
+
+
+def test_one_episode_is_enough(tmp_path):
+    assert load_dataset(d3rlpy_file(tmp_path / "log.h5", (3,), (3,))).n_episodes == 1

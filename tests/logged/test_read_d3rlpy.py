@@ -145,3 +145,22 @@ def test_damaged_files_are_refused(run, tmp_path):
 
     with pytest.raises(ValueError, match=r"format 2.0: only 2.1 and 1 are known"):
         load_dataset(damaged(run, tmp_path / "old.h5", age))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("num_episodes", 0, "must hold at least one episode: it claims 0"),
+        ("num_episodes", 2.0, "must be one whole number"),
+        ("num_episodes", [2], "must be one whole number"),
+        ("terminated_0", 2, "must be one truth value"),
+        ("terminated_0", [0, 1], "must be one truth value"),
+    ],
+)
+def test_numbers_of_the_wrong_kind_are_refused(name, value, message, run, tmp_path):
+    def change(file):
+        del file[name]
+        file[name] = value
+
+    with pytest.raises(ValueError, match=message):
+        load_dataset(damaged(run, tmp_path / "log.h5", change))

@@ -65,6 +65,10 @@ def measured(folder: Path) -> Lines:
     for kept in sorted(folder.glob("*.json")):
         found = json.loads(kept.read_text())
         names = list(found["seconds"])
+        if (
+            not names or not (ROOT / names[0].split("::")[0]).exists()
+        ):  # the test file is gone: its tests would all fail
+            continue
         seconds |= found["seconds"]
         for file, lines in found["lines"].items():
             for line, numbers in lines.items():

@@ -7,8 +7,10 @@ than the tests that notice it. After a change of what runs on import the child i
 from __future__ import annotations
 
 import gc
+import importlib
 import importlib.machinery
 import os
+import pkgutil
 import resource
 import signal
 import sys
@@ -30,6 +32,8 @@ TESTED = ("tests/linear", "tests/chain", "tests/logged", "tests/baselines", "tes
 QUIET = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:cov", "-m", "not long")
 BROKEN = 70
 """The exit code of a child that failed before its tests began; those end with 0 to 5."""
+NO_SUCH_TEST = 4
+"""The exit code of pytest where a test that was asked for does not exist."""
 PATIENCE = 30
 """Seconds of a clock for a second of processor time, on a machine that others use, before a child counts as asleep."""
 
@@ -42,10 +46,20 @@ def preload() -> None:
         for library in LIBRARIES:
             __import__(library)
     pytest.main([*QUIET, "--collect-only", "-q", "-q", *TESTED])
+    _import_own_modules()
     for thing in gc.get_objects():
         if isinstance(thing, FunctionType) and (thing.__module__ or "").startswith("ope_vpm"):
             _loaded[Path(thing.__code__.co_filename).resolve()].append(thing)
     gc.freeze()  # children share the memory of everything that is not looked at
+
+
+def _import_own_modules() -> None:
+    """Import what tests import only while they run, so that a mutant of it can be made before they run."""
+    import ope_vpm
+
+    for module in pkgutil.walk_packages(ope_vpm.__path__, "ope_vpm."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
 
 
 _loaded: defaultdict[Path, list[FunctionType]] = defaultdict(list)
@@ -91,7 +105,11 @@ def first_failure(mutant: Mutant | None, tests: list[str], cpu_seconds: float) -
         code = in_child(work, cpu_seconds)
         if code == 0:
             return None
+        if code == NO_SUCH_TEST and not failed.exists() and (mutant is None or mutant.in_function):
+            raise RuntimeError(f"some of these tests are not there any more: measure them again: {', '.join(tests)}")
         if code == BROKEN and not failed.exists():
+            if mutant is None or mutant.in_function:  # nothing ran the change: that says nothing about the tests
+                raise RuntimeError("the change could not be made in the functions that are loaded")
             return "import"
         return failed.read_text() if failed.exists() else ("time" if code is None else "collection")
 

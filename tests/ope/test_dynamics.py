@@ -9,7 +9,7 @@ from ope_vpm.ope.adapter.pair_features import pair_features
 from ope_vpm.ope.dynamics.ahead import Simulator
 from ope_vpm.ope.dynamics.estimate import find_followed
 from ope_vpm.ope.dynamics.world import Regression, fit_world, with_products
-from ope_vpm.policy import GaussianPolicy
+from ope_vpm.policy import CategoricalPolicy, GaussianPolicy
 
 TURN = 0.9 * np.array([[np.cos(0.5), -np.sin(0.5)], [np.sin(0.5), np.cos(0.5)]])
 PUSH = np.array([0.0, 1.0])
@@ -153,6 +153,40 @@ def test_auto_follows_the_target_where_the_model_is_good_and_says_so():
     assert low < exact_value(data.observations[data.starts]) < high
     alone = ov.evaluate(data, controller(TARGET_GAIN), "auto", gamma=GAMMA, n_features=100, combine=False)
     assert alone.diagnostics["chosen"] == "vpm"
+
+
+def test_a_policy_that_fails_beyond_the_log_leaves_the_first_choice():
+    """The model visits states that the log does not hold, and a policy need not know them."""
+    data = log_of(BEHAVIOUR_GAIN, length=10)
+    known = {row.tobytes() for row in np.vstack([data.observations, data.next_observations])}
+
+    def moments(s):
+        if any(row.tobytes() not in known for row in s):
+            raise LookupError("never seen")
+        return s @ TARGET_GAIN[:, None], np.full((len(s), 1), NOISE)
+
+    picky = GaussianPolicy(moments, action_dimension=1)
+    found = ov.evaluate(data, picky, "auto", gamma=GAMMA, n_features=100)
+    alone = ov.evaluate(data, picky, "vpm", gamma=GAMMA, n_features=100)
+    assert found.diagnostics["chosen"] == "vpm"
+    assert found.value == alone.value
+    assert "LookupError" in found.diagnostics["why"][-1]
+
+
+def test_no_model_is_fitted_with_thousands_of_features():
+    """Sixty actions with 1 + 2 + 3 + 20 features each are 1560, a hundred are 2600."""
+    rng, worlds = np.random.default_rng(0), {}
+    states = rng.standard_normal((2001, 2))
+    for actions in (60, 100):
+        drawn = rng.integers(actions, size=2000)
+        data = ov.LoggedDataset.from_arrays(
+            states[:-1], drawn, states[:-1, 0], states[1:], truncated=np.arange(2000) % 40 == 39
+        )
+        uniform = CategoricalPolicy(lambda s, n=actions: np.full((len(s), n), 1 / n), actions)
+        problem = Problem.pose(data, uniform, ignore=("one-row-off",))
+        worlds[actions] = fit_world(problem.log, uniform, 0)
+    assert worlds[60].size == 1560
+    assert worlds[100] is None
 
 
 def test_the_order_of_episodes_does_not_matter():

@@ -21,6 +21,14 @@ def test_sums_of_rows_by_episode():
     assert sums.beside(sums).ratios.tolist() == [2.0, 2.0]
 
 
+def test_a_value_and_influences_as_sums():
+    """A value of 3 that two episodes move by ½ and -½, scaled by 2 and with deviations three times as large."""
+    sums = EpisodeSums.of_influence(3.0, np.array([0.5, -0.5]))
+    assert (sums.ratios.tolist(), sums.influence.tolist()) == ([3], [0.5, -0.5])
+    assert (sums.scaled(2).ratios.tolist(), sums.scaled(2).influence.tolist()) == ([6], [1, -1])
+    assert (sums.stretched(3).ratios.tolist(), sums.stretched(3).influence.tolist()) == ([3], [1.5, -1.5])
+
+
 def test_two_episodes_have_three_equally_spaced_replicates():
     """Drawn (0, 0), one of each, or (1, 1): means 0, 1 and 2 with chances ¼, ½, ¼."""
     sums = EpisodeSums(np.array([[0.0], [2.0]]), np.array([[1.0], [1.0]]))

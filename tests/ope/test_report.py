@@ -17,6 +17,7 @@ from ope_vpm.ope.inference.verdict import Evidence, advise
 from ope_vpm.ope.reporting import words
 from ope_vpm.ope.reporting.html import element
 from ope_vpm.ope.reporting.page import by_name, logged_mean
+from ope_vpm.ope.reporting.svg import Axis, nice_step, spanning
 from ope_vpm.ope.reporting.weights import histogram, main_directions, over_episodes
 from tests.leaderboard.browser import browser, missing
 
@@ -91,6 +92,28 @@ def test_the_sentence_on_top():
 )
 def test_numbers_have_the_digits_their_uncertainty_leaves(value, spread, expected):
     assert words.number(value, spread) == expected
+
+
+def test_the_unit_says_whether_rewards_are_discounted():
+    assert words.unit(1.0) == "average reward per step"
+    assert words.unit(0.9) == "reward per step, discounted by γ = 0.9"
+
+
+@pytest.mark.parametrize(
+    ("values", "zero", "expected"),
+    [([1, 3], False, (0.92, 3.08)), ([2, 2], False, (1.8, 2.2)), ([0, 0], False, (-1, 1)), ([1, 5], True, (0, 5.2))],
+)
+def test_axes_reach_a_little_beyond_their_values(values, zero, expected):
+    """By 4 % of the range; by a tenth of the value where there is no range, by one where that is 0."""
+    assert spanning(values, zero) == pytest.approx(expected)
+
+
+def test_ticks_are_round_and_within_the_axis():
+    """A fifth of the range, rounded up to 1, 2 or 5 times a power of ten; both ends are marked where they are round."""
+    assert Axis(0.0, 1.0, 0, 100).ticks() == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1])
+    assert Axis(-1.5, 8.0, 0, 100).ticks() == [0, 2, 4, 6, 8]
+    assert [nice_step(rough) for rough in (1, 1.1, 3, 6, 0.04)] == pytest.approx([1, 2, 5, 10, 0.05])
+    assert Axis(1.0, 3.0, 10, 110)(1.5) == 35
 
 
 def test_advice_follows_the_rules_that_were_broken_worst_first():

@@ -1,1 +1,1 @@
-"""The estimator that chooses among the others and combines them."""
+"""The estimator that chooses among the others."""

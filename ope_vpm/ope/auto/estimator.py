@@ -65,7 +65,13 @@ class Auto(ProblemEstimator):
         found = first.find(problem)
         notes: dict[str, Any] = {**found.diagnostics, "chosen": first.name, "why": (reason,)}
         found = replace(found, diagnostics=notes)
-        followed = None if problem.finite or not self.combine else find_followed(problem, self.n_features, DRAWS)
+        if problem.finite or not self.combine:
+            return found
+        try:
+            followed = find_followed(problem, self.n_features, DRAWS)
+        except Exception as error:  # the model asks the policy, foreign code, about states that the log does not hold
+            reason = f"no model: the policy cannot be asked about states beyond the log ({type(error).__name__})"
+            return replace(found, diagnostics={**notes, "why": (*notes["why"], reason)})
         return found if followed is None else _less_doubtful(problem, found, followed)
 
     def choose(self, problem: Problem) -> tuple[Candidate, str]:

@@ -25,6 +25,8 @@ LEAST_WAVES = 20
 """For each discrete action, however many there are."""
 MOST_PRODUCTS = 40
 """Coordinates up to which all their products are features: 40 have 820, which is what a second of fitting allows."""
+MOST_FEATURES = 2000
+"""Of all actions together: time grows with their cube, and 2000 take a few seconds."""
 MOST_ROWS = 30_000
 """Rows that are fitted: what a smooth model can learn is learned from fewer, and the time stays bounded."""
 RIDGES = 10.0 ** np.arange(-9, -0.5, 0.5)
@@ -115,6 +117,13 @@ class World:
     ends_explained: float
     """The share of the variance of ends that is explained; 1 where nothing ends."""
 
+    @property
+    def size(self) -> int:
+        """The number of features."""
+        coordinates, waves = int(self.frequencies.shape[0]), int(self.frequencies.shape[1])
+        products = coordinates * (coordinates + 1) // 2 if coordinates <= MOST_PRODUCTS else coordinates
+        return (1 + coordinates + products + waves) * (self.n_actions or 1)
+
     def features(self, z: Floats, actions: Array) -> Floats:
         """[1, x, products of x, cos(ωᵀx + b)] with x = (z, a); for discrete actions x = z, once for each action."""
         x = z if self.n_actions is not None else np.hstack([z, actions])
@@ -172,6 +181,8 @@ def fit_world(log: Log, policy: TargetPolicy, seed: int) -> World | None:
     states = Standardiser.fit(data.observations)
     z, after = states(data.observations[usable]), states(data.next_observations[usable])
     blank = _without_regressions(log, policy, seed, states, z, after)
+    if blank.size > MOST_FEATURES:
+        return None
     x = blank.features(z, blank.to_actions(data.actions[usable]))
     change = Regression.fit(x, after - z, held_out)
     rewards = data.rewards[usable]

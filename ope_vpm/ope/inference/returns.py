@@ -62,7 +62,7 @@ def with_return(problem: Problem, found: RawEstimate, find: Callable[[Problem], 
 def _charged(problem: Problem, found: RawEstimate, find: Callable[[Problem], RawEstimate]) -> RawEstimate:
     """The return by two further questions: the rate of ends, and the value of charged rewards.
 
-    An estimator that is linear in the rewards values charged ones at 0. Where it is not, because a ridge or a blend
+    An estimator that is linear in the rewards values charged ones at 0. Where it is not, because a ridge
     depends on them, one step of Newton's method remains.
     """
     ends = problem.ending.astype(np.float64)

@@ -112,12 +112,14 @@ RULES = (
         "the value is {0:.1f} times less certain than the logged mean: episodes of the target, or of a policy "
         "nearer to it, would help most",
         low_is_bad=False,
+        help=NEARER,
     ),
     Rule(
         "rare_reward_episodes",
         10,
         3,
         "the rewards that make the difference occur in few episodes, worth {0:.1f}: more episodes would help",
+        help=MORE,
     ),
     Rule(
         "disagreement",

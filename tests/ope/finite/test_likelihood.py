@@ -73,3 +73,13 @@ def test_points_and_restarts_are_refused():
     ends = ov.LoggedDataset.from_arrays([0, 1], [0, 0], [0.0, 1.0], [1, 0], terminated=[False, True])
     with pytest.raises(ValueError, match="needs finite pairs without restarts"):
         ov.evaluate(ends, [[1.0], [1.0]], "fqe", interval="likelihood", ignore=("constant-columns", "flags-confused"))
+
+
+def test_ends_that_absorb_are_taken():
+    """State 0 pays 1 and half of the time leads to 1, which pays 2; else episodes end. V(0) = 1 + ½·½·2, and γ = ½."""
+    states, rewards, following, ends = ([0, 0, 1], [1.0, 1.0, 2.0], [0, 1, 0], [True, False, True])
+    data = ov.LoggedDataset.from_arrays(states * 20, [0] * 60, rewards * 20, following * 20, terminated=ends * 20)
+    quiet = ("constant-columns", "flags-confused", "duplicated-episodes")
+    found = ov.evaluate(data, [[1.0], [1.0]], "fqe", gamma=0.5, interval="likelihood", ignore=quiet)
+    assert found.interval[0] <= found.value <= found.interval[1]
+    assert found.value == pytest.approx(0.75)

@@ -6,7 +6,7 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope.finite.limits import binomial_limits, rare_rewards, worst_case
-from ope_vpm.ope.finite.pooling import FROM_THE_LOG, Pool, components
+from ope_vpm.ope.finite.pooling import FROM_THE_LOG, Pool, components, from_state_mean
 from ope_vpm.ope.finite.preference import Preference, PreferredSolution
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.solve import solve
@@ -169,3 +169,12 @@ def test_nothing_is_shrunk_where_everything_was_seen():
     finite = finite_problem(pose(data, mdp.policy(2)))
     assert finite.all_seen
     assert solve(finite, Preference()).value == pytest.approx(ov.evaluate(data, mdp.policy(2), "model").value)
+
+
+def test_distances_from_the_mean_of_a_state():
+    """One state: three steps pay 1 and one pays 5, so their mean is 2."""
+    data = ov.LoggedDataset.from_arrays(
+        [0] * 4, [0, 0, 1, 0], [1.0, 1.0, 5.0, 1.0], [0] * 4, truncated=[False, True] * 2
+    )
+    counts = finite_problem(pose(data, [[0.5, 0.5]])).counts
+    np.testing.assert_allclose(from_state_mean(counts, counts.reward), [-1, 3])

@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 import ope_vpm as ov
 from ope_vpm.envs import taxi
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.rare_pairs import (
+    _about_the_targets_distribution,
     behaviour_probabilities,
     centred_log_probabilities,
     concentration,
@@ -30,6 +32,18 @@ def relabelled(data, **changes):
     }
     spaces = {"observation_space": data.observation_space, "action_space": data.action_space}
     return ov.LoggedDataset.from_arrays(**(columns | changes), **spaces)
+
+
+@pytest.mark.parametrize(("gamma", "first"), [(0.5, 2 / 3), (0.8, 5 / 9)])
+def test_where_the_target_goes_is_discounted(gamma, first):
+    """From 0 to 1 and back, beginning in 0: d₀ = 1 - γ + γd₁, so d₀ = 1/(1 + γ). Action 1 of the target is unseen."""
+    states = np.tile([0, 1], 10)
+    data = ov.LoggedDataset.from_arrays(
+        states, 0 * states, 1.0 * states, 1 - states, truncated=np.arange(20) % 4 == 3, action_space=spaces.Discrete(2)
+    )
+    quiet = ("constant-columns", "duplicated-episodes")
+    problem = finite_problem(Problem.pose(data, [[0.5, 0.5]] * 2, gamma=gamma, ignore=quiet))
+    np.testing.assert_allclose(_about_the_targets_distribution(problem), [first, 1 - first], rtol=1e-6)
 
 
 def test_odds_of_a_binomial():
