@@ -51,9 +51,13 @@ class Pool:
 
     @classmethod
     def of(cls, problem: FiniteProblem, kappa: float) -> Pool:
-        """With one κ for all pairs; infinite where pairs of a state do not differ."""
+        """With one κ for all pairs; infinite where pairs of a state do not differ.
+
+        A pair whose rows have all been given weight 0 has nothing of its own to keep.
+        """
         times = problem.counts.times
-        return cls(problem, times / (times + kappa) if np.isfinite(kappa) else np.zeros(len(times)))
+        seen = (times > 0) & np.isfinite(kappa)
+        return cls(problem, np.divide(times, times + kappa, out=np.zeros(len(times)), where=seen))
 
     @property
     def of_state(self) -> Floats:
