@@ -155,6 +155,16 @@ def test_auto_follows_the_target_where_the_model_is_good_and_says_so():
     assert alone.diagnostics["chosen"] == "vpm"
 
 
+def test_a_target_that_leaves_the_log_is_not_followed():
+    """Pushing by 3 in every state takes s₂ beyond 3, where no logged state is."""
+    data = log_of(BEHAVIOUR_GAIN)
+    assert np.abs(data.observations).max() < 4
+    far = GaussianPolicy(lambda s: (np.full((len(s), 1), 3.0), np.full((len(s), 1), NOISE)), action_dimension=1)
+    problem = Problem.pose(data, far, gamma=GAMMA)
+    assert fit_world(problem.log, far, 0).explained > 0.9999
+    assert find_followed(problem, 60, 8) is None
+
+
 def test_a_policy_that_fails_beyond_the_log_leaves_the_first_choice():
     """The model visits states that the log does not hold, and a policy need not know them."""
     data = log_of(BEHAVIOUR_GAIN, length=10)

@@ -30,6 +30,8 @@ class Ahead:
     """Σ γ^j up to an end."""
     ended: Floats
     """The probability of an end on the way."""
+    beyond: Floats
+    """The probability of being where the model had to be held at the limits of the log."""
 
     def value(self, theta: Floats, gamma: float, steps: int, first: float) -> Floats:
         """Rewards and what follows, less the average reward for the time taken at γ = 1.
@@ -108,7 +110,8 @@ class Simulator:
         place = np.minimum(rows + steps - 1, last)
         ended = self.problem.ending[place]
         reached = self.features(data.next_observations[place], self._clock(self.times[place] + 1))
-        return self._ahead(walk), Ahead(reached * ~ended[:, None], reward, time, ended.astype(np.float64))
+        logged = Ahead(reached * ~ended[:, None], reward, time, ended.astype(np.float64), np.zeros(n))
+        return self._ahead(walk), logged
 
     def _step(self, walk: Walk, actions: Array, j: int, on: Bools) -> None:
         """Take step j; rows that are not on stay where they are."""
@@ -124,7 +127,8 @@ class Simulator:
 
     def _ahead(self, walk: Walk) -> Ahead:
         reached = self.features(self._observations(walk.z), self._clock(walk.clock))
-        return Ahead(walk.alive[:, None] * reached, walk.reward, walk.time, 1 - walk.alive)
+        held = walk.alive * self.world.at_limits(walk.z)
+        return Ahead(walk.alive[:, None] * reached, walk.reward, walk.time, 1 - walk.alive, held)
 
     def _observations(self, z: Floats) -> Array:
         states = self.world.states

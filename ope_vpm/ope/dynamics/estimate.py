@@ -32,6 +32,9 @@ LEAST_ENDS_EXPLAINED = 0.7
 """Of the variance of ends: CartPole has 0.84 to 1 where it works."""
 LEAST_EPISODES = 10
 """Two of them are then held out, and judge the model."""
+MOST_BEYOND = 0.01
+"""Of the target's states: where more of them leave what was logged by a tenth of its range, nothing says that the model
+still holds. A log by random actions of MountainCarContinuous never comes near the flag that the target reaches."""
 STEPS = (3, 10, 30)
 """How many steps are tried: each about three times as many as the one before."""
 DRAWS = 3
@@ -62,6 +65,8 @@ class Followed:
     """How far the model misses the logged outcomes, weighted as the value weighs states, the noise of that included."""
     spread: float
     """The standard error over models that the data allow."""
+    beyond: float
+    """The share of the target's states in which the model had to be held at the limits of the log."""
 
     def error(self, fewer: float) -> float:
         """The whole error foreseen, given the value for another number of steps."""
@@ -88,6 +93,8 @@ def find_followed(problem: Problem, n_features: int, draws: int) -> RawEstimate 
     if world is None or world.explained < LEAST_EXPLAINED or world.ends_explained < LEAST_ENDS_EXPLAINED:
         return None
     found = _followed(problem, world, n_features, draws)
+    if max(each.beyond for each in found) > MOST_BEYOND:
+        return None
     others = [found[1].value, *(each.value for each in found[:-1])]
     errors = np.array([each.error(other) for each, other in zip(found, others, strict=True)])
     if not np.isfinite(errors).any():
@@ -140,6 +147,7 @@ def _solved(problem: Problem, parts: list[_Equations], simulator: Simulator, ini
         sums=sums[best],
         missed=_missed(problem, simulator, whole.steps, theta, beta, initial),
         spread=float(np.std(moved, ddof=1) / np.sqrt(len(moved))),
+        beyond=float(np.mean(whole.beyond)),
     )
 
 
@@ -156,6 +164,8 @@ class _Equations:
     """Σ γ^j r_j."""
     ended: Floats
     """The probability of an end on the way."""
+    beyond: Floats
+    """As in `Ahead`."""
     source: Floats
 
     @classmethod
@@ -168,7 +178,7 @@ class _Equations:
         else:
             change, source = phi - ahead.features - np.multiply.outer(ahead.ended, mean), np.eye(len(mean))[0]
             change[:, 0] = ahead.time
-        return cls(steps, episode, phi, change, ahead.reward, ahead.ended, source)
+        return cls(steps, episode, phi, change, ahead.reward, ahead.ended, ahead.beyond, source)
 
     @classmethod
     def joined(cls, parts: list[_Equations]) -> _Equations:
@@ -180,6 +190,7 @@ class _Equations:
             np.concatenate([part.change for part in parts]),
             np.concatenate([part.reward for part in parts]),
             np.concatenate([part.ended for part in parts]),
+            np.concatenate([part.beyond for part in parts]),
             parts[0].source,
         )
 

@@ -138,6 +138,10 @@ class World:
         """The nearest states that the model may reach."""
         return np.clip(z, self.low, self.high)
 
+    def at_limits(self, z: Floats) -> Bools:
+        """(n,): which states `inside` has moved, or would, for at least one coordinate."""
+        return np.asarray(((z <= self.low) | (z >= self.high)).any(axis=1))
+
     def end_probability(self, z: Floats) -> Floats:
         """The probability that the task ends on arriving in each state."""
         return np.zeros(len(z)) if self.ends is None else np.asarray(expit(with_products(z) @ self.ends))
