@@ -58,6 +58,14 @@ def test_regression_of_an_exact_function_explains_all():
     np.testing.assert_allclose(found(x)[:, 0], x @ np.arange(6.0), atol=1e-4)
 
 
+def test_a_column_that_varies_in_the_fitted_rows_alone_is_not_explained():
+    x = np.random.default_rng(0).standard_normal((100, 1))
+    held_out = np.arange(100) % 5 == 0
+    y = np.where(held_out, 0.0, np.arange(100.0) % 2)[:, None]
+    y[held_out] = y[~held_out].mean()
+    assert Regression.fit(x, y, held_out).explained[0] < 0
+
+
 def test_coefficients_are_drawn_with_their_standard_errors():
     """One feature of mean square 1 and noise σ: the slope's standard error is σ/√n."""
     rng = np.random.default_rng(1)

@@ -73,7 +73,8 @@ class Regression:
         columns = np.arange(y.shape[1])
         chosen = size[:, None] + RIDGES[best] * size.mean()
         noise = errors[best, columns]
-        variance = np.where(constant, 1.0, np.mean(scaled[held_out] ** 2, axis=0))
+        # A column may vary in the fitted rows alone; whatever it is then predicted to do there is unexplained.
+        variance = np.maximum(np.where(constant, 1.0, np.mean(scaled[held_out] ** 2, axis=0)), 1e-300)
         explained = np.where(constant, 1.0, 1 - noise / variance)
         spread = np.sqrt(noise / (len(train) * chosen))
         return cls(axes @ (target / chosen), mean, deviation, explained, axes, spread)
