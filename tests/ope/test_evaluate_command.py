@@ -87,7 +87,11 @@ def test_a_mistake_ends_with_one_sentence_and_code_two(run, case):
 def test_a_value_that_is_not_finite_is_null_in_json(run, files):
     huge = np.where(np.arange(len(DATA)) % 2 == 0, 1e308, 1.7e308)
     replace(DATA, rewards=huge).save(files / "huge.npz")
-    done = run("huge.npz", "--policy", "policy.npy", "--estimator", "naive", "--json")
+    asked = ("huge.npz", "--policy", "policy.npy", "--estimator", "naive", "--json")
+    refused = run(*asked)
+    assert refused.returncode == 2
+    assert "numbers beyond 1e+75" in refused.stderr
+    done = run(*asked, "--ignore", "not-finite")
     assert done.returncode == 0
     (value,) = json.loads(done.stdout, parse_constant=pytest.fail)
     assert value["value"] is None
