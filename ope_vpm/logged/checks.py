@@ -117,7 +117,7 @@ def flags_confused(data: LoggedDataset) -> Finding | None:
 
 
 def constant_columns(data: LoggedDataset) -> Finding | None:
-    """Columns of observations or actions that never change."""
+    """Columns of observations or actions that never change; of observations they do no harm, and are only noted."""
     if len(data) < 2:
         return None
     names = []
@@ -128,7 +128,8 @@ def constant_columns(data: LoggedDataset) -> Finding | None:
         return None
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     message = f"columns that never change: {', '.join(names[:SHOWN])}{more}"
-    return Finding("constant-columns", "warning", message, (), len(names))
+    level: Level = "warning" if any(name.startswith("action") for name in names) else "note"
+    return Finding("constant-columns", level, message, (), len(names))
 
 
 def duplicated_episodes(data: LoggedDataset) -> Finding | None:

@@ -12,7 +12,7 @@ from ope_vpm.arrays import Array
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.describe import Description
 
-Level = Literal["error", "warning"]
+Level = Literal["error", "warning", "note"]
 SHOWN = 10
 """How many rows a finding lists."""
 
@@ -24,7 +24,7 @@ class Finding:
     code: str
     """A short fixed name, as in docs/datasets.md; `inspect(data, ignore=[code])` passes over it."""
     level: Level
-    """Errors stop an evaluation; warnings are carried into its result."""
+    """Errors stop an evaluation; warnings are carried into its result and ask for caution; notes are only shown here."""
     message: str
     rows: tuple[int, ...]
     """The first rows concerned."""

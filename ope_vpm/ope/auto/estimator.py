@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ope_vpm.ope.behaviour.action_ratio import action_ratio
+from ope_vpm.ope.dynamics.departure import departure
 from ope_vpm.ope.dynamics.estimate import find_followed
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.inference.logged_mean import logged_mean
@@ -68,11 +69,12 @@ class Auto(ProblemEstimator):
         if problem.finite or not self.combine:
             return found
         try:
-            followed = find_followed(problem, self.n_features, DRAWS)
+            left, followed = departure(problem), find_followed(problem, self.n_features, DRAWS)
         except Exception as error:  # the model asks the policy, foreign code, about states that the log does not hold
             reason = f"no model: the policy cannot be asked about states beyond the log ({type(error).__name__})"
             return replace(found, diagnostics={**notes, "why": (*notes["why"], reason)})
-        return found if followed is None else _less_doubtful(problem, found, followed)
+        chosen = found if followed is None else _less_doubtful(problem, found, followed)
+        return _with_departure(chosen, left)
 
     def choose(self, problem: Problem) -> tuple[Candidate, str]:
         """The estimator to begin with, and why."""
@@ -100,21 +102,35 @@ class Auto(ProblemEstimator):
 
 
 def _less_doubtful(problem: Problem, found: RawEstimate, followed: RawEstimate) -> RawEstimate:
-    """The estimate whose own error, suspected bias included, is smaller.
+    """The estimate whose own error, suspected bias included, is smaller; of the return of an episode likewise.
 
-    The weights of the first one and its return of an episode stay with the second, which has none: the weights say
-    which rows tell about the target.
+    The weights of the first one stay with the second, which has none: they say which rows tell about the target.
     """
+    logged, per_episode = logged_mean(problem), found.per_episode
+    if per_episode is not None and followed.per_episode is not None:
+        if _error(followed.per_episode) < _error(per_episode):
+            per_episode = _followed(followed.per_episode, logged.per_episode, found)
     values = {found.diagnostics["chosen"]: found.value, "model": followed.value}
     if not _error(followed) < _error(found):
-        return replace(found, diagnostics={**found.diagnostics, "candidates": values})
-    sums = followed.sums
-    error = None if sums is None else relative_error(logged_mean(problem), sums.standard_error, followed.suspected_bias)
+        notes = {**found.diagnostics, "candidates": values}
+        return replace(found, per_episode=per_episode, diagnostics=notes)
     explained = followed.diagnostics["model_explained"]
     reason = f"a model of one step explains {explained:.3%} of what follows: the target is followed in it"
     notes = {**followed.diagnostics, "chosen": "model", "why": (reason,), "candidates": values}
-    evidence = Evidence(relative_error=error)
-    return replace(followed, weights=found.weights, evidence=evidence, diagnostics=notes, per_episode=found.per_episode)
+    return replace(_followed(followed, logged, found), per_episode=per_episode, diagnostics=notes)
+
+
+def _followed(estimate: RawEstimate, logged: RawEstimate | None, found: RawEstimate) -> RawEstimate:
+    """The model's estimate, compared with what the log says of its own policy, with the first choice's weights."""
+    sums = estimate.sums
+    error = None if sums is None else relative_error(logged, sums.standard_error, estimate.suspected_bias)
+    return replace(estimate, weights=found.weights, evidence=Evidence(relative_error=error), per_episode=None)
+
+
+def _with_departure(found: RawEstimate, share: float | None) -> RawEstimate:
+    """The estimate, and its return, with how far the target leaves the logged states among the evidence."""
+    per_episode = found.per_episode and _with_departure(found.per_episode, share)
+    return replace(found, evidence=replace(found.evidence, departure=share), per_episode=per_episode)
 
 
 def _error(estimate: RawEstimate) -> float:

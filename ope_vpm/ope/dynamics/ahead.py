@@ -7,7 +7,7 @@ corrected by the difference of two predictions, so that what the model leaves un
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +16,26 @@ from ope_vpm.ope.adapter.encoding import StateFeatures
 from ope_vpm.ope.adapter.ends import times
 from ope_vpm.ope.dynamics.world import World
 from ope_vpm.ope.problem import Problem
+
+
+@dataclass(frozen=True)
+class Charge:
+    """Other rewards, made of what was paid and of ends: scale·(r - per_end·1[the task ends here]).
+
+    With the return R of an episode and the rate e of ends per step, the value of (r - R·1[end])/e is 0, and episodes
+    move it as they move R (`ope_vpm.ope.inference.returns`).
+    """
+
+    per_end: float
+    scale: float
+
+    def of(self, reward: Floats, ended: Floats) -> Floats:
+        """The rewards of some rows, from what was paid on the way and the probability of an end."""
+        charged: Floats = self.scale * (reward - self.per_end * ended)
+        return charged
+
+
+NO_CHARGE = Charge(0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -32,6 +52,10 @@ class Ahead:
     """The probability of an end on the way."""
     beyond: Floats
     """The probability of being where the model had to be held at the limits of the log."""
+
+    def charged(self, charge: Charge) -> Ahead:
+        """The same with other rewards."""
+        return replace(self, reward=charge.of(self.reward, self.ended))
 
     def value(self, theta: Floats, gamma: float, steps: int, first: float) -> Floats:
         """Rewards and what follows, less the average reward for the time taken at γ = 1.
@@ -131,9 +155,7 @@ class Simulator:
         return Ahead(walk.alive[:, None] * reached, walk.reward, walk.time, 1 - walk.alive, held)
 
     def _observations(self, z: Floats) -> Array:
-        states = self.world.states
-        observations: Array = (z * states.std + states.mean).astype(self.problem.data.observations.dtype)
-        return observations
+        return self.world.observations(z, self.problem.data.observations)
 
     def _clock(self, time: Integers) -> Integers:
         return time if self.length is None else np.minimum(time, self.length)

@@ -135,6 +135,11 @@ class World:
         blocks[np.arange(len(z)), actions] = base
         return blocks.reshape(len(z), -1)
 
+    def observations(self, z: Floats, like: Array) -> Array:
+        """States of the model as a policy is asked about them, in the type of the logged ones."""
+        found: Array = (z * self.states.std + self.states.mean).astype(like.dtype)
+        return found
+
     def inside(self, z: Floats) -> Floats:
         """The nearest states that the model may reach."""
         return np.clip(z, self.low, self.high)

@@ -38,6 +38,8 @@ class Evidence:
     """The share of negative weights in Σ|τ|."""
     disagreement: float | None = None
     """How far another way to solve the same equations lies, in standard errors."""
+    departure: float | None = None
+    """The share of the target's steps that lie far from every logged state, followed in a learned model."""
     relative_error: float | None = None
     """The standard error, suspected bias included, in units of the logged mean's."""
     counted_error: float | None = None
@@ -95,11 +97,19 @@ RULES = (
         low_is_bad=False,
         help="log the actions that the target takes, in the states that it visits",
     ),
-    Rule("negative_mass", 0.1, 0.3, "{0:.0%} of the weights are negative", low_is_bad=False, help=COMPARE),
+    Rule("negative_mass", 0.25, 0.4, "{0:.0%} of the weights are negative", low_is_bad=False, help=COMPARE),
+    Rule(
+        "departure",
+        0.1,
+        0.3,
+        "the target leaves the logged states: in a model of the log, {0:.0%} of its steps lie far from all of them",
+        low_is_bad=False,
+        help=NEARER,
+    ),
     Rule(
         "relative_error",
-        2.5,
-        5.0,
+        3.5,
+        7.0,
         "the value is {0:.1f} times less certain than the logged mean: episodes of the target, or of a policy "
         "nearer to it, would help most",
         low_is_bad=False,

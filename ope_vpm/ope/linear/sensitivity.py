@@ -66,10 +66,11 @@ def _doubted(estimate: LinearEstimate, spread: float, bound: float, logged: RawE
         return estimate
     bias = float(np.hypot(estimate.suspected_bias, SHARE * float(np.sqrt(spread * bound))))
     relative = relative_error(logged, estimate.sums.standard_error, bias)
+    evidence = replace(estimate.evidence, relative_error=relative)
+    if relative is not None:  # what a larger ridge changes is part of this error, and not judged twice
+        evidence = replace(evidence, disagreement=None)
     return replace(
-        estimate,
-        uncertainty=Bootstrap(episodes=estimate.sums, suspected_bias=bias),
-        evidence=replace(estimate.evidence, relative_error=relative),
+        estimate, uncertainty=Bootstrap(episodes=estimate.sums, suspected_bias=bias), evidence=evidence
     )
 
 

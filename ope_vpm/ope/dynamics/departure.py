@@ -1,0 +1,107 @@
+"""Does the target leave the states that were logged? The overlap of actions cannot tell.
+
+The target is followed in a learned model from the logged initial states, and beside it, in the same model, the log's own
+behaviour: in each state it takes an action that was logged in a state nearby. A model that is wrong leads both astray; a
+target that goes where nobody logged goes there alone. So the share of the target's steps that lie farther from any
+logged state than nearly all steps of the behaviour is evidence against an estimate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ope_vpm.arrays import Array, Floats, Integers
+from ope_vpm.ope.dynamics.world import World, fit_world
+from ope_vpm.ope.problem import Problem
+
+LEAST_EXPLAINED = 0.95
+"""Of the variance of every coordinate: with less, walks are led astray within a few steps (Hopper, 0.7 to 0.8), and the
+comparison is between two of them."""
+COPIES = 100
+"""Walks of each policy: shares of steps are then known to about five per cent."""
+LOGGED_STATES = 1000
+"""Logged states, drawn at random, that stand for all of them: distances are compared between walks, not with 0."""
+LONGEST = 300
+"""Steps of a walk at most, half a second's work; shorter where half of the logged episodes are."""
+NEIGHBOURS = 5
+"""Of a state: the behaviour takes the action that was logged in one of them, and so acts as randomly as the log does."""
+USUAL = 0.99
+"""The share of the behaviour's steps that lies nearer to the logged states than what is called far."""
+
+
+@dataclass(frozen=True)
+class Walks:
+    """Distances from the nearest logged state, and the probability that the task has not ended: (steps, copies)."""
+
+    distance: Floats
+    alive: Floats
+
+    def quantile(self, share: float) -> float:
+        """The distance within which that share of all steps lies."""
+        order = np.argsort(self.distance, axis=None)
+        mass = np.cumsum(self.alive.ravel()[order])
+        place = min(int(np.searchsorted(mass, share * mass[-1])), len(mass) - 1)
+        return float(self.distance.ravel()[order][place])
+
+    def beyond(self, distance: float) -> float:
+        """The share of steps that lie farther away."""
+        return float(np.sum(self.alive * (self.distance > distance)) / np.sum(self.alive))
+
+
+@dataclass(frozen=True, eq=False)
+class Surroundings:
+    """Logged states with what was done there, in the units of a model."""
+
+    states: Floats
+    actions: Array
+
+    @classmethod
+    def of(cls, problem: Problem, world: World, rng: np.random.Generator) -> Surroundings:
+        """Drawn in the canonical order of the log."""
+        rows, data = problem.log.rows, problem.data
+        if len(rows) > LOGGED_STATES:
+            rows = rows[np.sort(rng.choice(len(rows), LOGGED_STATES, replace=False))]
+        return cls(world.states(data.observations[rows]), world.to_actions(data.actions[rows]))
+
+    def nearest(self, z: Floats, count: int) -> tuple[Integers, Floats]:
+        """The numbers of the nearest logged states, in no order, and the distance of the first of all."""
+        square = np.sum(self.states**2, axis=1) + np.sum(z**2, axis=1)[:, None] - 2 * z @ self.states.T
+        near = np.argpartition(square, count - 1, axis=1)[:, :count] if count < len(self.states) else None
+        found = np.tile(np.arange(len(self.states)), (len(z), 1)) if near is None else near
+        return found, np.sqrt(np.maximum(square.min(axis=1), 0.0))
+
+
+def departure(problem: Problem) -> float | None:
+    """The share of the target's steps that lie farther from the logged states than 99 % of the behaviour's own.
+
+    About 1 % where the target stays within the log. None where there is no good model, or no episode begins at a reset.
+    """
+    world = problem.of_policy(fit_world, problem.seed)
+    if world is None or world.explained < LEAST_EXPLAINED or not len(problem.log.initial_episodes):
+        return None
+    rng = np.random.default_rng(problem.seed)
+    around = Surroundings.of(problem, world, rng)
+    behaviour = _walks(problem, world, around, rng, by_target=False)
+    return _walks(problem, world, around, rng, by_target=True).beyond(behaviour.quantile(USUAL))
+
+
+def _walks(
+    problem: Problem, world: World, around: Surroundings, rng: np.random.Generator, *, by_target: bool
+) -> Walks:
+    """Walks from logged initial states, by the target or by the behaviour."""
+    first = world.states(problem.log.initial_observations)
+    z, alive = first[rng.integers(len(first), size=COPIES)], np.ones(COPIES)
+    distances, going_on = [], []
+    for _ in range(int(min(np.median(problem.data.lengths), LONGEST))):
+        near, distance = around.nearest(z, NEIGHBOURS)
+        distances.append(distance)
+        going_on.append(alive)
+        if by_target:
+            actions = world.to_actions(problem.policy.sample(world.observations(z, problem.data.observations), rng))
+        else:
+            actions = around.actions[near[np.arange(COPIES), rng.integers(near.shape[1], size=COPIES)]]
+        z, _, ending = world.step(z, actions)
+        alive = alive * (1 - ending)
+    return Walks(np.array(distances), np.array(going_on))
