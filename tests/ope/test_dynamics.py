@@ -6,7 +6,8 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.ope import Problem
 from ope_vpm.ope.adapter.pair_features import pair_features
-from ope_vpm.ope.dynamics.ahead import Simulator
+from ope_vpm.ope.dynamics.ahead import Charge, Simulator
+from ope_vpm.ope.dynamics.departure import Surroundings, Walks, departure
 from ope_vpm.ope.dynamics.estimate import find_followed
 from ope_vpm.ope.dynamics.world import Regression, fit_world, with_products
 from ope_vpm.policy import CategoricalPolicy, GaussianPolicy
@@ -128,7 +129,7 @@ def test_the_average_reward_of_a_chain_that_goes_on():
     assert found.value == pytest.approx(-np.trace(c), rel=0.1)
 
 
-def test_ends_are_learned_and_stop_the_rewards():
+def climbing(gamma):
     """s' = s + 1/2 ends beyond 3 and pays 1 a step: from s₀ the task ends after ⌈2(3 - s₀)⌉ steps, whatever is done."""
     rng = np.random.default_rng(0)
     rows, ended, reset = [], [], []
@@ -143,13 +144,33 @@ def test_ends_are_learned_and_stop_the_rewards():
     actions = rng.standard_normal((len(states), 1))
     data = ov.LoggedDataset.from_arrays(states, actions, np.ones(len(states)), after, terminated=np.array(ended))
     policy = GaussianPolicy(lambda s: (np.zeros((len(s), 1)), np.ones((len(s), 1))), action_dimension=1)
-    problem = Problem.pose(data, policy, gamma=GAMMA, ignore=("constant-columns", "flags-confused"))
-    world = fit_world(problem.log, policy, 0)
+    return Problem.pose(data, policy, gamma=gamma, ignore=("constant-columns", "flags-confused"))
+
+
+def test_ends_are_learned_and_stop_the_rewards():
+    problem = climbing(GAMMA)
+    world = fit_world(problem.log, problem.policy, 0)
     near = world.states(np.array([[2.0], [2.8], [3.2], [3.4]]))
     np.testing.assert_allclose(world.end_probability(near), [0, 0, 1, 1], atol=0.05)
-    length = data.lengths
     found = find_followed(problem, 60, 8)
-    assert found.value == pytest.approx(float(np.mean(1 - GAMMA**length)), abs=0.02)
+    assert found.value == pytest.approx(float(np.mean(1 - GAMMA**problem.data.lengths)), abs=0.02)
+
+
+def test_the_return_of_an_episode_is_its_length_where_each_step_pays_one():
+    problem = climbing(1.0)
+    lengths = problem.data.lengths
+    found = find_followed(problem, 60, 8)
+    assert found.value == pytest.approx(1, abs=1e-9)
+    assert found.per_episode.value == pytest.approx(lengths.mean(), rel=0.02)
+    error = lengths.std() / np.sqrt(len(lengths))  # what the initial states leave unknown
+    assert found.per_episode.sums.standard_error == pytest.approx(error, rel=0.3)
+    assert find_followed(climbing(GAMMA), 60, 8).per_episode is None
+
+
+def test_a_charge_by_hand():
+    """3·(r - 2·1[end])."""
+    charged = Charge(2.0, 3.0).of(np.array([1.0, 5.0]), np.array([0.0, 0.5]))
+    np.testing.assert_allclose(charged, [3, 12])
 
 
 def test_auto_follows_the_target_where_the_model_is_good_and_says_so():
@@ -167,10 +188,63 @@ def test_a_target_that_leaves_the_log_is_not_followed():
     """Pushing by 3 in every state takes s₂ beyond 3, where no logged state is."""
     data = log_of(BEHAVIOUR_GAIN)
     assert np.abs(data.observations).max() < 4
-    far = GaussianPolicy(lambda s: (np.full((len(s), 1), 3.0), np.full((len(s), 1), NOISE)), action_dimension=1)
+    far = pushing(3.0)
     problem = Problem.pose(data, far, gamma=GAMMA)
     assert fit_world(problem.log, far, 0).explained > 0.9999
     assert find_followed(problem, 60, 8) is None
+
+
+def pushing(strength):
+    return GaussianPolicy(
+        lambda s: (np.full((len(s), 1), strength), np.full((len(s), 1), NOISE)), action_dimension=1
+    )
+
+
+def test_walks_by_hand():
+    """Of the mass 1 + 1 + 1/2 the share 4/5 lies within 2, and only the last step beyond it."""
+    walks = Walks(np.array([[1.0], [2.0], [7.0]]), np.array([[1.0], [1.0], [0.5]]))
+    assert walks.quantile(0.8) == 2
+    assert walks.quantile(0.81) == 7
+    assert walks.beyond(2) == pytest.approx(0.2)
+    assert walks.beyond(0.5) == 1
+
+
+def test_nearest_states_by_hand():
+    around = Surroundings(np.array([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]]), np.arange(3))
+    near, distance = around.nearest(np.array([[3.0, 0.0], [6.0, 9.0]]), 2)
+    np.testing.assert_allclose(distance, [3, 1])
+    assert [set(row) for row in near] == [{0, 1}, {1, 2}]
+    everything, _ = around.nearest(np.zeros((1, 2)), 5)
+    assert set(everything[0]) == {0, 1, 2}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_target_that_leaves_the_logged_states_is_noticed_and_the_behaviour_is_not(seed):
+    """Pushing by 2 takes s₂ to 2·(I - TURN)⁻¹ of it, which no logged state comes near; 99 % is the behaviour's own."""
+    data = log_of(BEHAVIOUR_GAIN, seed=seed)
+    assert departure(Problem.pose(data, pushing(2.0), gamma=GAMMA)) > 0.8
+    same = Problem.pose(data, controller(BEHAVIOUR_GAIN), gamma=GAMMA)
+    assert departure(same) < 0.05
+    assert departure(posed(data)) < 0.05  # the target steers to the middle of the log
+
+
+def test_auto_does_not_trust_a_value_beyond_the_logged_states():
+    data = log_of(BEHAVIOUR_GAIN)
+    value = ov.evaluate(data, pushing(2.0), "auto", gamma=GAMMA, n_features=60)
+    assert value.verdict == "unreliable"
+    assert any("leaves the logged states" in reason for reason in value.reasons)
+    low, high = value.interval
+    assert (low, high) == (data.rewards.min(), data.rewards.max())
+
+
+def test_walks_without_a_good_model_are_no_evidence():
+    rng = np.random.default_rng(0)
+    data = log_of(BEHAVIOUR_GAIN)
+    noisy = data.next_observations + 0.5 * rng.standard_normal(data.next_observations.shape)
+    shaken = ov.LoggedDataset.from_arrays(
+        data.observations, data.actions, data.rewards, noisy, truncated=data.truncated
+    )
+    assert departure(posed(shaken, ignore=("one-row-off", "broken-chain"))) is None
 
 
 def test_a_policy_that_fails_beyond_the_log_leaves_the_first_choice():

@@ -107,9 +107,8 @@ def _less_doubtful(problem: Problem, found: RawEstimate, followed: RawEstimate) 
     The weights of the first one stay with the second, which has none: they say which rows tell about the target.
     """
     logged, per_episode = logged_mean(problem), found.per_episode
-    if per_episode is not None and followed.per_episode is not None:
-        if _error(followed.per_episode) < _error(per_episode):
-            per_episode = _followed(followed.per_episode, logged.per_episode, found)
+    if per_episode and followed.per_episode and _error(followed.per_episode) < _error(per_episode):
+        per_episode = _followed(followed.per_episode, logged.per_episode, found)
     values = {found.diagnostics["chosen"]: found.value, "model": followed.value}
     if not _error(followed) < _error(found):
         notes = {**found.diagnostics, "candidates": values}

@@ -1,9 +1,9 @@
 """Does the target leave the states that were logged? The overlap of actions cannot tell.
 
-The target is followed in a learned model from the logged initial states, and beside it, in the same model, the log's own
-behaviour: in each state it takes an action that was logged in a state nearby. A model that is wrong leads both astray; a
-target that goes where nobody logged goes there alone. So the share of the target's steps that lie farther from any
-logged state than nearly all steps of the behaviour is evidence against an estimate.
+The target is followed in a learned model from the logged initial states, and beside it, in the same model, the log's
+own behaviour: in each state it takes an action that was logged in a state nearby. A model that is wrong leads both
+astray; a target that goes where nobody logged goes there alone. So the share of the target's steps that lie farther
+from any logged state than nearly all steps of the behaviour is evidence against an estimate.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOGGED_STATES = 1000
 LONGEST = 300
 """Steps of a walk at most, half a second's work; shorter where half of the logged episodes are."""
 NEIGHBOURS = 5
-"""Of a state: the behaviour takes the action that was logged in one of them, and so acts as randomly as the log does."""
+"""Of a state: the behaviour takes the action that was logged in one of them, and so is as random as the log."""
 USUAL = 0.99
 """The share of the behaviour's steps that lies nearer to the logged states than what is called far."""
 
@@ -87,9 +87,7 @@ def departure(problem: Problem) -> float | None:
     return _walks(problem, world, around, rng, by_target=True).beyond(behaviour.quantile(USUAL))
 
 
-def _walks(
-    problem: Problem, world: World, around: Surroundings, rng: np.random.Generator, *, by_target: bool
-) -> Walks:
+def _walks(problem: Problem, world: World, around: Surroundings, rng: np.random.Generator, *, by_target: bool) -> Walks:
     """Walks from logged initial states, by the target or by the behaviour."""
     first = world.states(problem.log.initial_observations)
     z, alive = first[rng.integers(len(first), size=COPIES)], np.ones(COPIES)

@@ -37,7 +37,7 @@ LEAST_EPISODES = 10
 MOST_BEYOND = 0.05
 """Of the target's states: where more of them leave what was logged by a tenth of its range, nothing says that the model
 still holds. Fewer are part of the error, as if the rewards there were the worst or the best of all: on CartPole logs by
-an older policy one state in a hundred is a pole that falls, and the model is much better than vpm (seeds 100 to 103)."""
+an older policy one state in a hundred is a pole that falls, and the model is better than vpm (seeds 100 to 103)."""
 STEPS = (3, 10, 30)
 """How many steps are tried: each about three times as many as the one before."""
 DRAWS = 3

@@ -69,9 +69,7 @@ def _doubted(estimate: LinearEstimate, spread: float, bound: float, logged: RawE
     evidence = replace(estimate.evidence, relative_error=relative)
     if relative is not None:  # what a larger ridge changes is part of this error, and not judged twice
         evidence = replace(evidence, disagreement=None)
-    return replace(
-        estimate, uncertainty=Bootstrap(episodes=estimate.sums, suspected_bias=bias), evidence=evidence
-    )
+    return replace(estimate, uncertainty=Bootstrap(episodes=estimate.sums, suspected_bias=bias), evidence=evidence)
 
 
 def redrawn_paths(equations: PairEquations, draws: int) -> list[RidgePath]:
