@@ -195,9 +195,7 @@ def test_a_target_that_leaves_the_log_is_not_followed():
 
 
 def pushing(strength):
-    return GaussianPolicy(
-        lambda s: (np.full((len(s), 1), strength), np.full((len(s), 1), NOISE)), action_dimension=1
-    )
+    return GaussianPolicy(lambda s: (np.full((len(s), 1), strength), np.full((len(s), 1), NOISE)), action_dimension=1)
 
 
 def test_walks_by_hand():

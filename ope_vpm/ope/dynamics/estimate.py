@@ -34,7 +34,7 @@ LEAST_ENDS_EXPLAINED = 0.7
 """Of the variance of ends: CartPole has 0.84 to 1 where it works."""
 LEAST_EPISODES = 10
 """Two of them are then held out, and judge the model."""
-MOST_BEYOND = 0.05
+MOST_BEYOND = 0.015
 """Of the target's states: where more of them leave what was logged by a tenth of its range, nothing says that the model
 still holds. Fewer are part of the error, as if the rewards there were the worst or the best of all: on CartPole logs by
 an older policy one state in a hundred is a pole that falls, and the model is better than vpm (seeds 100 to 103)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from typing import Literal
 
 import numpy as np
@@ -60,7 +61,7 @@ class Rule:
     reason: str
     low_is_bad: bool = True
     help: str = ""
-    """What a user can do about it."""
+    """What a user can do about it; "{more}" stands for the number of episodes that would mend it."""
 
     def judge(self, number: float) -> int:
         """0, 1 or 2: the place in `LEVELS`."""
@@ -69,9 +70,16 @@ class Rule:
             return 2
         return int(not sign * number >= sign * self.caution)
 
+    def advice(self, number: float, episodes: int) -> str:
+        """What a user can do about a number that is so low in a log of so many episodes, with which it grows."""
+        if "{more}" not in self.help:
+            return self.help
+        return self.help.format(more=ceil(episodes * (self.caution / number - 1)) if number > 0 else "many")
+
 
 NEARER = "log episodes of the target, or of a policy nearer to it"
-MORE = "log more episodes"
+MORE = "log {more} more episodes of this kind"
+NEARER_OR_MORE = f"{NEARER}, or {{more}} more of this kind"
 COMPARE = "compare with an estimator of another kind, such as fqe or model"
 
 RULES = (
@@ -79,7 +87,7 @@ RULES = (
     Rule("overlap", 0.8, 0.3, "the log holds {0:.0%} of what the target does (1 where the two overlap)", help=NEARER),
     Rule("effective_rows", 100, 30, "the weighted log is worth {0:.0f} rows of equal weight", help=NEARER),
     Rule("effective_share", 0.05, 0.01, "the weighted log is worth {0:.1%} of its rows", help=NEARER),
-    Rule("effective_episodes", 10, 3, "the weighted log is worth {0:.1f} episodes", help=NEARER),
+    Rule("effective_episodes", 10, 3, "the weighted log is worth {0:.1f} episodes", help=NEARER_OR_MORE),
     Rule("mean_ratio_error", 0.1, 0.5, "the ratio's mean is off 1 by {0:.2f}", low_is_bad=False, help=COMPARE),
     Rule(
         "residual",
@@ -156,7 +164,7 @@ def advise(evidence: Evidence, episodes: int, warnings: tuple[str, ...]) -> tupl
     """What would make the answer more reliable, most needed first; arguments as in `judge`."""
     broken = sorted(_broken(evidence, episodes), key=lambda item: -item[0])
     looked = ("look at what `ope-vpm inspect` finds in the data",) if warnings else ()
-    return tuple(dict.fromkeys([*(rule.help for _, rule, _ in broken), *looked]))
+    return tuple(dict.fromkeys([*(rule.advice(number, episodes) for _, rule, number in broken), *looked]))
 
 
 def _broken(evidence: Evidence, episodes: int) -> list[tuple[int, Rule, float]]:

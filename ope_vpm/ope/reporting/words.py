@@ -22,7 +22,9 @@ def number(value: float, spread: float | None = None) -> str:
         value: the number.
         spread: half the width of its interval; digits are shown down to a third of it.
     """
-    if not math.isfinite(value):
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    if math.isnan(value):
         return "none"
     if spread is None or not math.isfinite(spread) or spread <= 0 or not SMALLEST <= max(abs(value), spread) < LARGEST:
         return f"{value:.4g}"
