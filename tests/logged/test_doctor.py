@@ -231,6 +231,8 @@ def test_constant_columns(pendulum):
     assert finding.message == "columns that never change: observation 3"
     stuck = changed(pendulum, actions=np.full((2000, 1), 0.5))
     assert only(stuck, "constant-columns").message == "columns that never change: action 0"
+    # a constant observation does no harm; of other actions than the logged one nothing is known
+    assert (finding.level, only(stuck, "constant-columns").level) == ("note", "warning")
 
 
 def test_duplicated_episodes(pendulum):

@@ -310,3 +310,29 @@ def test_text_and_json_name_what_they_are():
     assert held["return"] == pytest.approx(7)
     assert held["return_interval"] == pytest.approx(list(found.return_interval))
     assert "return 17" in str(replace(found, gamma=0.9, value=1.7, episode_return=None))
+
+
+def test_where_a_time_limit_alone_ends_equal_steps_the_return_is_not_known():
+    """A hundred steps that pay -1 each, whatever is done: the log cannot know that another policy would stop sooner."""
+    rng = np.random.default_rng(0)
+    states = rng.standard_normal((30 * 20 + 1, 1))
+    data = ov.LoggedDataset.from_arrays(
+        states[:-1],
+        rng.integers(2, size=600),
+        np.full(600, -1.0),
+        states[1:],
+        truncated=np.arange(600) % 20 == 19,
+    )
+    policy = CategoricalPolicy(lambda s: np.full((len(s), 2), 0.5), 2)
+    value = ov.evaluate(data, policy, "vpm", gamma=1.0, time_limit="restart", ignore=("one-row-off",), n_features=20)
+    assert value.as_return() == pytest.approx(-20)
+    assert value.return_verdict == value.verdict == "unreliable"
+    assert value.return_interval == (-20, -1)  # an episode has at least one step
+
+
+def test_an_unreliable_return_without_a_limit_has_no_upper_end():
+    """Two of three episodes say nothing, and nothing limits how long a fourth goes on."""
+    value = asked(gamble(2), QUARTER)
+    assert value.return_verdict == "unreliable"
+    assert value.return_interval == (1, np.inf)
+    assert value.as_dict()["return_interval"] == [1, None]

@@ -117,7 +117,7 @@ RULES = (
     Rule(
         "relative_error",
         3.5,
-        7.0,
+        5.0,
         "the value is {0:.1f} times less certain than the logged mean: episodes of the target, or of a policy "
         "nearer to it, would help most",
         low_is_bad=False,
