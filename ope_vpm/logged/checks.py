@@ -98,8 +98,8 @@ def flags_confused(data: LoggedDataset) -> Finding | None:
     lengths, longest = data.lengths, int(data.lengths.max())
     at_limit = lengths == longest
     near = (lengths >= 0.9 * longest) & ~at_limit
-    terminal = data.terminated[data.ends]
-    cut = data.truncated[data.ends] & ~terminal
+    terminal = data.table.terminated
+    cut = data.table.truncated & ~terminal
     piled_up = at_limit.sum() >= max(3, 2 * near.sum()) and longest >= 20
     if piled_up and terminal[at_limit].all() and not cut.any():
         message = (
@@ -120,10 +120,17 @@ def constant_columns(data: LoggedDataset) -> Finding | None:
     """Columns of observations or actions that never change."""
     if len(data) < 2:
         return None
-    names = []
-    for name, column in (("observation", data.observations), ("action", data.actions)):
+    constant = []
+    for column in (data.observations, data.actions):
         table = column.reshape(len(column), -1)
-        names += [f"{name} {index}" for index in np.flatnonzero((table == table[:1]).all(axis=0))]
+        constant.append((table == table[:1]).all(axis=0))
+    return constant_finding(*constant)
+
+
+def constant_finding(observations: Bools, actions: Bools) -> Finding | None:
+    """The finding that some columns of observations and actions are constant."""
+    both = (("observation", observations), ("action", actions))
+    names = [f"{name} {index}" for name, constant in both for index in np.flatnonzero(constant)]
     if not names:
         return None
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
@@ -131,9 +138,15 @@ def constant_columns(data: LoggedDataset) -> Finding | None:
     return Finding("constant-columns", "warning", message, (), len(names))
 
 
+DUPLICATED = "episodes that repeat an earlier one exactly: counted twice, they feign certainty (drop them)"
+SHORTEST_DUPLICATE = {True: 20, False: 2}
+"""Steps of an episode that is called a duplicate, where states are finite and where they are not: short ones of finite
+states may be equal by chance."""
+
+
 def duplicated_episodes(data: LoggedDataset) -> Finding | None:
     """Episodes that repeat an earlier one exactly; short ones of finite states may do so by chance."""
-    shortest = 20 if data.finite else 2
+    shortest = SHORTEST_DUPLICATE[data.finite]
     seen: set[bytes] = set()
     repeats = []
     for first, last in zip(data.starts, data.ends, strict=True):
@@ -146,8 +159,7 @@ def duplicated_episodes(data: LoggedDataset) -> Finding | None:
         if digest.digest() in seen:
             repeats.append(first)
         seen.add(digest.digest())
-    message = "episodes that repeat an earlier one exactly: counted twice, they feign certainty (drop them)"
-    return finding("duplicated-episodes", "warning", message, np.array(repeats, dtype=np.int64))
+    return finding("duplicated-episodes", "warning", DUPLICATED, np.array(repeats, dtype=np.int64))
 
 
 def rewards_out_of_line(data: LoggedDataset) -> Finding | None:

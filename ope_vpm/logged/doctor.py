@@ -83,11 +83,18 @@ def inspect(data: LoggedDataset, ignore: Collection[str] = ()) -> Report:
     """
     from ope_vpm.logged.checks import CHECKS
 
+    check_ignored(ignore)
+    found = [check(data) for code, check in CHECKS.items() if code not in ignore]
+    return Report(data.describe(), tuple(finding for finding in found if finding is not None))
+
+
+def check_ignored(ignore: Collection[str]) -> None:
+    """Refuse codes that no finding has."""
+    from ope_vpm.logged.checks import CHECKS
+
     unknown = sorted(set(ignore) - set(CHECKS))
     if unknown:
         raise ValueError(f"ignore must name findings out of {', '.join(CHECKS)}: got {', '.join(unknown)}")
-    found = [check(data) for code, check in CHECKS.items() if code not in ignore]
-    return Report(data.describe(), tuple(finding for finding in found if finding is not None))
 
 
 def finding(code: str, level: Level, message: str, rows: Array) -> Finding | None:

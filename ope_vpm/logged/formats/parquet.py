@@ -90,10 +90,19 @@ class _Columns(Mapping[str, Array]):
         texts = self._arrow.types.is_string(kind) or self._arrow.types.is_large_string(kind)
         # As a dictionary, a text that stands in many rows is held once.
         file = self._parquet.ParquetFile(self._stream, read_dictionary=[name] if texts else None)
-        values = file.read(columns=[name]).column(0)
-        if values.null_count and (texts or values.to_numpy().dtype.kind != "f"):
-            raise ValueError(f"{name} in {self._path} must have a value in every row: some are missing")
-        return _texts(values) if texts else _column(values)
+        return column_of(self._path, name, file.read(columns=[name]).column(0))
+
+
+def column_of(path: object, name: str, values: Any) -> Array:
+    """A column as an array: numbers, vectors, or short texts; missing values are refused, but for NaN in numbers."""
+    types = library("pyarrow", "parquet").types
+    kind = values.type.value_type if types.is_dictionary(values.type) else values.type
+    texts = types.is_string(kind) or types.is_large_string(kind)
+    if values.null_count and (texts or values.to_numpy().dtype.kind != "f"):
+        raise ValueError(f"{name} in {path} must have a value in every row: some are missing")
+    if not texts:
+        return _column(values)
+    return _texts(values if types.is_dictionary(values.type) else values.dictionary_encode())
 
 
 def _texts(values: Any) -> Array:
