@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,35 +32,43 @@ class ParquetFile:
     path: str
     system: Any = None
 
-    def opened(self) -> Any:
-        """Arrow's reader of it."""
+    @contextmanager
+    def opened(self) -> Iterator[Any]:
+        """Arrow's reader of it; whatever it raises names the file."""
         parquet = library("pyarrow.parquet", "parquet")
+        with reading(Path(self.path), "Parquet"):
+            stream = self._stream()
+        with stream:
+            with reading(Path(self.path), "Parquet"):
+                file = parquet.ParquetFile(stream)
+            yield file
+
+    def _stream(self) -> Any:
         if self.system is not None:
-            return parquet.ParquetFile(self.system.open_input_file(self.path))
+            return self.system.open_input_file(self.path)
         check_regular(Path(self.path))
         if Path(self.path).stat().st_size == 0:
             raise ValueError(f"{self.path} is empty: it must be a Parquet file (remove it, or write it again)")
-        return parquet.ParquetFile(Path(self.path).open("rb"))  # closed with the reader
+        return Path(self.path).open("rb")  # a name would be taken for an address, of which Arrow knows many kinds
 
     def tables(self, first: int, last: int, columns: Sequence[str]) -> Iterator[Any]:
         """The rows from one number up to another, as Arrow tables."""
         arrow = library("pyarrow", "parquet")
-        with reading(Path(self.path), "Parquet"):
-            file = self.opened()
+        with self.opened() as file:
             sizes = [file.metadata.row_group(number).num_rows for number in range(file.metadata.num_row_groups)]
             bounds = np.cumsum([0, *sizes])
             groups = [k for k in range(len(sizes)) if bounds[k] < last and bounds[k + 1] > first]
             place = int(bounds[groups[0]]) if groups else 0
-        batches = file.iter_batches(BATCH, groups, columns=list(columns)) if groups else iter(())
-        while True:
-            with reading(Path(self.path), "Parquet"):
-                batch = next(batches, None)
-            if batch is None:
-                return
-            begin, end = max(first - place, 0), min(last - place, len(batch))
-            if end > begin:
-                yield arrow.Table.from_batches([batch.slice(begin, end - begin)])
-            place += len(batch)
+            batches = file.iter_batches(BATCH, groups, columns=list(columns)) if groups else iter(())
+            while True:
+                with reading(Path(self.path), "Parquet"):
+                    batch = next(batches, None)
+                if batch is None:
+                    return
+                begin, end = max(first - place, 0), min(last - place, len(batch))
+                if end > begin:
+                    yield arrow.Table.from_batches([batch.slice(begin, end - begin)])
+                place += len(batch)
 
 
 @dataclass(frozen=True)
@@ -80,8 +89,7 @@ class ParquetSource:
             raise FileNotFoundError("there are no Parquet files to read")
         bounds, schemas = [0], []
         for file in files:
-            with reading(Path(file.path), "Parquet"):
-                opened = file.opened()
+            with file.opened() as opened:
                 check_unique(file.path, opened.schema_arrow.names)
                 schemas.append(opened.schema_arrow)
                 bounds.append(bounds[-1] + opened.metadata.num_rows)
@@ -146,11 +154,12 @@ class ParquetSource:
 
     def read(self, first: int, last: int, size: int) -> Iterator[LoggedDataset]:
         """The rows from one number up to another, `size` at a time, each time with one row more, if there is one."""
-        arrow, held, place = library("pyarrow", "parquet"), [], first
+        arrow, place = library("pyarrow", "parquet"), first
+        held: list[Any] = []
         tables = self._tables(first, min(last + 1, self.rows), self.columns)
         while place < last:
             wanted = min(size, last - place)
-            while sum(map(len, held)) < wanted + 1 and (table := next(tables, None)) is not None:
+            while sum(len(each) for each in held) < wanted + 1 and (table := next(tables, None)) is not None:
                 held.append(table)
             whole = arrow.concat_tables(held)
             yield self._data(place, whole.slice(0, wanted + 1))

@@ -321,7 +321,7 @@ def _memory_of(weight: object) -> Memory:
     return Memory()
 
 
-def pair_features(
+def any_pairs(
     problem: Problem,
     n_features: int,
     draws: int,
@@ -329,7 +329,7 @@ def pair_features(
     seed: int | None = None,
     waves: int = WAVES,
 ) -> Pairs:
-    """The features of the problem's pairs; those of states are shared by all discounts.
+    """The features of the problem's pairs, of a log in memory or in parts; those of states are shared by all discounts.
 
     Args:
         problem: the question.
@@ -365,6 +365,21 @@ def pair_features(
 def _of_sample(recipe: PairRecipe, log: Log, policy: TargetPolicy) -> PairFeatures:
     """The features that a recipe makes of the log's sample."""
     return replace(recipe, precision=log.sample.precision).pairs(log.sample.data, policy)
+
+
+def pair_features(
+    problem: Problem,
+    n_features: int,
+    draws: int,
+    bandwidth: float = 1.0,
+    seed: int | None = None,
+    waves: int = WAVES,
+) -> PairFeatures:
+    """The same of a log that is in memory."""
+    pairs = any_pairs(problem, n_features, draws, bandwidth, seed, waves)
+    if not isinstance(pairs, PairFeatures):
+        raise TypeError("the rows of a log that is read in parts are not all there")
+    return pairs
 
 
 def _memory_of_pairs(log: Log, policy: TargetPolicy, *settings: object) -> Memory:

@@ -279,7 +279,8 @@ class GaussianClone:
 
 def share_near(design: Design, gate: Floats) -> Floats:
     """(n,): the share of the second policy among rows near each state."""
-    return np.clip(np.concatenate([features @ gate for _, features in design.batches()]), LEAST_SHARE, 1 - LEAST_SHARE)
+    share = np.concatenate([features @ gate for _, features in design.batches()])
+    return np.asarray(np.clip(share, LEAST_SHARE, 1 - LEAST_SHARE))
 
 
 def _mixed(logs: Sequence[Floats], near: Floats) -> Floats:

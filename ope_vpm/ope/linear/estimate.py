@@ -55,6 +55,13 @@ class LinearEstimate(RawEstimate):
     per_episode: LinearEstimate | None = None
     """The same of the return of an episode."""
 
+    @property
+    def ratio(self) -> Floats:
+        """(n,): the ratio τ at each logged row, of a log that is in memory."""
+        if self.weights is None:
+            raise TypeError("the weights of a log that is read in parts are not kept")
+        return self.weights
+
 
 @dataclass(frozen=True, eq=False)
 class PairEquations:

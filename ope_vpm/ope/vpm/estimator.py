@@ -8,7 +8,7 @@ import numpy as np
 
 from ope_vpm.chain import VPM
 from ope_vpm.linear.moments import WeightSums
-from ope_vpm.ope.adapter.pair_features import pair_features
+from ope_vpm.ope.adapter.pair_features import any_pairs
 from ope_vpm.ope.behaviour.action_ratio import ratio_model, weighted_pairs
 from ope_vpm.ope.estimator import NEEDS_ROWS, ProblemEstimator, check_ridge
 from ope_vpm.ope.finite.pooling import Pooled
@@ -161,7 +161,7 @@ def _find_factored(problem: Problem, n_features: int, ridge: float | None, power
     model = ratio_model(problem)
     if not model.overlap > 0:
         return nothing_in_common(problem)
-    pairs = weighted_pairs(problem, pair_features(problem, n_features, draws), power)
+    pairs = weighted_pairs(problem, any_pairs(problem, n_features, draws), power)
     fit = {"power": power, "behaviour_held_out_log_likelihood": model.held_out_log_likelihood}
     equations = PairEquations.of(problem, pairs)
     return with_feature_doubt(equations, linear_estimate(equations, ridge, "factored", fit), draws)
