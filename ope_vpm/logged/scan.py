@@ -29,27 +29,41 @@ def scan_dataset(
     columns: Mapping[str, str | Sequence[str]] | None = None,
     observation_space: Space | None = None,
     action_space: Space | None = None,
+    backend: str = "local",
     progress: Any = None,
 ) -> Dataset:
     """A log of Parquet files that is read in parts, however long it is.
 
     Args:
-        source: a file, a folder of them, a pattern such as `logs/*.parquet`, a list of files in the order of time, or
-            a `pyarrow.dataset`. Files of a folder or a pattern are taken in the order of their names, part-2 before
-            part-10. What is no Parquet is read whole by `load_dataset`.
+        source: a file, a folder of them, a pattern such as `logs/*.parquet`, a list of files in the order of time, a
+            `pyarrow.dataset`, or a `ray.data.Dataset`. Files of a folder or a pattern are taken in the order of their
+            names, part-2 before part-10. What is no Parquet is read whole by `load_dataset`.
         columns: names of the columns, as in `load_dataset`.
         observation_space: where the files do not tell.
         action_space: likewise.
+        backend: "local", or "ray" for a cluster whose machines all see the files; what `ray.init` has started is
+            used. A `ray.data.Dataset` is worked on there in any case.
         progress: see `StreamedDataset`.
     """
+    if backend not in ("local", "ray"):
+        raise ValueError(f"backend must be 'local' or 'ray': got {backend!r}")
     if isinstance(source, LoggedDataset | StreamedDataset):
         return source
     options = Options(columns, observation_space=observation_space, action_space=action_space)
+    if is_from(source, "ray"):
+        from ope_vpm.logged.ray_stream import BlockSource, on_ray
+
+        return on_ray(scanned(BlockSource.of(source, options), progress))
     files = parquet_files(source)
     if files is None:
         spaces: dict[str, Any] = {"observation_space": observation_space, "action_space": action_space}
         return load_dataset(source, columns=columns, **spaces)
-    return scanned(ParquetSource.of(files, options), progress)
+    found = scanned(ParquetSource.of(files, options), progress)
+    if backend == "local":
+        return found
+    from ope_vpm.logged.ray_stream import on_ray
+
+    return on_ray(found)
 
 
 def parquet_files(source: Any) -> list[ParquetFile] | None:

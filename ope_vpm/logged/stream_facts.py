@@ -28,7 +28,7 @@ from ope_vpm.logged.doctor import SHOWN, Finding, finding
 from ope_vpm.logged.episode import row_columns, take
 from ope_vpm.logged.episode_table import RewardFacts
 from ope_vpm.logged.fingerprint import Words, fingerprints
-from ope_vpm.logged.streamed import PART_ROWS, Part, StreamedDataset
+from ope_vpm.logged.streamed import Part, StreamedDataset
 
 OF_ROWS = {"not-finite": not_finite, "actions-outside": actions_outside, "broken-chain": broken_chain}
 """Checks that look at one row and the next, so that every part can be checked alone."""
@@ -215,7 +215,7 @@ def episodes_of(data: StreamedDataset, episodes: Integers, longest: int) -> Logg
     """Some episodes in the given order, in memory, each with its first `longest` steps at most."""
     chosen = np.sort(episodes)
     lengths = np.minimum(data.lengths[chosen], longest)
-    first, last = data.starts[chosen] // PART_ROWS, (data.starts[chosen] + lengths - 1) // PART_ROWS
+    first, last = data.starts[chosen] // data.part_rows, (data.starts[chosen] + lengths - 1) // data.part_rows
     needed = {number for a, b in zip(first.tolist(), last.tolist(), strict=True) for number in range(a, b + 1)}
     found = data.total(_chosen_rows, chosen, longest, title="sampling", only=sorted(needed)).pieces
     whole = LoggedDataset(

@@ -8,7 +8,7 @@ belong to and how much of them came before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
@@ -113,6 +113,8 @@ class StreamedDataset:
     """Called with a title and the number of rows of each pass: it returns what is called with the rows done."""
     facts: Any = None
     """What a pass over all rows has found, a `Facts`; None before it."""
+    part_rows: int = field(default_factory=lambda: PART_ROWS)
+    """Rows of a part."""
 
     def __len__(self) -> int:
         return self.source.rows
@@ -202,17 +204,17 @@ class StreamedDataset:
     @property
     def count(self) -> int:
         """How many parts there are."""
-        return -(-len(self) // PART_ROWS)
+        return -(-len(self) // self.part_rows)
 
     def _parts(self, numbers: Sequence[int]) -> Iterator[Part]:
         for first, last in _runs(numbers):
-            rows = self.source.read(first * PART_ROWS, min(last * PART_ROWS, len(self)), PART_ROWS)
+            rows = self.source.read(first * self.part_rows, min(last * self.part_rows, len(self)), self.part_rows)
             for number, data in zip(range(first, last), rows, strict=True):
-                yield self._part(number * PART_ROWS, data)
+                yield self._part(number * self.part_rows, data)
 
     def _part(self, first: int, data: LoggedDataset) -> Part:
         """A part, from its rows and the one after them."""
-        last = min(first + PART_ROWS, len(self))
+        last = min(first + self.part_rows, len(self))
         count = last - first
         episode = int(np.searchsorted(self.starts, first, side="right")) - 1
         until = int(np.searchsorted(self.starts, last, side="left"))

@@ -54,7 +54,8 @@ def evaluate(
 
     Args:
         data: the log; or Parquet files that may be larger than memory, as a path, a folder, a pattern such as
-            `logs/*.parquet`, a list of files in the order of time, or a `pyarrow.dataset`: see `scan_dataset`.
+            `logs/*.parquet`, a list of files in the order of time, a `pyarrow.dataset` or a `ray.data.Dataset`:
+            see `scan_dataset`.
         policy: the target, or a list of targets, or a mapping from names to targets.
         estimator: a name out of `estimators()`, an `Estimator`, or a list of these.
         gamma: 1 for the average reward per step; below, (1 - gamma) · E[Σ gamma^t r_t]. Several may be asked for at

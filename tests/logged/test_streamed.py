@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import ope_vpm as ov
-from ope_vpm.logged import stream_facts, streamed
+from ope_vpm.logged import streamed
 from ope_vpm.logged.fingerprint import fingerprints, number_contents
 from ope_vpm.logged.stream_facts import facts_of
 from ope_vpm.ope import log as logs
@@ -17,8 +17,7 @@ from ope_vpm.ope.log import Log
 
 @pytest.fixture(autouse=True)
 def short_parts(monkeypatch):
-    for module in (streamed, stream_facts):
-        monkeypatch.setattr(module, "PART_ROWS", 16)
+    monkeypatch.setattr(streamed, "PART_ROWS", 16)
     monkeypatch.setattr(logs, "SAMPLE_ROWS", 40)
 
 

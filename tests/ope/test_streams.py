@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import ope_vpm as ov
-from ope_vpm.logged import stream_facts, streamed
+from ope_vpm.logged import streamed
 from ope_vpm.logged.formats.table import to_table
 from ope_vpm.ope import log as logs
 from ope_vpm.policy import GaussianPolicy
@@ -24,8 +24,7 @@ LONG = 150
 @pytest.fixture(autouse=True)
 def short_parts(monkeypatch):
     """Parts and samples so short that a log of 13 000 rows has four parts and a sample of a fifth."""
-    for module in (streamed, stream_facts):
-        monkeypatch.setattr(module, "PART_ROWS", 4096)
+    monkeypatch.setattr(streamed, "PART_ROWS", 4096)
     monkeypatch.setattr(logs, "SAMPLE_ROWS", 2500)
 
 

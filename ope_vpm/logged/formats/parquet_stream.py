@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -72,85 +74,56 @@ class ParquetFile:
 
 
 @dataclass(frozen=True)
-class ParquetSource:
-    """The rows of several files, one after another."""
+class TableSource(ABC):
+    """Rows of several tables, one after another: files, or blocks of tables in a cluster."""
 
-    files: tuple[ParquetFile, ...]
     bounds: tuple[int, ...]
-    """The number of each file's first row, and that of all rows."""
+    """The number of each table's first row, and that of all rows."""
     columns: tuple[str, ...]
     """The columns that are read."""
     options: Options
 
-    @classmethod
-    def of(cls, files: Sequence[ParquetFile], options: Options) -> ParquetSource:
-        """Look at the files' heads: they must have the same columns."""
-        if not files:
-            raise FileNotFoundError("there are no Parquet files to read")
-        bounds, schemas = [0], []
-        for file in files:
-            with file.opened() as opened:
-                check_unique(file.path, opened.schema_arrow.names)
-                schemas.append(opened.schema_arrow)
-                bounds.append(bounds[-1] + opened.metadata.num_rows)
-        names = names_of(files[0].path, schemas[0].names, options)
-        missing = [name for name in REQUIRED if not names_of(files[0].path, schemas[0].names, options, (name,))]
-        require(files[0].path, missing, schemas[0].names, "map your names with columns=")
-        for file, schema in zip(files, schemas, strict=True):
-            _check_alike(file.path, schema, files[0].path, schemas[0], names)
-        if bounds[-1] == 0:
-            raise ValueError(f"{files[0].path} has no rows: a dataset needs at least one step")
-        made = cls(tuple(files), tuple(bounds), tuple(names), _with_spaces(options, schemas[0].metadata or {}))
-        made.check_order()
-        return made
+    @staticmethod
+    def checked(tables: Sequence[tuple[str, Any]], options: Options) -> tuple[tuple[str, ...], Options]:
+        """The columns to be read, and the options with the spaces that are stored; tables must have the same columns.
 
-    def check_order(self) -> None:
-        """Refuse files in another order than that of time: an episode that one leaves open goes on in a later one.
-
-        Labels that are counted anew in each file are no sign of that, for the first one of a file is then rarely the
-        last one of another; nor are labels without flags, of which nothing tells that they are open.
+        Args:
+            tables: the name and the schema of each.
+            options: what the user said.
         """
-        label, flags = (names_of("", self.columns, self.options, some) for some in (("episode",), FLAGS[:2]))
-        if not label or not flags or len(self.files) < 3:
-            return
-        left_open: dict[Any, str] = {}
-        before: Any = None
-        for file, begin, end in zip(self.files, self.bounds[:-1], self.bounds[1:], strict=True):
-            if begin == end:
-                continue
-            first, last = (self._ends(row, [*label, *flags]) for row in (begin, end - 1))
-            if first[0] != before and first[0] in left_open:
-                raise ValueError(
-                    f"episode {first[0]} is left open in {left_open[first[0]]} and goes on in {file.path}, with other "
-                    "files between them: give the files in the order of time"
-                )
-            before = last[0]
-            if not any(last[1:]):
-                left_open[last[0]] = file.path
-
-    def _ends(self, row: int, columns: Sequence[str]) -> list[Any]:
-        (table,) = self._tables(row, row + 1, columns)
-        return [table.column(name)[0].as_py() for name in columns]
+        first, expected = tables[0]
+        names = names_of(first, expected.names, options)
+        missing = [name for name in REQUIRED if not names_of(first, expected.names, options, (name,))]
+        require(first, missing, expected.names, "map your names with columns=")
+        for name, schema in tables:
+            check_unique(name, schema.names)
+            _check_alike(name, schema, first, expected, names)
+        return tuple(names), _with_spaces(options, expected.metadata or {})
 
     @property
     def rows(self) -> int:
         """How many there are."""
         return self.bounds[-1]
 
+    def place(self, row: int) -> int:
+        """The number of the table that holds a row."""
+        return bisect_right(self.bounds, row) - 1
+
+    @abstractmethod
     def named(self, row: int) -> str:
-        """The file that holds a row."""
-        return self.files[bisect_right(self.bounds, row) - 1].path
+        """The table that holds a row, for people."""
+
+    @abstractmethod
+    def tables_of(self, number: int, first: int, last: int, columns: Sequence[str]) -> Iterator[Any]:
+        """Rows of one table, as Arrow tables."""
 
     def flags(self) -> Iterator[dict[str, Array]]:
         """The columns that tell where episodes begin and end, some rows at a time."""
-        wanted = names_of("", self.columns, self.options, FLAGS)
-        if not wanted:
-            return
-        for table in self._tables(0, self.rows, wanted):
+        found = {name: names_of("", self.columns, self.options, (name,)) for name in FLAGS}
+        wanted = {name: names[0] for name, names in found.items() if names}
+        for table in self._tables(0, self.rows, list(wanted.values())) if wanted else ():
             held = _Columns(self.named(0), table)
-            yield {
-                name: held[found[0]] for name in FLAGS if (found := names_of("", self.columns, self.options, (name,)))
-            }
+            yield {name: held[column] for name, column in wanted.items()}
 
     def read(self, first: int, last: int, size: int) -> Iterator[LoggedDataset]:
         """The rows from one number up to another, `size` at a time, each time with one row more, if there is one."""
@@ -171,9 +144,70 @@ class ParquetSource:
             return from_table(path, _Columns(path, table), self.options)
 
     def _tables(self, first: int, last: int, columns: Sequence[str]) -> Iterator[Any]:
-        for file, begin, end in zip(self.files, self.bounds[:-1], self.bounds[1:], strict=True):
+        for number, (begin, end) in enumerate(pairwise(self.bounds)):
             if end > first and begin < last and end > begin:
-                yield from file.tables(max(first - begin, 0), min(last, end) - begin, columns)
+                yield from self.tables_of(number, max(first - begin, 0), min(last, end) - begin, columns)
+
+
+@dataclass(frozen=True)
+class ParquetSource(TableSource):
+    """The rows of several files, one after another."""
+
+    files: tuple[ParquetFile, ...] = ()
+
+    @classmethod
+    def of(cls, files: Sequence[ParquetFile], options: Options) -> ParquetSource:
+        """Look at the files' heads: they must have the same columns."""
+        if not files:
+            raise FileNotFoundError("there are no Parquet files to read")
+        bounds, schemas = [0], []
+        for file in files:
+            with file.opened() as opened:
+                schemas.append(opened.schema_arrow)
+                bounds.append(bounds[-1] + opened.metadata.num_rows)
+        paths = [file.path for file in files]
+        names, options = cls.checked(list(zip(paths, schemas, strict=True)), options)
+        if bounds[-1] == 0:
+            raise ValueError(f"{files[0].path} has no rows: a dataset needs at least one step")
+        made = cls(tuple(bounds), names, options, tuple(files))
+        made.check_order()
+        return made
+
+    def named(self, row: int) -> str:
+        """The file that holds a row."""
+        return self.files[self.place(row)].path
+
+    def tables_of(self, number: int, first: int, last: int, columns: Sequence[str]) -> Iterator[Any]:
+        """Rows of one file."""
+        return self.files[number].tables(first, last, columns)
+
+    def check_order(self) -> None:
+        """Refuse files in another order than that of time: an episode that one leaves open goes on in a later one.
+
+        Labels that are counted anew in each file are no sign of that, for the first one of a file is then rarely the
+        last one of another; nor are labels without flags, of which nothing tells that they are open.
+        """
+        label, flags = (names_of("", self.columns, self.options, some) for some in (("episode",), FLAGS[:2]))
+        if not label or not flags or len(self.files) < 3:
+            return
+        left_open: dict[Any, str] = {}
+        before: Any = None
+        for file, (begin, end) in zip(self.files, pairwise(self.bounds), strict=True):
+            if begin == end:
+                continue
+            first, last = (self._ends(row, [*label, *flags]) for row in (begin, end - 1))
+            if first[0] != before and first[0] in left_open:
+                raise ValueError(
+                    f"episode {first[0]} is left open in {left_open[first[0]]} and goes on in {file.path}, with other "
+                    "files between them: give the files in the order of time"
+                )
+            before = last[0]
+            if not any(last[1:]):
+                left_open[last[0]] = file.path
+
+    def _ends(self, row: int, columns: Sequence[str]) -> list[Any]:
+        (table,) = self._tables(row, row + 1, columns)
+        return [table.column(name)[0].as_py() for name in columns]
 
 
 class _Columns(Mapping[str, Array]):
