@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 from gymnasium import spaces
 
-from ope_vpm.arrays import LARGEST, Array, Bools, chunks, usable
+from ope_vpm.arrays import LARGEST, Array, Bools, Floats, chunks, usable
 from ope_vpm.logged.alignment import one_row_off
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.doctor import SHOWN, Check, Finding, Level, finding
@@ -147,6 +147,9 @@ states may be equal by chance."""
 def duplicated_episodes(data: LoggedDataset) -> Finding | None:
     """Episodes that repeat an earlier one exactly; short ones of finite states may do so by chance."""
     shortest = SHORTEST_DUPLICATE[data.finite]
+    if len(data) > MANY_ROWS:
+        again = repeated(data.fingerprints, data.returns) & (data.lengths >= shortest)
+        return finding("duplicated-episodes", "warning", DUPLICATED, data.starts[again])
     seen: set[bytes] = set()
     repeats = []
     for first, last in zip(data.starts, data.ends, strict=True):
@@ -162,6 +165,19 @@ def duplicated_episodes(data: LoggedDataset) -> Finding | None:
     return finding("duplicated-episodes", "warning", DUPLICATED, np.array(repeats, dtype=np.int64))
 
 
+MANY_ROWS = 100_000
+"""Rows from which on episodes are compared by their fingerprints, which long logs need in any case."""
+
+
+def repeated(prints: Array, returns: Floats) -> Bools:
+    """Which episodes have the fingerprint and the return of an earlier one."""
+    keys = np.column_stack([prints, returns.view(np.uint64)])
+    _, first = np.unique(keys, axis=0, return_index=True)
+    again = np.ones(len(keys), dtype=np.bool_)
+    again[first] = False
+    return again
+
+
 def rewards_out_of_line(data: LoggedDataset) -> Finding | None:
     """A few rewards far beyond all others: a sentinel or a glitch."""
     finite = data.rewards[np.isfinite(data.rewards)]
@@ -169,6 +185,9 @@ def rewards_out_of_line(data: LoggedDataset) -> Finding | None:
         return None
     middle = np.median(finite)
     distance = np.abs(data.rewards - middle)
+    largest = float(distance.max())
+    if np.count_nonzero(distance >= largest / 20) > max(0.01 * len(data), 1):
+        return None  # one in a hundred is so far off that the quantile below is, too: none is beyond 20 times that
     # Rare but regular rewards, such as a goal's, are above this quantile and set the scale themselves.
     scale = np.quantile(np.abs(finite - middle), 0.995) or abs(middle)
     far = (distance > 20 * scale) & np.isfinite(distance)

@@ -223,6 +223,13 @@ class LoggedDataset:
         """(episodes,): whether an episode's last row is among these rows; it is, unless they are a part of a log."""
         return np.ones(self.n_episodes, dtype=np.bool_)
 
+    @cached_property
+    def fingerprints(self) -> npt.NDArray[np.uint64]:
+        """(episodes, 2): equal for episodes with equal states and actions; see `ope_vpm.logged.fingerprint`."""
+        from ope_vpm.logged.fingerprint import fingerprints
+
+        return fingerprints(self)
+
     @property
     def states_seen(self) -> Array:
         """One more than the largest number of each coordinate of finite states."""

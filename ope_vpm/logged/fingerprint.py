@@ -17,10 +17,12 @@ Words = npt.NDArray[np.uint64]
 
 def fingerprints(data: LoggedDataset) -> Words:
     """(episodes, 2): of the rows that are here; those of an episode's other rows are to be added."""
-    out = np.empty((len(data), 2), dtype=np.uint64)
+    total = np.zeros((data.n_episodes, 2), dtype=np.uint64)
     for rows in chunks(len(data), of=[data.observations]):
-        out[rows] = _of_rows(data.observations[rows], data.actions[rows], data.time[rows])
-    total: Words = np.add.reduceat(out, data.starts, axis=0)
+        episode = data.episode[rows]
+        first = np.flatnonzero(np.diff(episode, prepend=-1))
+        words = _of_rows(data.observations[rows], data.actions[rows], data.time[rows])
+        total[episode[first]] += np.add.reduceat(words, first, axis=0)  # an episode comes once in a chunk
     return total
 
 
@@ -37,7 +39,8 @@ def _of_rows(observations: Array, actions: Array, time: Integers) -> Words:
         summed = time.astype(np.uint64) * _odd(rng, 1)
         for column in (observations, actions):
             words = _words(column)
-            summed = summed + words @ _odd(rng, words.shape[1])
+            factors = _odd(rng, words.shape[1])
+            summed += words[:, 0] * factors[0] if len(factors) == 1 else words @ factors
         total[:, k] = _mixed(summed)
     return total
 

@@ -22,6 +22,7 @@ from ope_vpm.logged.checks import (
     constant_finding,
     flags_confused,
     not_finite,
+    repeated,
 )
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.doctor import SHOWN, Finding, finding
@@ -192,11 +193,7 @@ def examine(data: StreamedDataset, facts: Facts, sample: LoggedDataset, ignore: 
 
 def _duplicates(data: StreamedDataset, facts: Facts) -> Finding | None:
     """Episodes with the fingerprint and the return of an earlier one."""
-    of = facts.episodes
-    keys = np.column_stack([of.prints, of.returns.view(np.uint64)])
-    _, first = np.unique(keys, axis=0, return_index=True)
-    again = np.ones(len(keys), dtype=np.bool_)
-    again[first] = False
+    again = repeated(facts.episodes.prints, facts.episodes.returns)
     again &= data.lengths >= SHORTEST_DUPLICATE[data.finite]
     return finding("duplicated-episodes", "warning", DUPLICATED, data.starts[again])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
@@ -12,10 +12,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers
-from ope_vpm.logged import Finding, LoggedDataset, Report, inspect
-from ope_vpm.logged.doctor import check_ignored
+from ope_vpm.logged import Finding, LoggedDataset
+from ope_vpm.logged.doctor import check_ignored, examined, refuse_errors
 from ope_vpm.logged.episode import take
-from ope_vpm.logged.fingerprint import fingerprints, number_contents
+from ope_vpm.logged.fingerprint import number_contents
 from ope_vpm.logged.stream_facts import episodes_of, examine, facts_of
 from ope_vpm.logged.streamed import Mergeable, StreamedDataset
 from ope_vpm.ope.adapter.ends import rows_of
@@ -104,11 +104,11 @@ class Log:
             return StreamedLog.check_parts(data, ignore)
         if not isinstance(data, LoggedDataset):
             raise TypeError(f"data must be a LoggedDataset: got {type(data).__name__} (see ope_vpm.load_dataset)")
-        report = inspect(data, ignore)
-        report.raise_for_errors()
-        warnings = _in_words(report.warnings)
+        findings = examined(data, ignore)
+        refuse_errors(findings)
+        warnings = _in_words(findings)
         if len(data) > SAMPLE_ROWS:
-            return cls(data, warnings, number_contents(fingerprints(data)))
+            return cls(data, warnings, number_contents(data.fingerprints))
         digests = [_digest(data, start, length) for start, length in zip(data.starts, data.lengths, strict=True)]
         return cls(data, warnings, np.unique(np.array(digests), return_inverse=True)[1].astype(np.int64))
 
@@ -198,7 +198,9 @@ class Log:
         return self.content % count
 
 
-def _in_words(warnings: tuple[Finding, ...]) -> tuple[str, ...]:
+def _in_words(findings: Sequence[Finding]) -> tuple[str, ...]:
+    """The warnings among the doctor's findings."""
+    warnings = [found for found in findings if found.level == "warning"]
     return tuple(f"the data look odd ({found.code}): {found.message}" for found in warnings)
 
 
@@ -223,9 +225,9 @@ class StreamedLog(Log):
         order = np.argsort(content, kind="stable")
         chosen = order[: fitting(data.lengths[order])]
         sample = sampled(episodes_of(data, chosen, SAMPLE_ROWS), content[chosen])
-        findings = Report(sample.data.describe(), tuple(examine(data, facts, sample.data, ignore)))
-        findings.raise_for_errors()
-        return cls(cast(LoggedDataset, data), _in_words(findings.warnings), content, sample_of_rows=sample)
+        findings = examine(data, facts, sample.data, ignore)
+        refuse_errors(findings)
+        return cls(cast(LoggedDataset, data), _in_words(findings), content, sample_of_rows=sample)
 
     @property
     def stream(self) -> StreamedDataset:
