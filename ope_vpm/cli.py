@@ -140,12 +140,15 @@ def evaluate(
 
 def _log(dataset: str, format_name: str | None, columns: Any, trust: bool, backend: str) -> Any:
     """The log in memory; in parts where it is Parquet and not small, or on a cluster."""
-    from ope_vpm.logged import load_dataset, scan_dataset
+    from ope_vpm.logged import LoggedDataset, load_dataset, scan_dataset
     from ope_vpm.logged.scan import parquet_files
+    from ope_vpm.ope.log import SAMPLE_ROWS
     from ope_vpm.progress import rates
 
-    if format_name is None and not trust and parquet_files(dataset) is not None:
-        return scan_dataset(dataset, columns=columns, backend=backend, progress=rates)
+    if format_name is None and parquet_files(dataset) is not None:
+        found = scan_dataset(dataset, columns=columns, trust=trust, backend=backend, progress=rates)
+        short = len(found) <= SAMPLE_ROWS and not isinstance(found, LoggedDataset)
+        return found.read() if short else found  # type: ignore[union-attr]  # what is short is read in any case
     if backend != "local":
         raise ValueError(f"--backend {backend} is for Parquet files, and {dataset} is none")
     return load_dataset(dataset, format=format_name, columns=columns, trust=trust)

@@ -84,13 +84,8 @@ class BlockSource(TableSource):
     def of(cls, dataset: Any, options: Options) -> BlockSource:
         """The blocks in the order of the rows; what makes them is run once."""
         ray = started()
-        context = ray.data.DataContext.get_current()
-        before = context.execution_options.preserve_order
-        context.execution_options.preserve_order = True
-        try:
-            blocks = dataset.to_arrow_refs()
-        finally:
-            context.execution_options.preserve_order = before
+        dataset.context.execution_options.preserve_order = True  # rows are in the order of time
+        blocks = dataset.to_arrow_refs()
         heads = ray.get([ray.remote(_head).remote(block) for block in blocks])
         kept = [(block, *head) for block, head in zip(blocks, heads, strict=True) if head[0]]
         if not kept:

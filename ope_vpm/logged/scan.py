@@ -27,6 +27,7 @@ def scan_dataset(
     source: Any,
     *,
     columns: Mapping[str, str | Sequence[str]] | None = None,
+    trust: bool = False,
     observation_space: Space | None = None,
     action_space: Space | None = None,
     backend: str = "local",
@@ -39,6 +40,7 @@ def scan_dataset(
             `pyarrow.dataset`, or a `ray.data.Dataset`. Files of a folder or a pattern are taken in the order of their
             names, part-2 before part-10. What is no Parquet is read whole by `load_dataset`.
         columns: names of the columns, as in `load_dataset`.
+        trust: allow files that claim to hold far more than their size.
         observation_space: where the files do not tell.
         action_space: likewise.
         backend: "local", or "ray" for a cluster whose machines all see the files; what `ray.init` has started is
@@ -49,7 +51,7 @@ def scan_dataset(
         raise ValueError(f"backend must be 'local' or 'ray': got {backend!r}")
     if isinstance(source, LoggedDataset | StreamedDataset):
         return source
-    options = Options(columns, observation_space=observation_space, action_space=action_space)
+    options = Options(columns, trust, observation_space=observation_space, action_space=action_space)
     if is_from(source, "ray"):
         from ope_vpm.logged.ray_stream import BlockSource, on_ray
 
@@ -57,7 +59,7 @@ def scan_dataset(
     files = parquet_files(source)
     if files is None:
         spaces: dict[str, Any] = {"observation_space": observation_space, "action_space": action_space}
-        return load_dataset(source, columns=columns, **spaces)
+        return load_dataset(source, columns=columns, trust=trust, **spaces)
     found = scanned(ParquetSource.of(files, options), progress)
     if backend == "local":
         return found

@@ -50,10 +50,10 @@ def read(path: Path, options: Options) -> LoggedDataset:
 def check_size(parquet: Any, path: Path, trust: bool) -> None:
     """Refuse a table that claims far more values than its file could hold: one repeated value takes no room."""
     with path.open("rb") as stream:
-        check_unpacked(path, path.stat().st_size, _claimed(parquet.ParquetFile(stream).metadata), trust)
+        check_unpacked(path, path.stat().st_size, claimed(parquet.ParquetFile(stream).metadata), trust)
 
 
-def _claimed(notes: Any, name: str | None = None) -> int:
+def claimed(notes: Any, name: str | None = None) -> int:
     """Bytes of a column, or of all of them, once they are read."""
     total = 0
     for group in (notes.row_group(number) for number in range(notes.num_row_groups)):
@@ -84,7 +84,7 @@ class _Columns(Mapping[str, Array]):
     def __getitem__(self, name: str) -> Array:
         if name not in self._schema.names:
             raise KeyError(name)
-        self._total += _claimed(self._metadata, name)
+        self._total += claimed(self._metadata, name)
         check_unpacked(self._path, self._path.stat().st_size, self._total, self._trust)
         kind = self._schema.field(name).type
         texts = self._arrow.types.is_string(kind) or self._arrow.types.is_large_string(kind)

@@ -17,10 +17,10 @@ import numpy as np
 from ope_vpm.arrays import Array
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.formats.files import Options, require, spaces_from_json
-from ope_vpm.logged.formats.parquet import SPACES, column_of
+from ope_vpm.logged.formats.parquet import SPACES, claimed, column_of
 from ope_vpm.logged.formats.table import REQUIRED, check_unique, from_table, names_of
 from ope_vpm.optional import library
-from ope_vpm.outside import check_regular, reading
+from ope_vpm.outside import check_regular, check_unpacked, reading
 
 BATCH = 1 << 15
 """Rows that are decoded at once."""
@@ -165,6 +165,9 @@ class ParquetSource(TableSource):
             with file.opened() as opened:
                 schemas.append(opened.schema_arrow)
                 bounds.append(bounds[-1] + opened.metadata.num_rows)
+                if file.system is None:
+                    size = Path(file.path).stat().st_size
+                    check_unpacked(file.path, size, claimed(opened.metadata), options.trust)
         paths = [file.path for file in files]
         names, options = cls.checked(list(zip(paths, schemas, strict=True)), options)
         if bounds[-1] == 0:
