@@ -65,13 +65,13 @@ class DoublyRobust(ProblemEstimator):
             fit = cross_fitted_counts(problem, folds)
             return corrected(problem, fit, {"solver": "counts"})
         ratio = self._ratio(problem)
-        if not ratio.weights.any():
+        if not ratio.ratio.any():
             return ratio
         if len(np.unique(folds[problem.data.episode[problem.steps.rows]])) == 1:
             folds = np.zeros_like(folds)  # no other fold has a step to learn from
         found = self._corrected(problem, folds, ratio, ratio.suspected_bias)
         guess = ratio.per_episode
-        rate = 0.0 if guess is None else ends_under(problem, guess.weights)
+        rate = 0.0 if guess is None else ends_under(problem, guess.ratio)
         if guess is None or not reaches_ends(problem, rate):
             return found
         charged = problem.with_rewards(problem.data.rewards - guess.value * problem.ending)
@@ -80,7 +80,7 @@ class DoublyRobust(ProblemEstimator):
 
     def _corrected(self, problem: Problem, folds: Integers, ratio: LinearEstimate, bias: float) -> RawEstimate:
         """The value with a given ratio, which may be off by a suspected bias."""
-        tau = ratio.weights[problem.steps.rows]
+        tau = ratio.ratio[problem.steps.rows]
         q, ridge = self._q(problem, folds, tau)
         notes = {"solver": self.q, "ridge": ratio.ridge, "q_ridge": ridge, "clock": ratio.clock}
         fit = CrossFit(q, tau, unseen_mass=None, error=bias)

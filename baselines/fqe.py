@@ -9,7 +9,7 @@ import numpy as np
 
 from ope_vpm.arrays import Floats
 from ope_vpm.ope.authoring import Problem, ProblemEstimator, RawEstimate
-from ope_vpm.ope.estimator import check_positive, check_ridge
+from ope_vpm.ope.estimator import NEEDS_ROWS, check_positive, check_ridge
 from ope_vpm.ope.finite.estimate import counted_estimate
 from ope_vpm.ope.finite.likelihood import likelihood_interval
 from ope_vpm.ope.finite.treatments import DEFAULT, treatment
@@ -27,6 +27,7 @@ class FQE(ProblemEstimator):
     """Solve Q = r + γE_π[Q'] on the log; at γ = 1 the differential form, Q = r - v + E_π[Q']."""
 
     name: ClassVar[str] = "fqe"
+    streams: ClassVar[bool] = True
 
     solver: str = "auto"
     """"tabular" (finite pairs: the counted equation, solved exactly), "linear" (LSTD-Q in random features),
@@ -60,6 +61,8 @@ class FQE(ProblemEstimator):
 
     def check(self, problem: Problem) -> None:
         """Refuse a solver that does not fit the data."""
+        if problem.streamed and (self.solver != "linear" or self.weighted):
+            raise ValueError(f"fqe with solver={self.solver!r}, weighted={self.weighted} {NEEDS_ROWS}")
         if self.solver == "tabular" and not problem.finite:
             raise ValueError("solver 'tabular' needs finite states and actions: use solver='linear' or 'neural'")
 

@@ -14,6 +14,7 @@ class Naive(ProblemEstimator):
     """The mean logged reward; below γ = 1 weighted by γ^t."""
 
     name: ClassVar[str] = "naive"
+    streams: ClassVar[bool] = True
 
     def find(self, problem: Problem) -> RawEstimate:
         """One ratio of sums."""

@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from ope_vpm.ope.authoring import Bootstrap, Problem, ProblemEstimator, RawEstimate, evidence_of_weights
-from ope_vpm.ope.behaviour.action_ratio import CAP, ActionRatio, action_ratio
+from ope_vpm.arrays import Floats
+from ope_vpm.logged import LoggedDataset
+from ope_vpm.ope.authoring import Problem, ProblemEstimator, RawEstimate
+from ope_vpm.ope.behaviour.action_ratio import CAP, ActionRatio, RatioModel, action_ratio, ratio_model
 from ope_vpm.ope.behaviour.source import Behaviour, Cloned, check_behaviour, source_of
-from ope_vpm.ope.inference.logged_mean import time_weights, weighted_sums
-from ope_vpm.ope.inference.returns import with_weighted_return
-from ope_vpm.ope.inference.value import value_or_nan
+from ope_vpm.ope.estimator import NEEDS_ROWS
+from ope_vpm.ope.inference.logged_mean import (
+    RewardSums,
+    reward_sums,
+    streamed_sums,
+    time_weights,
+    weighted_estimate,
+)
+from ope_vpm.ope.inference.value import evidence_of_sums, value_or_nan
+from ope_vpm.ope.log import StreamedLog
+from ope_vpm.policy import TargetPolicy
+
+
+@dataclass(frozen=True)
+class Capped:
+    """π/b̂ as weights of rows, capped."""
+
+    model: RatioModel
+    cap: float
+
+    def __call__(self, data: LoggedDataset, policy: TargetPolicy) -> Floats:
+        """(n,): the weight of each row."""
+        return self.model.ratio(data, policy, self.cap)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +42,7 @@ class OneStep(ProblemEstimator):
     """Σ ρ r / Σ ρ with ρ = π/b̂, capped; below γ = 1 also weighted by γ^t."""
 
     name: ClassVar[str] = "onestep"
+    streams: ClassVar[bool] = True
 
     behaviour: Behaviour = "cloned"
     """"cloned" (finite states: counts; continuous ones: around the target, as in vpm), "logged", or a known policy."""
@@ -28,29 +51,34 @@ class OneStep(ProblemEstimator):
 
     def check(self, problem: Problem) -> None:
         """The target needs densities, and the behaviour must be there as it is asked for."""
+        if problem.streamed and self.behaviour != "cloned":
+            raise ValueError(f"onestep with behaviour={self.behaviour!r} {NEEDS_ROWS}")
         check_behaviour(self.name, problem, self.behaviour)
 
     def find(self, problem: Problem) -> RawEstimate:
         """One ratio of sums."""
+        if isinstance(problem.log, StreamedLog):
+            model = ratio_model(problem)
+            sums = streamed_sums(problem, problem.log, Capped(model, min(self.cap, CAP)))
+            return self._estimate(problem, sums, None, model.overlap, model.held_out_log_likelihood)
         action = self._ratio(problem)
         by_time, tail = time_weights(problem)
         weights = by_time * np.minimum(action.ratio, self.cap)
-        sums = weighted_sums(problem, weights, tail)
-        evidence = evidence_of_weights(
+        sums = reward_sums(problem.data, weights, tail, problem.time_limit)
+        return self._estimate(problem, sums, weights, action.overlap, action.held_out_log_likelihood)
+
+    def _estimate(
+        self, problem: Problem, sums: RewardSums, weights: Floats | None, overlap: float, likelihood: float
+    ) -> RawEstimate:
+        evidence = evidence_of_sums(
             problem.data,
-            weights,
-            overlap=min(action.overlap, 1.0),
+            sums.of_weights,
+            overlap=min(overlap, 1.0),
             remarks=("the action ratio alone ignores that the target visits other states",),
         )
-        fit = {"behaviour_held_out_log_likelihood": action.held_out_log_likelihood}
-        found = RawEstimate(
-            value=value_or_nan(sums.ratios[0], weights),
-            uncertainty=Bootstrap(episodes=sums),
-            weights=weights,
-            evidence=evidence,
-            diagnostics=fit,
-        )
-        return with_weighted_return(problem, found) if problem.episodic else found
+        fit = {"behaviour_held_out_log_likelihood": likelihood}
+        found = weighted_estimate(problem, sums, weights, evidence=evidence, diagnostics=fit)
+        return replace(found, value=value_or_nan(found.value, sums.weight))
 
     def _ratio(self, problem: Problem) -> ActionRatio:
         source = source_of(self.behaviour, problem.data)

@@ -86,7 +86,7 @@ class WeightedDoublyRobust(ProblemEstimator):
         linear = find_lstd(problem, self.n_features, None, self.draws)
         equations = lstd_equations(problem, self.n_features, self.draws)
         q = cross_fitted_q(equations, whole, linear.ridge).q(problem, 0)
-        return CrossFit(q, linear.weights[problem.steps.rows], unseen_mass=None, error=0.0)
+        return CrossFit(q, linear.ratio[problem.steps.rows], unseen_mass=None, error=0.0)
 
     def _blend(self, terms: Terms) -> Floats:
         """How much each horizon counts: the longest alone."""

@@ -14,6 +14,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,8 @@ import numpy as np
 from scipy import sparse
 
 import ope_vpm as ov
+from ope_vpm.logged.formats.table import to_table
+from ope_vpm.optional import library
 from ope_vpm.policy import GaussianPolicy
 from ope_vpm.studies.plots import panels
 
@@ -32,6 +35,10 @@ STATE, ACTION, LENGTH = 17, 6, 200
 """The sizes of HalfCheetah's states and actions, and steps per episode."""
 FEATURES, STATE_FEATURES = 634, 418
 """Of a pair: 1 + 17 + 400 of the state, and 12 functions of the action times 1 and the 17 coordinates."""
+FILE_ROWS = 100_000
+"""Rows of a Parquet file."""
+LARGEST_STREAM = 10_000_000
+"""Rows of the largest log that is read in parts."""
 BATCH = 4096
 """Rows of one matrix product."""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -86,6 +93,26 @@ def discounts(rows: int) -> Figures:
     return _apart(_questions, rows=rows, estimator="auto", gammas=3)
 
 
+def streams(rows: int) -> Figures:
+    """Run vpm from Parquet files: its time in units of the same log in memory, and memory at three sizes."""
+    memory = _apart(_call, rows=rows, estimator="vpm", files=True)
+    sizes = [size for size in (rows, 3 * rows, 10 * rows) if size <= LARGEST_STREAM]
+    found = {str(size): _apart(_stream, rows=size) for size in sizes}
+    first = found[str(rows)]
+    return {
+        "in_memory_seconds": memory["seconds"],
+        "ratio": round(first["seconds"] / memory["seconds"], 2),
+        "apart_in_standard_errors": abs(first["value"] - memory["value"]) / memory["standard_error"],
+        "parquet": found,
+    }
+
+
+def ray(rows: int) -> Figures:
+    """The wall time of vpm from Parquet files on Ray, with one worker and with two."""
+    found = {str(workers): _apart(_on_ray, rows=rows, workers=workers) for workers in (1, 2)}
+    return {**found, "ratio": round(found["1"]["wall_seconds"] / found["2"]["wall_seconds"], 2)}
+
+
 def finite(rows: int) -> Figures:
     """10 times as many rows, 100 to a state, in units of scipy's conversion of as many entries to rows."""
     return _apart(_finite, rows=10 * rows)
@@ -103,6 +130,8 @@ SECTIONS: dict[str, Callable[[int], Figures]] = {
     "discounts": discounts,
     "threads": threads,
     "finite": finite,
+    "streams": streams,
+    "ray": ray,
     "growth": growth,
 }
 
@@ -122,9 +151,10 @@ def _apart(function: Callable[..., Figures], *, unset: bool = False, **arguments
     return figures
 
 
-def _call(rows: int, estimator: str) -> Figures:
+def _call(rows: int, estimator: str, files: bool = False) -> Figures:
     """One call: its time in CPU seconds and in passes, its memory in MB, and its value."""
-    data, (policy, *_) = _log(rows), _policies()
+    (policy, *_) = _policies()
+    data = ov.scan_dataset(_files(rows)).read() if files else _log(rows)
     ov.evaluate(_log(2000), policy, estimator, ignore=IGNORED)  # loads what is lazy
     unit, before = _pass_seconds(rows), _start_of_memory()
     start = time.process_time()
@@ -139,6 +169,55 @@ def _call(rows: int, estimator: str) -> Figures:
         "value": value.value,
         "standard_error": value.standard_error,
     }
+
+
+def _stream(rows: int) -> Figures:
+    """One call on Parquet files that are read in parts: time, and the memory that it adds."""
+    folder, (policy, *_) = _files(rows), _policies()
+    ov.evaluate(_log(2000), policy, "vpm", ignore=IGNORED)
+    before, start, begun = _start_of_memory(), time.process_time(), time.perf_counter()
+    value = ov.evaluate(folder, policy, "vpm", gamma=0.99, ignore=IGNORED)
+    seconds, wall = time.process_time() - start, time.perf_counter() - begun
+    return {
+        "rows": rows,
+        "seconds": round(seconds, 2),
+        "wall_seconds": round(wall, 2),
+        "rows_per_second": round(rows / seconds),
+        "added_megabytes": round(_peak_memory() - before),
+        "value": value.value,
+        "standard_error": value.standard_error,
+    }
+
+
+def _on_ray(rows: int, workers: int) -> Figures:
+    """One call on Ray with so many workers, after a first one that starts them."""
+    from ope_vpm.logged.ray_stream import THREADS as ONE_THREAD
+
+    folder, (policy, *_) = _files(rows), _policies()
+    runtime = {"env_vars": {**ONE_THREAD, "PYTHONPATH": os.environ.get("PYTHONPATH", "")}}
+    library("ray", "ray").init(
+        num_cpus=workers, include_dashboard=False, log_to_driver=False, runtime_env=runtime, configure_logging=False
+    )
+    data = ov.scan_dataset(folder, backend="ray")
+    ov.evaluate(data, policy, "naive", ignore=IGNORED)
+    begun = time.perf_counter()
+    value = ov.evaluate(data, policy, "vpm", gamma=0.99, ignore=IGNORED)
+    return {"rows": rows, "wall_seconds": round(time.perf_counter() - begun, 2), "value": value.value}
+
+
+def _files(rows: int) -> Path:
+    """The log in Parquet files of 10⁵ rows in row groups of 20 000, made once."""
+    folder = Path(tempfile.gettempdir()) / f"ope-vpm-scale-{rows}"
+    if not (folder / "done").exists():
+        folder.mkdir(exist_ok=True)
+        for number, first in enumerate(range(0, rows, FILE_ROWS)):
+            part = _log(min(FILE_ROWS, rows - first), seed=number)
+            columns = {name: np.ascontiguousarray(column) for name, column in to_table(part).items()}
+            table = library("pyarrow", "parquet").table(columns)
+            path = folder / f"part-{number}.parquet"
+            library("pyarrow.parquet", "parquet").write_table(table, path, row_group_size=20_000)
+        (folder / "done").touch()
+    return folder
 
 
 def _questions(rows: int, estimator: str, policies: int = 1, gammas: int = 1) -> Figures:
@@ -205,9 +284,9 @@ IGNORED = ("flags-confused", "one-row-off")
 """Findings of the doctor that logs of episodes cut at one length may bring."""
 
 
-def _log(rows: int) -> ov.LoggedDataset:
+def _log(rows: int, seed: int = 0) -> ov.LoggedDataset:
     """Episodes of a stable linear system under a noisy linear controller, in float32 as simulators log them."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     episodes = max(rows // LENGTH, 1)
     drift, push, gain = _system()
     states = np.empty((episodes, LENGTH + 1, STATE), dtype=np.float32)

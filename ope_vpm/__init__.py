@@ -10,7 +10,7 @@ from ope_vpm.providers import provide
 
 if TYPE_CHECKING:
     from ope_vpm.chain import VPM, Diagnostics, Expectation, StationaryEstimate, StationaryWarning, Transitions
-    from ope_vpm.logged import LoggedDataset, inspect, load_dataset
+    from ope_vpm.logged import LoggedDataset, inspect, load_dataset, scan_dataset
     from ope_vpm.mcmc import post_process_mcmc
     from ope_vpm.ope import PolicyValue, estimators
     from ope_vpm.ope.evaluate import evaluate
@@ -35,6 +35,7 @@ __all__ = [
     "load_policy",
     "post_process_mcmc",
     "report",
+    "scan_dataset",
     "stationary",
     "with_noise",
 ]
@@ -57,6 +58,7 @@ _HOMES = {
     "load_policy": "policy",
     "post_process_mcmc": "mcmc",
     "report": "ope.reporting",
+    "scan_dataset": "logged",
     "stationary": "paths",
     "with_noise": "policy",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -66,7 +67,12 @@ def inspect(
 
 @app.command(cls=Command)
 def evaluate(
-    dataset: Annotated[str, typer.Argument(help="A file, a Minari folder, or a Minari id.")],
+    dataset: Annotated[
+        str,
+        typer.Argument(
+            help="A file, a Minari folder or id; or Parquet files larger than memory: a folder, or 'logs/*.parquet'."
+        ),
+    ],
     policy: Annotated[
         str,
         typer.Option(
@@ -87,6 +93,9 @@ def evaluate(
             help="A table's columns by their names, such as observations=x,y or rewards=score; may be repeated."
         ),
     ] = None,
+    backend: Annotated[
+        str, typer.Option(help="For Parquet files that are read in parts: local, or ray for a cluster.")
+    ] = "local",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="Evaluate the greedy action of a .zip or .d3 instead of its draws.")
@@ -103,7 +112,7 @@ def evaluate(
     ] = False,
 ) -> None:
     """What is a policy worth, from logged data? Value, 95 % interval, and a verdict with its reasons."""
-    from ope_vpm.logged import load_dataset
+    from ope_vpm.logged import LoggedDataset
     from ope_vpm.ope import evaluate as answer
     from ope_vpm.ope.estimator import estimator_class
     from ope_vpm.ope.reporting import report as write_report
@@ -114,17 +123,35 @@ def evaluate(
     for name in names:
         estimator_class(name)  # a misspelt name is answered before a large file is read
     with working(f"reading {dataset}"):
-        data = load_dataset(dataset, format=format_name, columns=_columns(columns), trust=trust)
+        data = _log(dataset, format_name, _columns(columns), trust, backend)
         target = _policy(policy, trust=trust, activation=activation, deterministic=deterministic)
     choices: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit, "ignore": ignore or ()}
-    with working(f"evaluating by {', '.join(names)}"):
+    waiting = working if isinstance(data, LoggedDataset) else nullcontext  # passes over rows have a bar of their own
+    with waiting(f"evaluating by {', '.join(names)}"):
         values = answer(data, target, names, gamma=gamma, seed=seed, **choices)
     if report is not None:
-        write_report(values, report, data, f"{Path(policy).name} on {Path(dataset).name}")
+        shown = data if isinstance(data, LoggedDataset) else None  # rows that are read in parts have no weights to show
+        write_report(values, report, shown, f"{Path(policy).name} on {Path(dataset).name}")
     if as_json:
         typer.echo(json_text([value.as_dict() for value in values.values()]))
     else:
         print_values(values.values())
+
+
+def _log(dataset: str, format_name: str | None, columns: Any, trust: bool, backend: str) -> Any:
+    """The log in memory; in parts where it is Parquet and not small, or on a cluster."""
+    from ope_vpm.logged import LoggedDataset, load_dataset, scan_dataset
+    from ope_vpm.logged.scan import parquet_files
+    from ope_vpm.ope.log import SAMPLE_ROWS
+    from ope_vpm.progress import rates
+
+    if format_name is None and parquet_files(dataset) is not None:
+        found = scan_dataset(dataset, columns=columns, trust=trust, backend=backend, progress=rates)
+        short = len(found) <= SAMPLE_ROWS and not isinstance(found, LoggedDataset)
+        return found.read() if short else found  # type: ignore[union-attr]  # what is short is read in any case
+    if backend != "local":
+        raise ValueError(f"--backend {backend} is for Parquet files, and {dataset} is none")
+    return load_dataset(dataset, format=format_name, columns=columns, trust=trust)
 
 
 def _columns(given: list[str] | None) -> dict[str, str | list[str]] | None:

@@ -67,6 +67,29 @@ def lines(title: str, total: int, period: float = PERIOD) -> Callable[[int], Non
     return done
 
 
+def rates(title: str, total: int, period: float = 1.0) -> Callable[[int], None]:
+    """A function of the rows done that tells now and then how fast it goes, and how long it will take.
+
+    On a terminal one line is written again and again; into a file goes a line at most once in `PERIOD` seconds.
+    """
+    started = last = time.monotonic()
+    terminal = sys.stderr.isatty()
+
+    def done(number: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        finished = number >= total
+        if now - last < (period if terminal else PERIOD) and not (terminal and finished):
+            return
+        last, speed = now, number / max(now - started, 1e-9)
+        left = (total - number) / speed if speed > 0 else 0.0
+        words = f"{title}: {number:,} of {total:,} rows, {speed:,.0f} rows/s, {left:.0f} s left"
+        ending = "" if terminal and not finished else "\n"
+        print(f"\r\x1b[K{words}" if terminal else words, end=ending, file=sys.stderr, flush=True)
+
+    return done
+
+
 @contextmanager
 def working(title: str) -> Iterator[None]:
     """Show that something is going on, for as long as it takes, where the standard error is a terminal."""

@@ -320,6 +320,65 @@ class GroupSums:
     """Σ τ·residual, shape (groups, m)."""
     ended: Floats
     """Σ τ over all rows after which the episode ended, shape (m,)."""
+    weights: WeightSums | None = None
+    """Of τ, for the columns with the rows' own rewards, where they were asked for."""
+
+    def merge(self, other: GroupSums, mine: slice, theirs: slice) -> GroupSums:
+        """The sums of two sets of rows; `mine` and `theirs` are the places of their groups among those of both."""
+        weights = None
+        if self.weights is not None and other.weights is not None:
+            weights = self.weights.merge(other.weights, mine, theirs)
+        influence = added(self.influence, other.influence, mine, theirs)
+        return GroupSums(influence, self.ended + other.ended, weights)
+
+
+@dataclass(frozen=True)
+class WeightSums:
+    """What verdicts ask about weights τ of rows, as sums; for one set of weights, or for each of m columns of them."""
+
+    positive: Floats
+    """Σ max(τ, 0), (m,)."""
+    squares: Floats
+    """Σ max(τ, 0)², (m,)."""
+    absolute: Floats
+    """Σ |τ|, (m,)."""
+    by_group: Floats
+    """Σ max(τ, 0) over the rows of each group, (groups, m)."""
+
+    @classmethod
+    def empty(cls, groups: int, columns: int) -> WeightSums:
+        """Of no rows."""
+        zeros = np.zeros(columns)
+        return cls(zeros, zeros.copy(), zeros.copy(), np.zeros((groups, columns)))
+
+    def add(self, tau: Floats, group: Integers, first: Integers) -> None:
+        """Add rows, whose groups begin at the places `first`."""
+        positive = np.maximum(tau, 0)
+        self.positive[:] += positive.sum(axis=0)
+        self.squares[:] += np.einsum("nm,nm->m", positive, positive)
+        self.absolute[:] += np.abs(tau).sum(axis=0)
+        np.add.at(self.by_group, group[first], np.add.reduceat(positive, first, axis=0))
+
+    def merge(self, other: WeightSums, mine: slice, theirs: slice) -> WeightSums:
+        """As `GroupSums.merge`."""
+        return WeightSums(
+            self.positive + other.positive,
+            self.squares + other.squares,
+            self.absolute + other.absolute,
+            added(self.by_group, other.by_group, mine, theirs),
+        )
+
+    def column(self, number: int) -> WeightSums:
+        """Those of one column."""
+        return WeightSums(self.positive[number], self.squares[number], self.absolute[number], self.by_group[:, number])
+
+
+def added(one: Floats, other: Floats, mine: slice, theirs: slice) -> Floats:
+    """Two arrays added where they lie in a larger one."""
+    total = np.zeros((max(mine.stop, theirs.stop), *one.shape[1:]))
+    total[mine] += one
+    total[theirs] += other
+    return total
 
 
 def apply_to_groups(
@@ -331,6 +390,7 @@ def apply_to_groups(
     gamma: float,
     after_end: Floats | None = None,
     of_ends: int = 0,
+    weights: bool = False,
 ) -> GroupSums:
     """The second pass where only sums over groups of rows are wanted: nothing is kept of single rows.
 
@@ -343,8 +403,11 @@ def apply_to_groups(
         gamma: the discount.
         after_end: as in `apply`.
         of_ends: how many of the last columns have the reward 1[the episode ended] instead of the rows' own.
+        weights: whether sums of τ are wanted, too.
     """
-    sums, ended = np.zeros((groups, theta.shape[1])), np.zeros(theta.shape[1])
+    columns = theta.shape[1]
+    sums, ended = np.zeros((groups, columns)), np.zeros(columns)
+    of_weights = WeightSums.empty(groups, columns - of_ends) if weights else None
     for batch in batches:
         tau, residual = _of_rows(batch, beta, theta, gamma, after_end)
         if of_ends:
@@ -354,7 +417,9 @@ def apply_to_groups(
         first = np.flatnonzero(np.diff(of_rows, prepend=-1))
         np.add.at(sums, of_rows[first], np.add.reduceat(tau * residual, first, axis=0))
         ended += tau[batch.phi_next[:, 0] == 0].sum(axis=0)
-    return GroupSums(sums, ended)
+        if of_weights is not None:
+            of_weights.add(tau[:, : columns - of_ends], of_rows, first)
+    return GroupSums(sums, ended, of_weights)
 
 
 def apply_folds(

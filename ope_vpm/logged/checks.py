@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 from gymnasium import spaces
 
-from ope_vpm.arrays import LARGEST, Array, Bools, chunks, usable
+from ope_vpm.arrays import LARGEST, Array, Bools, Floats, chunks, usable
 from ope_vpm.logged.alignment import one_row_off
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.doctor import SHOWN, Check, Finding, Level, finding
@@ -98,8 +98,8 @@ def flags_confused(data: LoggedDataset) -> Finding | None:
     lengths, longest = data.lengths, int(data.lengths.max())
     at_limit = lengths == longest
     near = (lengths >= 0.9 * longest) & ~at_limit
-    terminal = data.terminated[data.ends]
-    cut = data.truncated[data.ends] & ~terminal
+    terminal = data.table.terminated
+    cut = data.table.truncated & ~terminal
     piled_up = at_limit.sum() >= max(3, 2 * near.sum()) and longest >= 20
     if piled_up and terminal[at_limit].all() and not cut.any():
         message = (
@@ -120,10 +120,17 @@ def constant_columns(data: LoggedDataset) -> Finding | None:
     """Columns of observations or actions that never change; of observations they do no harm, and are only noted."""
     if len(data) < 2:
         return None
-    names = []
-    for name, column in (("observation", data.observations), ("action", data.actions)):
+    constant = []
+    for column in (data.observations, data.actions):
         table = column.reshape(len(column), -1)
-        names += [f"{name} {index}" for index in np.flatnonzero((table == table[:1]).all(axis=0))]
+        constant.append((table == table[:1]).all(axis=0))
+    return constant_finding(*constant)
+
+
+def constant_finding(observations: Bools, actions: Bools) -> Finding | None:
+    """The finding that some columns of observations and actions are constant."""
+    both = (("observation", observations), ("action", actions))
+    names = [f"{name} {index}" for name, constant in both for index in np.flatnonzero(constant)]
     if not names:
         return None
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
@@ -132,9 +139,18 @@ def constant_columns(data: LoggedDataset) -> Finding | None:
     return Finding("constant-columns", level, message, (), len(names))
 
 
+DUPLICATED = "episodes that repeat an earlier one exactly: counted twice, they feign certainty (drop them)"
+SHORTEST_DUPLICATE = {True: 20, False: 2}
+"""Steps of an episode that is called a duplicate, where states are finite and where they are not: short ones of finite
+states may be equal by chance."""
+
+
 def duplicated_episodes(data: LoggedDataset) -> Finding | None:
     """Episodes that repeat an earlier one exactly; short ones of finite states may do so by chance."""
-    shortest = 20 if data.finite else 2
+    shortest = SHORTEST_DUPLICATE[data.finite]
+    if len(data) > MANY_ROWS:
+        again = repeated(data.fingerprints, data.returns) & (data.lengths >= shortest)
+        return finding("duplicated-episodes", "warning", DUPLICATED, data.starts[again])
     seen: set[bytes] = set()
     repeats = []
     for first, last in zip(data.starts, data.ends, strict=True):
@@ -147,8 +163,20 @@ def duplicated_episodes(data: LoggedDataset) -> Finding | None:
         if digest.digest() in seen:
             repeats.append(first)
         seen.add(digest.digest())
-    message = "episodes that repeat an earlier one exactly: counted twice, they feign certainty (drop them)"
-    return finding("duplicated-episodes", "warning", message, np.array(repeats, dtype=np.int64))
+    return finding("duplicated-episodes", "warning", DUPLICATED, np.array(repeats, dtype=np.int64))
+
+
+MANY_ROWS = 100_000
+"""Rows from which on episodes are compared by their fingerprints, which long logs need in any case."""
+
+
+def repeated(prints: Array, returns: Floats) -> Bools:
+    """Which episodes have the fingerprint and the return of an earlier one."""
+    keys = np.column_stack([prints, returns.view(np.uint64)])
+    _, first = np.unique(keys, axis=0, return_index=True)
+    again = np.ones(len(keys), dtype=np.bool_)
+    again[first] = False
+    return again
 
 
 def rewards_out_of_line(data: LoggedDataset) -> Finding | None:
@@ -158,6 +186,9 @@ def rewards_out_of_line(data: LoggedDataset) -> Finding | None:
         return None
     middle = np.median(finite)
     distance = np.abs(data.rewards - middle)
+    largest = float(distance.max())
+    if np.count_nonzero(distance >= largest / 20) > max(0.01 * len(data), 1):
+        return None  # one in a hundred is so far off that the quantile below is, too: none is beyond 20 times that
     # Rare but regular rewards, such as a goal's, are above this quantile and set the scale themselves.
     scale = np.quantile(np.abs(finite - middle), 0.995) or abs(middle)
     far = (distance > 20 * scale) & np.isfinite(distance)

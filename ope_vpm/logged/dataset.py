@@ -26,6 +26,7 @@ from ope_vpm.logged.columns import (
     same_length,
     simple_space,
 )
+from ope_vpm.logged.episode_table import EpisodeTable, RewardFacts
 
 if TYPE_CHECKING:
     from ope_vpm.logged.describe import Description
@@ -205,6 +206,60 @@ class LoggedDataset:
     def time(self) -> Integers:
         """Steps since the first row of each row's episode."""
         return np.arange(len(self)) - np.repeat(self.starts, self.lengths)
+
+    @cached_property
+    def table(self) -> EpisodeTable:
+        """The lengths and ends of the whole episodes."""
+        ends = self.ends
+        return EpisodeTable(self.lengths, self.from_reset, self.terminated[ends], self.truncated[ends])
+
+    @property
+    def limit(self) -> int | None:
+        """The task's time limit, as the log shows it."""
+        return self.table.limit
+
+    @property
+    def ends_here(self) -> Bools:
+        """(episodes,): whether an episode's last row is among these rows; it is, unless they are a part of a log."""
+        return np.ones(self.n_episodes, dtype=np.bool_)
+
+    @cached_property
+    def fingerprints(self) -> npt.NDArray[np.uint64]:
+        """(episodes, 2): equal for episodes with equal states and actions; see `ope_vpm.logged.fingerprint`."""
+        from ope_vpm.logged.fingerprint import fingerprints
+
+        return fingerprints(self)
+
+    @property
+    def states_seen(self) -> Array:
+        """One more than the largest number of each coordinate of finite states."""
+        seen: Array = np.maximum(self.observations.max(axis=0), self.next_observations.max(axis=0)) + 1
+        return seen
+
+    @property
+    def head(self) -> LoggedDataset:
+        """Rows by which states, actions and policies are recognised."""
+        return self
+
+    @property
+    def first_row(self) -> int:
+        """The number of the first row in the log; 0, unless these rows are a part of one."""
+        return 0
+
+    def leads_on(self, time_limit: str) -> int:
+        """How many rows have a known next state, or end the task: see `ope_vpm.ope.adapter.ends`."""
+        ended = self.table.terminated if time_limit == "continue" else self.table.ended(self.limit)
+        return int(np.count_nonzero(self.next_known)) + int((ended & ~self.next_known[self.ends]).sum())
+
+    @cached_property
+    def reward_facts(self) -> RewardFacts:
+        """The range of the rewards, and what the ends of episodes pay."""
+        inner = np.asarray(self.rewards != 0)
+        inner[self.ends] = False
+        rewards, last = self.rewards, self.rewards[self.ends]
+        return RewardFacts(
+            float(rewards.min()), float(rewards.max()), float(rewards.std()), bool(inner.any()), np.asarray(last)
+        )
 
     @property
     def initial_observations(self) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -56,10 +56,7 @@ class Report:
 
     def raise_for_errors(self) -> None:
         """Refuse data with errors, in one sentence."""
-        if self.errors:
-            first, others = self.errors[0], len(self.errors) - 1
-            more = f" (and {others} more errors: see ope_vpm.inspect)" if others else ""
-            raise ValueError(f"the data look wrong: {first.message}{more}")
+        refuse_errors(self.findings)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -81,13 +78,33 @@ def inspect(data: LoggedDataset, ignore: Collection[str] = ()) -> Report:
         data: what to look at.
         ignore: codes of findings that you know to be harmless here.
     """
+    return Report(data.describe(), examined(data, ignore))
+
+
+def examined(data: LoggedDataset, ignore: Collection[str] = ()) -> tuple[Finding, ...]:
+    """The findings alone; arguments as in `inspect`."""
+    from ope_vpm.logged.checks import CHECKS
+
+    check_ignored(ignore)
+    found = [check(data) for code, check in CHECKS.items() if code not in ignore]
+    return tuple(finding for finding in found if finding is not None)
+
+
+def check_ignored(ignore: Collection[str]) -> None:
+    """Refuse codes that no finding has."""
     from ope_vpm.logged.checks import CHECKS
 
     unknown = sorted(set(ignore) - set(CHECKS))
     if unknown:
         raise ValueError(f"ignore must name findings out of {', '.join(CHECKS)}: got {', '.join(unknown)}")
-    found = [check(data) for code, check in CHECKS.items() if code not in ignore]
-    return Report(data.describe(), tuple(finding for finding in found if finding is not None))
+
+
+def refuse_errors(findings: Sequence[Finding]) -> None:
+    """Refuse data with errors, in one sentence."""
+    errors = [found for found in findings if found.level == "error"]
+    if errors:
+        more = f" (and {len(errors) - 1} more errors: see ope_vpm.inspect)" if len(errors) > 1 else ""
+        raise ValueError(f"the data look wrong: {errors[0].message}{more}")
 
 
 def finding(code: str, level: Level, message: str, rows: Array) -> Finding | None:

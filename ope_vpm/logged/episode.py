@@ -51,17 +51,17 @@ def columns_of(episodes: Iterable[Episode | dict[str, Any]]) -> dict[str, Any]:
     return columns
 
 
-def take(data: LoggedDataset, episodes: npt.NDArray[np.intp]) -> LoggedDataset:
-    """The given episodes, in the given order."""
+def take(data: LoggedDataset, episodes: npt.NDArray[np.intp], longest: int | None = None) -> LoggedDataset:
+    """The given episodes, in the given order; none longer than `longest` steps, where that is given."""
     if len(episodes) == 0:
         raise ValueError(f"no episode is selected out of {data.n_episodes}: choose at least one")
-    lengths = data.lengths[episodes]
+    lengths = data.lengths[episodes] if longest is None else np.minimum(data.lengths[episodes], longest)
     starts = np.cumsum(lengths) - lengths
     rows: slice | Array = np.repeat(data.starts[episodes] - starts, lengths) + np.arange(lengths.sum())
-    if (np.diff(episodes) == 1).all():
+    if (np.diff(episodes) == 1).all() and (longest is None or data.lengths[episodes].max() <= longest):
         # Neighbours stay views, so that a part of a memory map is still on disk.
         rows = slice(int(data.starts[episodes[0]]), int(data.starts[episodes[0]] + lengths.sum()))
-    columns: dict[str, Any] = {name: _rows(getattr(data, name), rows) for name in _row_columns()}
+    columns: dict[str, Any] = {name: _rows(getattr(data, name), rows) for name in row_columns()}
     return LoggedDataset(
         **columns,
         starts=starts,
@@ -80,7 +80,7 @@ def join(parts: Sequence[LoggedDataset]) -> LoggedDataset:
             _same_kind(index, name, getattr(part, name), getattr(parts[0], name), "dataset")
     offsets = np.cumsum([0] + [len(part) for part in parts[:-1]])
     logged = all(part.behaviour_log_prob is not None for part in parts)
-    names = [name for name in _row_columns() if name != "behaviour_log_prob" or logged]
+    names = [name for name in row_columns() if name != "behaviour_log_prob" or logged]
     columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
     return LoggedDataset(
         **columns,
@@ -161,7 +161,7 @@ def _common_space(given: list[Space | None]) -> Space | None:
     return given[0] if all(space == given[0] for space in given) else None
 
 
-def _row_columns() -> list[str]:
+def row_columns() -> list[str]:
     """The fields with one entry a row."""
     return [
         "observations",

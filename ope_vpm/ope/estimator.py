@@ -34,6 +34,12 @@ class Estimator(Protocol):
         """Say what the policy is worth; `choices` are on_end, time_limit and ignore, see `Problem.pose`."""
 
 
+NEEDS_ROWS = (
+    "needs all rows at once, and these are read in parts: use vpm, auto, fqe with solver='linear', naive or onestep, "
+    "or read them into memory with load_dataset"
+)
+
+
 class ProblemEstimator(ABC):
     """Our own estimators: they work on a `Problem`, so that several of them share its parts.
 
@@ -41,6 +47,8 @@ class ProblemEstimator(ABC):
     """
 
     name: ClassVar[str]
+    streams: ClassVar[bool] = False
+    """Whether it can do with a log that is read in parts."""
 
     def estimate(
         self, data: LoggedDataset, policy: Any, *, gamma: float = 1.0, seed: int = 0, **choices: Any
@@ -50,11 +58,17 @@ class ProblemEstimator(ABC):
 
     def answer(self, problem: Problem) -> PolicyValue:
         """The same for a question that was already checked."""
+        self.check_rows(problem)
         self.check(problem)
         with threads_for(len(problem.data)):
             found = self.find(problem)
             found = with_return(problem, found, self.find) if problem.episodic else found
             return policy_value(problem, self.name, found)
+
+    def check_rows(self, problem: Problem) -> None:
+        """Refuse a log that is read in parts where all rows are needed at once."""
+        if problem.streamed and not self.streams:
+            raise ValueError(f"{self.name} {NEEDS_ROWS}")
 
     def check(self, problem: Problem) -> None:  # noqa: B027  # most estimators take whatever comes
         """Refuse, before any work, what this estimator cannot do, and name one that can."""

@@ -9,28 +9,30 @@ from typing import Any, overload
 
 import numpy as np
 
-from ope_vpm.logged import LoggedDataset
+from ope_vpm.logged.scan import scan_dataset
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
-from ope_vpm.ope.estimator import Estimator, ProblemEstimator, make
+from ope_vpm.ope.estimator import NEEDS_ROWS, Estimator, ProblemEstimator, make
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy, as_policy
 
 OneEstimator = str | Estimator
+Data = Any
+"""A `LoggedDataset`, what `scan_dataset` returns, or what it takes."""
 Values = dict[str, PolicyValue]
 
 
 @overload
 def evaluate(
-    data: LoggedDataset, policy: Any, estimator: OneEstimator = "vpm", gamma: float = 1.0, **choices: Any
+    data: Data, policy: Any, estimator: OneEstimator = "vpm", gamma: float = 1.0, **choices: Any
 ) -> PolicyValue: ...
 @overload
 def evaluate(
-    data: LoggedDataset, policy: Any, estimator: Sequence[OneEstimator], gamma: float = 1.0, **choices: Any
+    data: Data, policy: Any, estimator: Sequence[OneEstimator], gamma: float = 1.0, **choices: Any
 ) -> Values: ...
 @overload
 def evaluate(
-    data: LoggedDataset,
+    data: Data,
     policy: Any,
     estimator: OneEstimator | Sequence[OneEstimator] = "vpm",
     *,
@@ -38,7 +40,7 @@ def evaluate(
     **choices: Any,
 ) -> Any: ...
 def evaluate(
-    data: LoggedDataset,
+    data: Data,
     policy: Any,
     estimator: OneEstimator | Sequence[OneEstimator] = "vpm",
     gamma: float | Sequence[float] = 1.0,
@@ -51,7 +53,9 @@ def evaluate(
     """What is the policy worth, from data that somebody else logged?
 
     Args:
-        data: the log.
+        data: the log; or Parquet files that may be larger than memory, as a path, a folder, a pattern such as
+            `logs/*.parquet`, a list of files in the order of time, a `pyarrow.dataset` or a `ray.data.Dataset`:
+            see `scan_dataset`.
         policy: the target, or a list of targets, or a mapping from names to targets.
         estimator: a name out of `estimators()`, an `Estimator`, or a list of these.
         gamma: 1 for the average reward per step; below, (1 - gamma) · E[Σ gamma^t r_t]. Several may be asked for at
@@ -73,17 +77,21 @@ def evaluate(
     chosen = _estimators(estimator, options)
     choices: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit}
     discounts = _discounts(gamma)
+    log = scan_dataset(data)
     first: Problem | None = None
 
     def one(target: TargetPolicy) -> Any:
         nonlocal first
         if first is None:
-            first = Problem.pose(data, target, gamma=discounts[0], seed=seed, ignore=ignore, **choices)
+            first = Problem.pose(log, target, gamma=discounts[0], seed=seed, ignore=ignore, **choices)
         base = first if first.policy is target else first.with_policy(target)
         problems = [base, *(base.with_gamma(each, **choices) for each in discounts[1:])]
         for problem, each in product(problems, chosen.values()):
             if isinstance(each, ProblemEstimator):
+                each.check_rows(problem)
                 each.check(problem)
+            elif problem.streamed:
+                raise ValueError(f"{each.name} {NEEDS_ROWS}")
         found = {problem.gamma: at(problem) for problem in problems}
         return found if isinstance(gamma, Sequence) else found[discounts[0]]
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ope_vpm.arrays import Array, Bools, Floats
 from ope_vpm.logged import LoggedDataset
+from ope_vpm.logged.streamed import StreamedDataset
 from ope_vpm.ope.adapter.encoding import check_match
-from ope_vpm.ope.adapter.ends import OnEnd, Steps, TimeLimit, check_choices, ending_rows, plan_steps
+from ope_vpm.ope.adapter.ends import OnEnd, Steps, TimeLimit, check_choices, ended_episodes, ending_rows, plan_steps
 from ope_vpm.ope.adapter.pairs import Pairs, pairs_of
-from ope_vpm.ope.log import Log, Memory
+from ope_vpm.ope.log import Log, Memory, StreamedLog
 from ope_vpm.policy import TargetPolicy, as_policy
 
 Settings = ParamSpec("Settings")
@@ -51,7 +53,7 @@ class Problem:
     @classmethod
     def pose(
         cls,
-        data: LoggedDataset,
+        data: LoggedDataset | StreamedDataset,
         policy: Any,
         *,
         gamma: float = 1.0,
@@ -102,6 +104,16 @@ class Problem:
         """The same question at another discount; what depends on the log and the policy alone stays shared."""
         limit = time_limit or self.time_limit
         return Problem.on(self.log, self.policy, gamma=gamma, seed=self.seed, on_end=on_end, time_limit=limit)
+
+    @cached_property
+    def on_sample(self) -> Problem:
+        """The same question asked of the log's sample; itself where that is the whole log."""
+        return self if self.log.sample is self.log else replace(self, log=self.log.sample, _memory=Memory())
+
+    @property
+    def streamed(self) -> bool:
+        """Whether the log is read in parts, so that nothing may ask for all rows at once."""
+        return isinstance(self.log, StreamedLog)
 
     def with_rewards(self, rewards: Floats) -> Problem:
         """The same question about other rewards; nothing is shared, for most of what is kept depends on them."""
@@ -164,12 +176,12 @@ class Problem:
     @property
     def ends(self) -> Bools:
         """(episodes,): whether the task ended with the episode."""
-        return self.ending[self.data.ends]
+        return ended_episodes(self.data, self.time_limit)
 
     @property
     def episodic(self) -> bool:
         """Whether the undiscounted return of an episode is asked for, too: γ = 1, and some logged episode ended."""
-        return self.gamma == 1 and bool(self.ending.any())
+        return self.gamma == 1 and bool(self.ends.any())
 
     @property
     def target_log_prob(self) -> Floats:

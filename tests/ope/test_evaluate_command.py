@@ -51,6 +51,18 @@ def test_json_is_clean_and_equals_the_call(run):
     assert json.loads(done.stdout) == json.loads(json.dumps([value.as_dict() for value in expected.values()]))
 
 
+def test_parquet_files_by_a_pattern(run, files):
+    for number, episodes in enumerate((slice(0, 7), slice(7, 20))):
+        DATA.select(episodes).save(files / f"log-{number}.parquet")
+    done = run("log-*.parquet", "--policy", "policy.npy", "--json")
+    (found,) = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert found["value"] == pytest.approx(ov.evaluate(DATA, MDP.policy(3)).value, rel=1e-12)
+    done = run("nothing-*.parquet", "--policy", "policy.npy")
+    assert done.returncode == 2
+    assert "no file fits" in done.stderr
+
+
 def test_text_has_value_interval_and_verdict(run):
     done = run("log.npz", "--policy", "policy.npy", "--gamma", "0.9", "--seed", "3")
     assert done.returncode == 0

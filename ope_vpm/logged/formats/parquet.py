@@ -50,10 +50,10 @@ def read(path: Path, options: Options) -> LoggedDataset:
 def check_size(parquet: Any, path: Path, trust: bool) -> None:
     """Refuse a table that claims far more values than its file could hold: one repeated value takes no room."""
     with path.open("rb") as stream:
-        check_unpacked(path, path.stat().st_size, _claimed(parquet.ParquetFile(stream).metadata), trust)
+        check_unpacked(path, path.stat().st_size, claimed(parquet.ParquetFile(stream).metadata), trust)
 
 
-def _claimed(notes: Any, name: str | None = None) -> int:
+def claimed(notes: Any, name: str | None = None) -> int:
     """Bytes of a column, or of all of them, once they are read."""
     total = 0
     for group in (notes.row_group(number) for number in range(notes.num_row_groups)):
@@ -84,16 +84,25 @@ class _Columns(Mapping[str, Array]):
     def __getitem__(self, name: str) -> Array:
         if name not in self._schema.names:
             raise KeyError(name)
-        self._total += _claimed(self._metadata, name)
+        self._total += claimed(self._metadata, name)
         check_unpacked(self._path, self._path.stat().st_size, self._total, self._trust)
         kind = self._schema.field(name).type
         texts = self._arrow.types.is_string(kind) or self._arrow.types.is_large_string(kind)
         # As a dictionary, a text that stands in many rows is held once.
         file = self._parquet.ParquetFile(self._stream, read_dictionary=[name] if texts else None)
-        values = file.read(columns=[name]).column(0)
-        if values.null_count and (texts or values.to_numpy().dtype.kind != "f"):
-            raise ValueError(f"{name} in {self._path} must have a value in every row: some are missing")
-        return _texts(values) if texts else _column(values)
+        return column_of(self._path, name, file.read(columns=[name]).column(0))
+
+
+def column_of(path: object, name: str, values: Any) -> Array:
+    """A column as an array: numbers, vectors, or short texts; missing values are refused, but for NaN in numbers."""
+    types = library("pyarrow", "parquet").types
+    kind = values.type.value_type if types.is_dictionary(values.type) else values.type
+    texts = types.is_string(kind) or types.is_large_string(kind)
+    if values.null_count and (texts or values.to_numpy().dtype.kind != "f"):
+        raise ValueError(f"{name} in {path} must have a value in every row: some are missing")
+    if not texts:
+        return _column(values)
+    return _texts(values if types.is_dictionary(values.type) else values.dictionary_encode())
 
 
 def _texts(values: Any) -> Array:

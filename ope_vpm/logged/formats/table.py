@@ -77,18 +77,34 @@ def to_table(data: LoggedDataset) -> dict[str, Array]:
     return table
 
 
+def names_of(
+    path: object, available: Sequence[str], options: Options, wanted: Sequence[str] = tuple(NAMES)
+) -> list[str]:
+    """The names of a table's columns that a dataset, or some of its columns, are made of."""
+    mapping = options.columns or {}
+    found = [_named(path, available, name, mapping.get(name)) for name in wanted]
+    return [name for names in found if names is not None for name in ([names] if isinstance(names, str) else names)]
+
+
 def _find(path: object, table: Mapping[str, Array], name: str, mapped: Any) -> Array | None:
+    names = _named(path, list(table), name, mapped)
+    if names is None:
+        return None
+    return table[names] if isinstance(names, str) else _stack([table[key] for key in names])
+
+
+def _named(path: object, available: Sequence[str], name: str, mapped: Any) -> str | list[str] | None:
+    """The name of the column that holds something, or the names of several that hold its coordinates."""
     if mapped is not None:
         chosen = [mapped] if isinstance(mapped, str) else list(mapped)
-        require(path, chosen, table, f"columns maps {name} to them")
-        return table[mapped] if isinstance(mapped, str) else _stack([table[key] for key in chosen])
+        require(path, chosen, available, f"columns maps {name} to them")
+        return mapped if isinstance(mapped, str) else chosen
     for alias in NAMES[name]:
-        if alias in table:
-            return table[alias]
-        numbered = [key for key in table if re.fullmatch(rf"{alias}_\d+", key)]
+        if alias in available:
+            return alias
+        numbered = [key for key in available if re.fullmatch(rf"{alias}_\d+", key)]
         if numbered:
-            numbered.sort(key=lambda key: int(key.rsplit("_", 1)[1]))
-            return _stack([table[key] for key in numbered])
+            return sorted(numbered, key=lambda key: int(key.rsplit("_", 1)[1]))
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod, sqrt
+from typing import Any
 from weakref import ReferenceType, ref
 
 import numpy as np
@@ -115,8 +116,7 @@ def _state_shape(data: LoggedDataset) -> tuple[int, ...] | None:
     """How many values each coordinate of the state takes, by the space or by the data."""
     if not data.finite:
         return None
-    space = data.observation_space
-    seen = np.maximum(data.observations.max(axis=0), data.next_observations.max(axis=0)) + 1
+    space, seen = data.observation_space, data.states_seen
     shape = tuple(np.atleast_1d(seen).tolist())
     if isinstance(space, spaces.Discrete):
         shape = (int(space.n),)
@@ -163,6 +163,10 @@ class ActionCoordinates:
     """Those numbers of its usual action that vary."""
     scale: Standardiser
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Sent to another machine with the policy, which is whoever asks for them that keeps it alive there."""
+        return _coordinates, (self.policy(), self.columns, self.scale)
+
     @classmethod
     def of(cls, policy: TargetPolicy, sample: Array) -> ActionCoordinates | None:
         """Scaled by what it does in a sample of states; None where that is not known, never varies, or is too much."""
@@ -187,7 +191,11 @@ class ActionCoordinates:
         return self.scale(usual[:, self.columns])
 
 
-@dataclass(frozen=True)
+def _coordinates(policy: TargetPolicy, columns: Integers, scale: Standardiser) -> ActionCoordinates:
+    return ActionCoordinates(ref(policy), columns, scale)
+
+
+@dataclass(frozen=True, eq=False)
 class StateFeatures:
     """[1, z, cos ωᵀz, sin ωᵀz] with z the standardised (or one-hot) state and ω ~ N(0, I/d).
 
@@ -266,21 +274,21 @@ class StateFeatures:
 
 def check_match(data: LoggedDataset, policy: TargetPolicy) -> TargetPolicy:
     """The policy, once its kind is known; one for another observation or action space than the data's is refused."""
-    size = int(np.prod(data.observations.shape[1:]))
+    size = int(np.prod(data.head.observations.shape[1:]))
     if policy.observation_size is not None and policy.observation_size != size:
         raise ValueError(
             f"the policy takes observations of {policy.observation_size} numbers, the data have {size} "
             "(is it a policy for another task?)"
         )
-    policy = policy.recognised(data.observations)
+    policy = policy.recognised(data.head.observations)
     if data.discrete_actions:
         _check_discrete(data, policy)
     elif policy.has_probabilities:
         raise ValueError("the policy has discrete actions, the data continuous ones (floats): they do not fit")
-    elif policy.action_dimension not in (None, data.actions.shape[1]):
+    elif policy.action_dimension not in (None, data.head.actions.shape[1]):
         raise ValueError(
             f"the policy's actions have {policy.action_dimension} coordinates, "
-            f"the data's {data.actions.shape[1]}: they do not fit"
+            f"the data's {data.head.actions.shape[1]}: they do not fit"
         )
     return policy
 

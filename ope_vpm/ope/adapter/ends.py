@@ -12,6 +12,7 @@ from ope_vpm.logged import LoggedDataset
 
 OnEnd = Literal["restart", "absorb"]
 TimeLimit = Literal["continue", "restart"]
+NOTHING_FOLLOWS = "no logged row has a next state, so nothing can be learnt (log the state after steps)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +80,7 @@ def plan_steps(data: LoggedDataset, on_end: OnEnd, time_limit: TimeLimit, seed: 
     ordered = rows_of(data, episodes)
     kept = ordered[(ending | data.next_known)[ordered]]
     if len(kept) == 0:
-        raise ValueError("no logged row has a next state, so nothing can be learnt (log the state after steps)")
+        raise ValueError(NOTHING_FOLLOWS)
     ends, inner = kept[ending[kept]], kept[~ending[kept]]
     counts = {"dropped": len(data) - len(kept), "ended": len(ends)}
     if on_end == "absorb" or len(ends) == 0:
@@ -107,10 +108,12 @@ def rows_of(data: LoggedDataset, episodes: Integers) -> Integers:
 
 def limit_of(data: LoggedDataset) -> int | None:
     """The task's time limit, as the log shows it: the length of most truncated episodes, none being longer."""
-    cut = data.lengths[(data.truncated & ~data.terminated)[data.ends] & data.from_reset]
-    longest = int(cut.max()) if len(cut) else 0
-    known = len(cut) > 0 and 2 * int((cut == longest).sum()) > len(cut) and int(data.lengths.max()) <= longest
-    return longest if known else None
+    return data.limit
+
+
+def ended_episodes(data: LoggedDataset, time_limit: TimeLimit) -> Bools:
+    """(episodes,): whether the task ended with the episode, rather than its log; see `ending_rows`."""
+    return data.table.terminated if time_limit == "continue" else data.table.ended(data.limit)
 
 
 def ending_rows(data: LoggedDataset, time_limit: TimeLimit) -> Bools:
@@ -121,11 +124,8 @@ def ending_rows(data: LoggedDataset, time_limit: TimeLimit) -> Bools:
     """
     if time_limit == "continue":
         return data.terminated
-    limit = limit_of(data)
-    early = np.zeros(len(data), dtype=np.bool_)
-    if limit is not None:
-        early = (data.time < limit - 1) & data.from_reset[data.episode]
-    ending: Bools = data.terminated | (data.truncated & ~early)
+    ending = np.zeros(len(data), dtype=np.bool_)
+    ending[data.ends] = ended_episodes(data, time_limit) & data.ends_here
     return ending
 
 
@@ -176,8 +176,8 @@ def times(data: LoggedDataset, time_limit: TimeLimit) -> Integers:
     clock = clock_of(data, time_limit)
     if clock is None:
         return data.time
-    cut = ~data.from_reset & data.truncated[data.ends]
-    missed: Integers = np.where(cut, np.maximum(clock.length - data.lengths, 0), 0)
+    table = data.table
+    missed: Integers = np.where(~table.from_reset & table.truncated, np.maximum(clock.length - table.lengths, 0), 0)
     return data.time + missed[data.episode]
 
 
@@ -189,7 +189,7 @@ def clock_remarks(data: LoggedDataset, time_limit: TimeLimit, known: bool) -> tu
         time_limit: whether a truncation ends the task.
         known: whether the estimator takes the clock into account, where there is one.
     """
-    if time_limit == "continue" or not data.truncated.any():
+    if time_limit == "continue" or not data.table.truncated.any():
         return ()
     if clock_of(data, time_limit) is None:
         return ("truncated episodes have several lengths: restarts are taken to depend on the state alone",)

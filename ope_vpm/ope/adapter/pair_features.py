@@ -8,20 +8,29 @@ be drawn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks
 from ope_vpm.linear.features import BATCH_ROWS, Standardiser
-from ope_vpm.linear.moments import Batch, Moments, accumulate
+from ope_vpm.linear.moments import Batch, GroupSums, Moments, accumulate, apply_to_groups
 from ope_vpm.logged import LoggedDataset
+from ope_vpm.logged.streamed import Part
 from ope_vpm.ope.adapter.encoding import ActionCoordinates, Encoder, StateFeatures
-from ope_vpm.ope.adapter.ends import Steps, TimeLimit, clock_of, ending_rows, times
-from ope_vpm.ope.log import Log, Memory, Same
+from ope_vpm.ope.adapter.ends import (
+    NOTHING_FOLLOWS,
+    Steps,
+    TimeLimit,
+    clock_of,
+    ended_episodes,
+    ending_rows,
+    times,
+)
+from ope_vpm.ope.log import Log, Memory, Precision, Same, StreamedLog
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy
 from ope_vpm.policy.target import DRAWS
@@ -38,9 +47,6 @@ ROWS_PER_COLUMN = 10
 """Rows for each of these columns at least: with fewer, methods that choose no ridge would fit noise."""
 SCALE_ROWS = 10_000
 """Logged states from which the size of the target's usual action is taken: its deviation is then known to 1 %."""
-SINGLE_PRECISION_ROWS = 100_000
-"""Rows from which on features are in single precision, which halves the time of a pass: rounding then moves the value
-by less than a hundredth of its standard error (docs/scale.md), which many rows make small, but not as small."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,28 +62,31 @@ class StateRows:
     """Which of them end the task."""
     time: Integers
     """Their time within the episode."""
-    first: Array
-    """The initial states, in the canonical order of the log."""
+    first_episodes: Integers
+    """The numbers of the episodes that begin at a reset, in the canonical order of the log."""
+    precision: Precision
+    """The type of the features' numbers."""
 
     @property
-    def precision(self) -> type[np.floating[Any]]:
-        """The type of the features' numbers."""
-        return np.float32 if len(self.rows) >= SINGLE_PRECISION_ROWS else np.float64
+    def first(self) -> Array:
+        """The initial states, in the canonical order of the log."""
+        return self.data.observations[self.data.starts[self.first_episodes]]
 
     @cached_property
     def initial(self) -> Floats:
         """V at the initial states, shape (episodes from a reset, features)."""
-        if len(self.first) == 0:
+        if len(self.first_episodes) == 0:
             return np.zeros((0, self.features.size))
-        return self.features(self.first, np.zeros(len(self.first), dtype=np.int64))
+        return self.features(self.first, np.zeros(len(self.first_episodes), dtype=np.int64))
 
     def initial_batches(self) -> Iterator[tuple[slice, Floats]]:
         """V at the initial states, some at a time; those of a small log are kept."""
-        if len(self.first) <= KEPT_ROWS:
-            yield slice(0, len(self.first)), self.initial
+        if len(self.first_episodes) <= KEPT_ROWS:
+            yield slice(0, len(self.first_episodes)), self.initial
             return
-        for part in chunks(len(self.first), BATCH_ROWS):
-            yield part, self.features(self.first[part], np.zeros(part.stop - part.start, dtype=np.int64))
+        first = self.first
+        for part in chunks(len(first), BATCH_ROWS):
+            yield part, self.features(first[part], np.zeros(part.stop - part.start, dtype=np.int64))
 
     def at(self, part: slice) -> slice | Integers:
         """The logged rows at some places, as a slice where they follow one another: nothing is copied then."""
@@ -87,7 +96,7 @@ class StateRows:
 
     def fill(self, part: slice, here: Array, there: Array) -> None:
         """Write V(s) and V(s') of the rows at some places; V(s') is 0 in every column after an end."""
-        if len(self.rows) <= KEPT_ROWS:
+        if len(self.rows) <= KEPT_ROWS and self.precision is np.float64:
             here[:], there[:] = (values[part] for values in self._kept)
         else:
             self._compute(part, here, there)
@@ -128,20 +137,37 @@ class PairFeatures:
     """Batches of Φ(s, a) and E_π[Φ(s', ·)] with rewards, in the form that `ope_vpm.linear.moments` takes."""
 
     states: StateRows
-    steps: Steps
-    """What follows each row, for estimators that look at steps rather than rows."""
     centred: Array
     """u at each logged row, shape (n, k)."""
+    action_base: int
+    """How many features of the state each u is multiplied with: 1, the coordinates, and some waves."""
     weight: Floats | None = None
     """w of each logged row; None: 1."""
-    waves: int = 0
-    """How many waves of the state u is multiplied with at most, beside 1 and the coordinates."""
+    plan: Callable[[], Steps] | None = None
+    """What follows each row, for estimators that look at steps rather than rows."""
+    sampled: Callable[[], PairFeatures] | None = None
+    """The same features of the log's sample, without weights."""
+    sample_rows: Callable[[], Integers] | None = None
+    """The logged rows that are in the sample."""
     _memory: Memory = field(default_factory=Memory, repr=False)
     """What was computed from these features and weights, for every discount."""
 
     def weighted(self, weight: Floats) -> PairFeatures:
         """The same rows with a weight for each logged row; moments are shared by all who give the same array."""
         return replace(self, weight=weight, _memory=self._memory.recall(_memory_of, Same(weight))())
+
+    def on_sample(self) -> PairFeatures:
+        """The same features and weights, of the rows in the log's sample."""
+        if self.sampled is None:
+            return self
+        weight = self.sample_weight()
+        return self.sampled() if weight is None else self.sampled().weighted(weight)
+
+    def sample_weight(self) -> Floats | None:
+        """The weights of the sample's rows; None: 1."""
+        if self.weight is None or self.sample_rows is None:
+            return self.weight
+        return self._memory.recall(_picked)(self.weight, self.sample_rows())
 
     @property
     def moments(self) -> Moments:
@@ -174,14 +200,6 @@ class PairFeatures:
         return self.next_size + int(self.centred.shape[1]) * self.action_base
 
     @property
-    def action_base(self) -> int:
-        """How many features of the state each u is multiplied with: 1, the coordinates, and as many waves as fit."""
-        linear = 1 + self.states.features.linear
-        most = min(ACTION_COLUMNS, len(self) // ROWS_PER_COLUMN)
-        fitting = most // max(int(self.centred.shape[1]), 1) - linear
-        return min(linear + int(np.clip(fitting, 0, self.waves)), self.next_size)
-
-    @property
     def next_size(self) -> int:
         """The number of features of a state: the others have mean 0 under the target."""
         return self.states.features.size
@@ -191,7 +209,12 @@ class PairFeatures:
         data, k, base = self.states.data, self.next_size, self.action_base
         length = min(len(self), BATCH_ROWS)
         phi, phi_next = (np.empty((length, size), self.states.precision) for size in (self.size, k))
-        for part in chunks(len(self), BATCH_ROWS, of=(data.observations, data.next_observations)):
+        # Batches begin at multiples of BATCH_ROWS in the log, whatever rows are left out: so that a part of a log which
+        # begins at one has the batches of the whole.
+        for logged in chunks(len(data), BATCH_ROWS, of=(data.observations, data.next_observations)):
+            part = slice(*np.searchsorted(self.rows, [logged.start, logged.stop]).tolist())
+            if part.start == part.stop:
+                continue
             count, rows = part.stop - part.start, self.states.at(part)
             here, there = phi[:count], phi_next[:count]
             self.states.fill(part, here[:, :k], there)
@@ -207,10 +230,47 @@ class PairFeatures:
 
     def initial_values(self, theta: Floats) -> Floats:
         """E_π[Φ(s₀, ·)ᵀθ] at each initial state, for one θ or several columns of them."""
-        values: Floats = np.empty((len(self.states.first), *theta.shape[1:]))
+        values: Floats = np.empty((len(self.states.first_episodes), *theta.shape[1:]))
         for part, features in self.states.initial_batches():
             values[part] = features @ theta[: self.next_size]
         return values
+
+    def sums(
+        self, beta: Floats, theta: Floats, gamma: float, after_end: Floats | None, of_ends: int, weights: bool = False
+    ) -> PairSums:
+        """Sums of τ·δ and more over the rows of each episode, in a second pass that keeps no row.
+
+        Args:
+            beta: (features, columns).
+            theta: (features, columns).
+            gamma: the discount.
+            after_end: as in `ope_vpm.linear.moments.apply`.
+            of_ends: how many of the last columns are about the reward 1[the task ends here].
+            weights: whether sums of the weights τ are wanted, too.
+        """
+        data = self.states.data
+        episode, count = data.episode[self.rows], data.n_episodes
+        sums = apply_to_groups(self, episode, count, beta, theta, gamma, after_end, of_ends, weights)
+        first = np.zeros((count, theta.shape[1]))
+        first[self.states.first_episodes] = self.initial_values(theta)
+        return PairSums(0, sums, np.bincount(episode, minlength=count), first)
+
+    @property
+    def steps(self) -> Steps:
+        """What follows each row."""
+        if self.plan is None:
+            raise TypeError("these rows are a part of a log: what follows each of them is not planned")
+        return self.plan()
+
+    @property
+    def ended(self) -> int:
+        """How many rows end the task."""
+        return int(self.states.ended.sum())
+
+    @property
+    def dropped(self) -> int:
+        """Logged rows left out because the state after them is unknown."""
+        return len(self.states.data) - len(self)
 
     def by_logged_row(self, values: Floats) -> Floats:
         """Values of the batches' rows at every logged row; 0 at rows that are left out."""
@@ -223,9 +283,88 @@ class PairFeatures:
         return self.by_logged_row(values)[self.steps.rows]
 
 
-def _memory_of(weight: Same) -> Memory:
+@dataclass(frozen=True)
+class PairSums:
+    """Sums of a second pass over the rows of each episode, for m columns of coefficients; those of parts are merged."""
+
+    place: int
+    """The number of the first episode."""
+    groups: GroupSums
+    """Over the rows of each episode."""
+    rows: Integers
+    """(episodes,): how many there are."""
+    first: Floats
+    """(episodes, m): E_π[Φ(s₀, ·)ᵀθ] at the initial states; 0 where an episode does not begin here at a reset."""
+
+    def merge(self, other: PairSums) -> PairSums:
+        """The sums of both parts; an episode may have rows in both."""
+        place, total = min(self.place, other.place), max(self._last, other._last)
+        mine, theirs = (slice(each.place - place, each._last - place) for each in (self, other))
+        rows = np.zeros(total - place, dtype=np.int64)
+        first = np.zeros((total - place, self.first.shape[1]))
+        for part, where in ((self, mine), (other, theirs)):
+            rows[where] += part.rows
+            first[where] += part.first
+        return PairSums(place, self.groups.merge(other.groups, mine, theirs), rows, first)
+
+    @property
+    def _last(self) -> int:
+        return self.place + len(self.rows)
+
+
+def _picked(weight: Floats, rows: Integers) -> Floats:
+    return weight[rows]
+
+
+def _memory_of(weight: object) -> Memory:
     """A memory of its own for each weighting."""
     return Memory()
+
+
+def any_pairs(
+    problem: Problem,
+    n_features: int,
+    draws: int,
+    bandwidth: float = 1.0,
+    seed: int | None = None,
+    waves: int = WAVES,
+) -> Pairs:
+    """The features of the problem's pairs, of a log in memory or in parts; those of states are shared by all discounts.
+
+    Args:
+        problem: the question.
+        n_features: random Fourier features of the state.
+        draws: target actions drawn for each state where the policy's mean action is not known otherwise.
+        bandwidth: of the features, in units of the usual one.
+        seed: of the features, where it is not the problem's.
+        waves: of the state with which functions of the action are multiplied at most.
+    """
+    if not problem.data.leads_on(problem.time_limit):
+        raise ValueError(NOTHING_FOLLOWS)
+    chosen = problem.seed if seed is None else seed
+    features = problem.of_policy(_state_features, n_features, problem.time_limit, chosen, bandwidth)
+    memory = problem.of_policy(
+        _memory_of_pairs, n_features, problem.time_limit, chosen, bandwidth, draws, problem.seed, waves
+    )
+    base = problem.of_policy(_action_base, features, waves, problem.time_limit)
+    recipe = PairRecipe(
+        features, problem.of_policy(_action_scale), base, draws, problem.seed, problem.time_limit, problem.log.precision
+    )
+    if isinstance(problem.log, StreamedLog):
+        return PairStream(problem.log, problem.policy, recipe, _memory=memory)
+    states = problem.of_policy(_state_rows, features, problem.time_limit)
+    pairs = PairFeatures(states, centred_features(problem, draws), base, plan=lambda: problem.steps, _memory=memory)
+    if problem.log.sample is problem.log:
+        return pairs
+    log, policy = problem.log, problem.policy
+    return replace(
+        pairs, sampled=lambda: memory.recall(_of_sample)(recipe, log, policy), sample_rows=lambda: log.sample_rows
+    )
+
+
+def _of_sample(recipe: PairRecipe, log: Log, policy: TargetPolicy) -> PairFeatures:
+    """The features that a recipe makes of the log's sample."""
+    return replace(recipe, precision=log.sample.precision).pairs(log.sample.data, policy)
 
 
 def pair_features(
@@ -236,22 +375,11 @@ def pair_features(
     seed: int | None = None,
     waves: int = WAVES,
 ) -> PairFeatures:
-    """The features of the problem's pairs; those of states are shared by all discounts.
-
-    Args:
-        problem: the question.
-        n_features: random Fourier features of the state.
-        draws: target actions drawn for each state where the policy's mean action is not known otherwise.
-        bandwidth: of the features, in units of the usual one.
-        seed: of the features, where it is not the problem's.
-        waves: of the state with which functions of the action are multiplied at most.
-    """
-    steps = problem.steps  # it refuses logs in which nothing follows any step
-    chosen = problem.seed if seed is None else seed
-    states = problem.of_policy(_state_rows, n_features, problem.time_limit, chosen, bandwidth)
-    settings = (n_features, problem.time_limit, chosen, bandwidth, draws, problem.seed, waves)
-    memory = problem.of_policy(_memory_of_pairs, *settings)
-    return PairFeatures(states, steps, centred_features(problem, draws), waves=waves, _memory=memory)
+    """The same of a log that is in memory."""
+    pairs = any_pairs(problem, n_features, draws, bandwidth, seed, waves)
+    if not isinstance(pairs, PairFeatures):
+        raise TypeError("the rows of a log that is read in parts are not all there")
+    return pairs
 
 
 def _memory_of_pairs(log: Log, policy: TargetPolicy, *settings: object) -> Memory:
@@ -259,23 +387,159 @@ def _memory_of_pairs(log: Log, policy: TargetPolicy, *settings: object) -> Memor
     return Memory()
 
 
-def _state_rows(
+def _state_features(
     log: Log, policy: TargetPolicy, n_features: int, time_limit: TimeLimit, seed: int, bandwidth: float
+) -> StateFeatures:
+    """V, its scales taken from the log's sample."""
+    sample, usual = log.sample, None
+    if not log.data.finite:
+        rows = sample.rows[:: max(1, len(sample.rows) // SCALE_ROWS)]
+        usual = ActionCoordinates.of(policy, sample.data.observations[rows])
+    clock, encoder = clock_of(log.data, time_limit), log.shared(state_encoder)
+    return StateFeatures.draw(sample.data, n_features, seed, clock, bandwidth, usual, encoder)
+
+
+def _state_rows(log: Log, policy: TargetPolicy, features: StateFeatures, time_limit: TimeLimit) -> StateRows:
+    return state_rows(log.data, features, time_limit, log.initial_episodes, log.precision)
+
+
+def state_rows(
+    data: LoggedDataset, features: StateFeatures, time_limit: TimeLimit, first: Integers, precision: Precision
 ) -> StateRows:
-    data = log.data
-    clock, usual = clock_of(data, time_limit), None
-    if not data.finite:
-        rows = log.rows[:: max(1, len(log.rows) // SCALE_ROWS)]
-        usual = ActionCoordinates.of(policy, data.observations[rows])
-    features = StateFeatures.draw(data, n_features, seed, clock, bandwidth, usual, log.shared(state_encoder))
+    """The rows of a log, or of a part of one, that have a next state or end the task.
+
+    Args:
+        data: the rows.
+        features: V.
+        time_limit: what follows a truncation.
+        first: the numbers of the episodes that begin at a reset.
+        precision: of the features.
+    """
     ending = ending_rows(data, time_limit)
     rows = np.flatnonzero(ending | data.next_known)
-    return StateRows(data, features, rows, ending[rows], times(data, time_limit)[rows], log.initial_observations)
+    return StateRows(data, features, rows, ending[rows], times(data, time_limit)[rows], first, precision)
+
+
+def _action_base(log: Log, policy: TargetPolicy, features: StateFeatures, waves: int, time_limit: TimeLimit) -> int:
+    """How many features of the state each function of the action is multiplied with: as many waves as fit."""
+    data = log.sample.data
+    width = policy.probabilities(data.observations[:1]).shape[1] if data.discrete_actions else 2 * data.actions.shape[1]
+    linear = 1 + features.linear
+    most = min(ACTION_COLUMNS, log.data.leads_on(time_limit) // ROWS_PER_COLUMN)
+    return min(linear + int(np.clip(most // max(width, 1) - linear, 0, waves)), features.size)
+
+
+def _action_scale(log: Log, policy: TargetPolicy) -> Standardiser:
+    return Standardiser.fit(log.sample.data.actions)
 
 
 def state_encoder(log: Log) -> Encoder:
-    """The scales of a log's states, which all feature maps share."""
-    return Encoder.of_states(log.data)
+    """The scales of a log's states, which all feature maps share; those of a long log are its sample's."""
+    return Encoder.of_states(log.data if log.data.finite else log.sample.data)
+
+
+@dataclass(frozen=True, eq=False)
+class PairRecipe:
+    """How features of pairs are made from logged rows: all that is chosen beforehand, from the log's sample."""
+
+    features: StateFeatures
+    """V."""
+    scale: Standardiser
+    """Of the actions."""
+    action_base: int
+    """As in `PairFeatures`."""
+    draws: int
+    seed: int
+    time_limit: TimeLimit
+    precision: Precision
+    weighting: Weighting | None = None
+    """The weight of each row; None: 1."""
+
+    def pairs(self, data: LoggedDataset, policy: TargetPolicy) -> PairFeatures:
+        """The features of a part of the log."""
+        first: Integers = np.flatnonzero(data.from_reset)
+        states = state_rows(data, self.features, self.time_limit, first, self.precision)
+        rng = np.random.default_rng([self.seed, data.first_row])
+        centred = np.asarray(_centred(data, policy, self.scale, rng, self.draws), dtype=self.precision)
+        weight = None if self.weighting is None else self.weighting(data, policy)
+        return PairFeatures(states, centred, self.action_base, weight)
+
+
+class Weighting(Protocol):
+    """A function that weighs logged rows."""
+
+    def __call__(self, data: LoggedDataset, policy: TargetPolicy) -> Floats:
+        """(n,): the weight of each row."""
+
+
+@dataclass(frozen=True, eq=False)
+class PairStream:
+    """Features of the pairs of a log that is read in parts: each pass reads it once, and sums are all that is kept."""
+
+    log: StreamedLog
+    policy: TargetPolicy
+    recipe: PairRecipe
+    _memory: Memory = field(default_factory=Memory, repr=False)
+
+    def weighted_by(self, weighting: Weighting) -> PairStream:
+        """The same rows with a weight for each; moments are shared by all who give the same function."""
+        recipe = replace(self.recipe, weighting=weighting)
+        return replace(self, recipe=recipe, _memory=self._memory.recall(_memory_of, weighting)())
+
+    def on_sample(self) -> PairFeatures:
+        """The same features and weights, of the rows in the log's sample."""
+        return self._memory.recall(_of_sample)(self.recipe, self.log, self.policy)
+
+    def sample_weight(self) -> Floats | None:
+        """The weights of the sample's rows; None: 1."""
+        return self.on_sample().weight
+
+    @property
+    def moments(self) -> Moments:
+        """The moments of all rows and initial states, made in one pass when they are first asked for."""
+        return self._memory.recall(_moments_of_stream)(self)
+
+    def sums(
+        self, beta: Floats, theta: Floats, gamma: float, after_end: Floats | None, of_ends: int, weights: bool = False
+    ) -> PairSums:
+        """As `PairFeatures.sums`, over all parts."""
+        settings = self.policy, self.recipe, beta, theta, gamma, after_end, of_ends, weights
+        return self.log.total(_sums_of_part, *settings)
+
+    @property
+    def clock(self) -> int | None:
+        """The length of episodes that a time limit ends, where the features know the time."""
+        clock = self.recipe.features.clock
+        return None if clock is None else clock.length
+
+    def __len__(self) -> int:
+        return self.log.data.leads_on(self.recipe.time_limit)
+
+    @property
+    def dropped(self) -> int:
+        """Logged rows left out because the state after them is unknown."""
+        return len(self.log.data) - len(self)
+
+    @property
+    def ended(self) -> int:
+        """How many rows end the task."""
+        return int(ended_episodes(self.log.data, self.recipe.time_limit).sum())
+
+
+Pairs = PairFeatures | PairStream
+"""Features of the pairs of a log that is in memory, or is not."""
+
+
+def _moments_of_stream(stream: PairStream) -> Moments:
+    return stream.log.total(_moments_of_part, stream.policy, stream.recipe)
+
+
+def _moments_of_part(part: Part, policy: TargetPolicy, recipe: PairRecipe) -> Moments:
+    return accumulate(recipe.pairs(part, policy))
+
+
+def _sums_of_part(part: Part, policy: TargetPolicy, recipe: PairRecipe, *settings: Any) -> PairSums:
+    return replace(recipe.pairs(part, policy).sums(*settings), place=part.first_episode)
 
 
 def centred_features(problem: Problem, draws: int = DRAWS) -> Array:
@@ -289,21 +553,35 @@ def centred_features(problem: Problem, draws: int = DRAWS) -> Array:
 
 
 def _centred_features(log: Log, policy: TargetPolicy, draws: int, seed: int) -> Array:
-    """The same, in the precision of the features; policies that draw do so in the log's canonical order."""
-    data, rng = log.data, np.random.default_rng(seed)
-    precision = np.float32 if len(data) >= SINGLE_PRECISION_ROWS else np.float64
-    scale, out = Standardiser.fit(data.actions), np.empty((0, 0), precision)
+    """The same, in the precision of the features; policies that draw do so in the log's canonical order.
+
+    Those of long logs draw in the order of the log, which may be read in parts.
+    """
+    data, rng, out = log.data, np.random.default_rng(seed), np.empty((0, 0), log.precision)
+    scale = log.memory_of(policy).recall(_action_scale)(log, policy)
     for part in chunks(len(data)):
-        rows = log.rows[part]
-        if data.discrete_actions:
-            probabilities = policy.probabilities(data.observations[rows])
-            values = np.eye(probabilities.shape[1])[data.actions[rows]] - probabilities
-        else:
-            values = _centred_moments(data.observations[rows], data.actions[rows], policy, scale, rng, draws)
+        rows = log.rows[part] if log.sample is log else part
+        values = _centred(data, policy, scale, rng, draws, rows)
         if part.start == 0:
-            out = np.empty((len(data), values.shape[1]), precision)
+            out = np.empty((len(data), values.shape[1]), log.precision)
         out[rows] = values
     return out
+
+
+def _centred(
+    data: LoggedDataset,
+    policy: TargetPolicy,
+    scale: Standardiser,
+    rng: np.random.Generator,
+    draws: int,
+    rows: Integers | slice = slice(None),
+) -> Floats:
+    """U at some rows."""
+    observations, actions = data.observations[rows], data.actions[rows]
+    if data.discrete_actions:
+        probabilities = policy.probabilities(observations)
+        return np.asarray(np.eye(probabilities.shape[1])[actions] - probabilities)
+    return _centred_moments(observations, actions, policy, scale, rng, draws)
 
 
 def _centred_moments(

@@ -16,12 +16,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ope_vpm.ope.behaviour.action_ratio import action_ratio
+from ope_vpm.ope.behaviour.action_ratio import ratio_model
 from ope_vpm.ope.dynamics.departure import departure
 from ope_vpm.ope.dynamics.estimate import find_followed
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.inference.logged_mean import logged_mean
-from ope_vpm.ope.inference.value import RawEstimate
+from ope_vpm.ope.inference.value import RawEstimate, found_on_sample
 from ope_vpm.ope.inference.verdict import Evidence
 from ope_vpm.ope.linear.sensitivity import relative_error, with_feature_doubt
 from ope_vpm.ope.problem import Problem
@@ -48,6 +48,7 @@ class Auto(ProblemEstimator):
     """Choose by the kind of data and the overlap, and by how well a model of one step predicts."""
 
     name: ClassVar[str] = "auto"
+    streams: ClassVar[bool] = True
 
     combine: bool = True
     """On continuous states, whether a learned model may take the place of the first choice."""
@@ -69,7 +70,8 @@ class Auto(ProblemEstimator):
         if problem.finite or not self.combine:
             return found
         try:
-            left, followed = departure(problem), find_followed(problem, self.n_features, DRAWS)
+            left = departure(problem.on_sample)
+            followed = found_on_sample(problem, lambda sample: find_followed(sample, self.n_features, DRAWS))
         except Exception as error:  # the model asks the policy, foreign code, about states that the log does not hold
             reason = f"no model: the policy cannot be asked about states beyond the log ({type(error).__name__})"
             return replace(found, diagnostics={**notes, "why": (*notes["why"], reason)})
@@ -82,11 +84,11 @@ class Auto(ProblemEstimator):
             return Candidate("vpm", VPMEstimator().find), "finite states and actions: counted and solved exactly"
         if not problem.policy.has_log_prob:
             return self._doubted_lstd, "continuous states, and a policy without densities: Q in closed form, no ratios"
-        overlap = action_ratio(problem).overlap
+        overlap = ratio_model(problem).overlap
         if overlap < LEAST_OVERLAP:
             networks = Networks(training_steps=self.training_steps, n_features=self.n_features)
             reason = f"continuous states with little overlap ({overlap:.0%}): Q by networks, no ratios"
-            return Candidate("fqe", lambda question: fitted_q(question, networks)), reason
+            return Candidate("fqe", lambda question: _networks(question, networks)), reason
         vpm = VPMEstimator(n_features=self.n_features)
         return Candidate("vpm", vpm.find), f"continuous states with overlap ({overlap:.0%}): vpm in closed form"
 
@@ -99,6 +101,16 @@ class Auto(ProblemEstimator):
             return with_feature_doubt(equations, find_lstd(problem, self.n_features, None, DRAWS), DRAWS)
 
         return Candidate("lstd-q", find)
+
+
+def _networks(problem: Problem, networks: Networks) -> RawEstimate:
+    """Q by networks; of a log that is read in parts, on its sample."""
+    if not problem.streamed:
+        return fitted_q(problem, networks)
+    found = found_on_sample(problem, lambda sample: fitted_q(sample, networks))
+    assert found is not None
+    notes = {**found.diagnostics, "sample_rows": len(problem.log.sample.data)}
+    return replace(found, weights=None, diagnostics=notes)
 
 
 def _less_doubtful(problem: Problem, found: RawEstimate, followed: RawEstimate) -> RawEstimate:

@@ -8,17 +8,19 @@ actions. Discrete actions: b̂(a|s) ∝ exp(θ_a(s) + β·log π(a|s)), which is
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 
 from ope_vpm.arrays import Bools, Floats, Integers, chunks
 from ope_vpm.linear.features import Standardiser
+from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.encoding import StateFeatures
-from ope_vpm.ope.adapter.pair_features import state_encoder
+from ope_vpm.ope.adapter.pair_features import PairFeatures, Pairs, state_encoder
 from ope_vpm.ope.behaviour.clone import Clone
-from ope_vpm.ope.behaviour.gaussian import Design, Draws, fit_clone
-from ope_vpm.ope.log import Log
+from ope_vpm.ope.behaviour.gaussian import Design, Draws, GaussianClone, fit_gaussians
+from ope_vpm.ope.log import Log, Precision
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy
 
@@ -62,41 +64,136 @@ def action_ratio(problem: Problem) -> ActionRatio:
     return problem.of_policy(_action_ratio, problem.seed)
 
 
-def ratio_power(problem: Problem, power: float) -> Floats:
-    """ρ̂ to a power, scaled to mean 1: one array for all discounts, so that they share what is computed from it."""
-    return problem.of_policy(_ratio_power, power, problem.seed)
+def ratio_model(problem: Problem) -> RatioModel:
+    """The same ratio as a function of logged rows, fitted to the log's sample."""
+    return problem.of_policy(_ratio_model, problem.seed)
+
+
+def weighted_pairs(problem: Problem, pairs: Pairs, power: float) -> Pairs:
+    """Features of pairs, each row weighted by ρ̂ to a power, scaled to mean 1.
+
+    One array, or one function, for all discounts, so that they share what is computed from it.
+    """
+    if isinstance(pairs, PairFeatures):
+        return pairs.weighted(problem.of_policy(_ratio_power, power, problem.seed))
+    return pairs.weighted_by(problem.of_policy(_ratio_weighting, power, problem.seed))
 
 
 def _ratio_power(log: Log, policy: TargetPolicy, power: float, seed: int) -> Floats:
-    weight = log.memory_of(policy).recall(_action_ratio, seed)(log, policy).ratio ** power
+    memory = log.memory_of(policy)
+    if log.sample is not log:
+        return memory.recall(_ratio_weighting, power, seed)(log, policy)(log.data, policy)
+    weight = memory.recall(_action_ratio, seed)(log, policy).ratio ** power
     scaled: Floats = weight / weight.mean()
     return scaled
 
 
+@dataclass(frozen=True, eq=False)
+class RatioWeighting:
+    """ρ̂ to a power as weights of rows, of mean 1 over the sample."""
+
+    model: RatioModel
+    power: float
+    mean: float
+
+    def __call__(self, data: LoggedDataset, policy: TargetPolicy) -> Floats:
+        """(n,): the weight of each row."""
+        weight: Floats = self.model.ratio(data, policy) ** self.power / self.mean
+        return weight
+
+
+def _ratio_weighting(log: Log, policy: TargetPolicy, power: float, seed: int) -> RatioWeighting:
+    model = log.memory_of(policy).recall(_ratio_model, seed)(log, policy)
+    sampled = log.sample.memory_of(policy).recall(_action_ratio, seed)(log.sample, policy)
+    return RatioWeighting(model, power, float(np.mean(sampled.ratio**power)))
+
+
 def known_overlap(problem: Problem) -> float | None:
     """How much of what the target does the log holds, at most 1; None without densities."""
-    return min(action_ratio(problem).overlap, 1.0) if problem.policy.has_log_prob else None
+    return min(ratio_model(problem).overlap, 1.0) if problem.policy.has_log_prob else None
+
+
+@dataclass(frozen=True, eq=False)
+class RatioModel:
+    """ρ̂ as a function of logged rows: the clone that was fitted to the log's sample, and its scale there."""
+
+    clone: GaussianClone | CategoricalClone
+    features: StateFeatures
+    """Of the clone."""
+    scale: Standardiser
+    """Of the actions, for targets that are not Gaussian."""
+    overlap: float
+    """The mean of π/b̂ over the sample."""
+    precision: Precision
+    """Of the features."""
+
+    def log_ratio(self, data: LoggedDataset, policy: TargetPolicy) -> Floats:
+        """(n,): log π - log b̂ at each row."""
+        design = Design.of_states(self.features, data.observations, self.precision)
+        if isinstance(self.clone, CategoricalClone):
+            target = policy.probabilities(data.observations)
+            logs = self.clone.log_prob(target, data.actions, _all_features(design))
+            return policy.log_likelihood(data.observations, data.actions) - logs
+        draws, log_target = _draws(data, policy, self.scale)
+        return log_target - self.clone.log_density(draws, design)
+
+    def ratio(self, data: LoggedDataset, policy: TargetPolicy, cap: float = CAP) -> Floats:
+        """(n,): scaled to mean 1 over the sample, then capped; the policy is asked about some rows at a time."""
+        out = np.empty(len(data))
+        for rows in chunks(len(data), of=[data.observations]):
+            raw = np.exp(np.minimum(self.log_ratio(_rows(data, rows), policy), LARGEST_LOG))
+            out[rows] = np.minimum(raw / self.overlap if self.overlap > 0 else raw, cap)
+        return out
+
+    @property
+    def held_out_log_likelihood(self) -> float:
+        """Of the clone, per action, over episodes of the sample that were not fitted."""
+        return self.clone.held_out_log_likelihood
+
+
+def _rows(data: LoggedDataset, rows: slice) -> LoggedDataset:
+    """Rows of a log as columns: neither their episodes nor what follows matters here."""
+    if rows.start == 0 and rows.stop == len(data):
+        return data
+    states, actions = data.observations[rows], data.actions[rows]
+    return LoggedDataset.from_arrays(states, actions, np.zeros(len(states)))
+
+
+def _all_features(design: Design) -> Floats:
+    return np.concatenate([part for _, part in design.batches()])
 
 
 def _action_ratio(log: Log, policy: TargetPolicy, seed: int) -> ActionRatio:
-    log_target, behaviour = clone_around_target(log, policy, seed)
-    return ActionRatio.of_logs(log_target - behaviour.log_prob, behaviour.held_out_log_likelihood)
+    if log.sample is not log:
+        model = log.memory_of(policy).recall(_ratio_model, seed)(log, policy)
+        return ActionRatio(model.ratio(log.data, policy), model.overlap, model.held_out_log_likelihood)
+    clone, log_ratio = log.memory_of(policy).recall(_fitted, seed)(log, policy)
+    return ActionRatio.of_logs(log_ratio, clone.held_out_log_likelihood)
 
 
-def clone_around_target(log: Log, policy: TargetPolicy, seed: int) -> tuple[Floats, Clone]:
-    """Log π of each logged action, and the clone of the behaviour in the same units."""
+def _ratio_model(log: Log, policy: TargetPolicy, seed: int) -> RatioModel:
+    sample = log.sample
+    clone, _ = sample.memory_of(policy).recall(_fitted, seed)(sample, policy)
+    overlap = sample.memory_of(policy).recall(_action_ratio, seed)(sample, policy).overlap
+    scale = Standardiser.fit(sample.data.actions)
+    return RatioModel(clone, sample.shared(_clone_features, seed), scale, overlap, log.precision)
+
+
+def _fitted(log: Log, policy: TargetPolicy, seed: int) -> tuple[GaussianClone | CategoricalClone, Floats]:
+    """The clone of the behaviour, and log π - log b̂ of each logged action."""
     data, design = log.data, log.shared(_design, seed)
     if data.discrete_actions:
-        features = np.concatenate([part for _, part in design.batches()])
-        fitted = categorical_clone(policy.probabilities(data.observations), data.actions, features, log.held_out)
-        return policy.log_likelihood(data.observations, data.actions), fitted
-    draws, log_target = _draws(log, policy)
-    return log_target, fit_clone(draws, design, log.held_out, data.episode)
+        target, features = policy.probabilities(data.observations), _all_features(design)
+        clone = fit_categorical(target, data.actions, features, log.held_out)
+        logs = clone.log_prob(target, data.actions, features)
+        return clone, policy.log_likelihood(data.observations, data.actions) - logs
+    draws, log_target = _draws(data, policy, Standardiser.fit(data.actions))
+    fitted, logs = fit_gaussians(draws, design, log.held_out, data.episode)
+    return fitted, log_target - logs
 
 
-def _draws(log: Log, policy: TargetPolicy) -> tuple[Draws, Floats]:
+def _draws(data: LoggedDataset, policy: TargetPolicy, scale: Standardiser) -> tuple[Draws, Floats]:
     """The logged actions in units of the target, and log π of each; the policy is asked about some rows at a time."""
-    data, scale = log.data, Standardiser.fit(log.data.actions)
     z, log_target = np.empty(data.actions.shape), np.empty(len(data))
     below, above = (np.zeros(z.shape, dtype=np.bool_) for _ in range(2))
     for rows in chunks(len(data), of=[data.observations]):
@@ -113,7 +210,35 @@ def _draws(log: Log, policy: TargetPolicy) -> tuple[Draws, Floats]:
     return Draws(z, below, above), log_target
 
 
+@dataclass(frozen=True)
+class CategoricalClone:
+    """The clone b̂(a|s) ∝ exp(θ_a(s) + β·log π(a|s)), with θ linear in features of the state."""
+
+    theta: Floats
+    """(D, actions)."""
+    beta: float
+    held_out_log_likelihood: float
+
+    def log_prob(self, probabilities: Floats, actions: Integers, features: Floats) -> Floats:
+        """(n,): of the logged actions; arguments as in `fit_categorical`."""
+        return _log_prob(probabilities, actions, features, torch.from_numpy(self.theta), self.beta)
+
+
+def _log_prob(probabilities: Floats, actions: Integers, features: Floats, theta: Any, beta: Any) -> Floats:
+    log_target = torch.from_numpy(np.log(np.maximum(probabilities, LEAST_PROBABILITY)))
+    chosen, x = torch.from_numpy(np.array(actions)), torch.from_numpy(features)
+    with torch.no_grad():
+        logs = torch.log_softmax(x @ theta + beta * log_target, dim=1).gather(1, chosen[:, None])
+    return np.asarray(logs[:, 0].numpy())
+
+
 def categorical_clone(probabilities: Floats, actions: Integers, features: Floats, held_out: Bools) -> Clone:
+    """What the clone says of the logged actions; arguments as in `fit_categorical`."""
+    clone = fit_categorical(probabilities, actions, features, held_out)
+    return Clone(clone.log_prob(probabilities, actions, features), clone.held_out_log_likelihood)
+
+
+def fit_categorical(probabilities: Floats, actions: Integers, features: Floats, held_out: Bools) -> CategoricalClone:
     """The clone b̂(a|s) ∝ exp(θ_a(s) + β·log π(a|s)), with θ linear in the features, and β free.
 
     Args:
@@ -142,11 +267,15 @@ def categorical_clone(probabilities: Floats, actions: Integers, features: Floats
 
     with torch.no_grad():
         optimiser.step(loss)  # type: ignore[no-untyped-call]
-        fitted = torch.log_softmax(x @ theta + beta * log_target, dim=1).gather(1, chosen[:, None])[:, 0].numpy()
-    return Clone(fitted, float(fitted[held_out].mean()) if held_out.any() else float("nan"))
+    fitted = _log_prob(probabilities, actions, features, theta, beta)
+    score = float(fitted[held_out].mean()) if held_out.any() else float("nan")
+    return CategoricalClone(theta.numpy(), float(beta), score)
 
 
 def _design(log: Log, seed: int) -> Design:
     """Features of the state of every row, which all targets share."""
-    features = StateFeatures.draw(log.data, WAVES, seed, encoder=log.shared(state_encoder))
-    return Design.of_states(features, log.data.observations)
+    return Design.of_states(log.shared(_clone_features, seed), log.data.observations)
+
+
+def _clone_features(log: Log, seed: int) -> StateFeatures:
+    return StateFeatures.draw(log.data, WAVES, seed, encoder=log.shared(state_encoder))

@@ -21,8 +21,9 @@ from scipy.special import log_ndtr
 from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks, group_sums
 from ope_vpm.linear.features import BATCH_ROWS
 from ope_vpm.ope.adapter.encoding import StateFeatures
-from ope_vpm.ope.adapter.pair_features import KEPT_ROWS, SINGLE_PRECISION_ROWS
+from ope_vpm.ope.adapter.pair_features import KEPT_ROWS
 from ope_vpm.ope.behaviour.clone import Clone
+from ope_vpm.ope.log import Precision, precision_for
 from ope_vpm.policy.continuous import LOG_ROOT_TWO_PI, clipped_log_densities
 
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
@@ -124,11 +125,17 @@ class Design:
         return cls(len(features), size, linear, features.__getitem__, plain.__getitem__, len(features))
 
     @classmethod
-    def of_states(cls, states: StateFeatures, observations: Array) -> Design:
-        """Features of observed states: a table where they are few, otherwise computed whenever they are needed."""
-        if len(observations) <= KEPT_ROWS:
+    def of_states(cls, states: StateFeatures, observations: Array, precision: Precision | None = None) -> Design:
+        """Features of observed states: a table where they are few, otherwise computed whenever they are needed.
+
+        Args:
+            states: the features.
+            observations: the states.
+            precision: of the features; by default single where there are many.
+        """
+        precision = precision or precision_for(len(observations))
+        if len(observations) <= KEPT_ROWS and precision is np.float64:
             return cls.table(states(observations), states.linear)
-        precision = np.float32 if len(observations) >= SINGLE_PRECISION_ROWS else np.float64
 
         def features(rows: slice) -> Floats:
             out = np.empty((rows.stop - rows.start, states.size), precision)
@@ -217,11 +224,10 @@ class Regression:
         coefficients: Floats = cho_solve(self.factor, products)
         return coefficients
 
-    def fitted(self, values: Floats) -> Floats:
-        """Fitted values at every row, for a value of each."""
+    def coefficients(self, values: Floats) -> Floats:
+        """(size,): of the regression of a value at every row."""
         right = sum(features.T @ (self.weight[rows] * values[rows]) for rows, features in self.design.batches())
-        coefficients = self.solve(np.asarray(right))
-        return np.concatenate([features @ coefficients for _, features in self.design.batches()])
+        return self.solve(np.asarray(right))
 
     def fit(self, draws: Draws, start: Gaussian, rounds: int) -> Gaussian:
         """A Gaussian by expectation and maximisation; where nothing was clipped one round is exact."""
@@ -254,8 +260,42 @@ def with_deviations(
     return [Gaussian(coefficients, std) for coefficients, std in zip(fits, deviations, strict=True)]
 
 
+@dataclass(frozen=True)
+class GaussianClone:
+    """The behaviour as a function of the state: one Gaussian in the target's units, or two and a share."""
+
+    parts: tuple[Gaussian, ...]
+    waves: bool
+    """Whether their means use all features of the design, or the linear ones alone."""
+    gate: Floats | None
+    """Coefficients of the second one's share near a state; None where there is one Gaussian."""
+    held_out_log_likelihood: float
+
+    def log_density(self, draws: Draws, design: Design) -> Floats:
+        """(n,): the log-density of what was seen of each draw, at states with the features of the design."""
+        logs = [part.log_density(draws, design if self.waves else design.plain) for part in self.parts]
+        return logs[0] if self.gate is None else _mixed(logs, share_near(design, self.gate))
+
+
+def share_near(design: Design, gate: Floats) -> Floats:
+    """(n,): the share of the second policy among rows near each state."""
+    share = np.concatenate([features @ gate for _, features in design.batches()])
+    return np.asarray(np.clip(share, LEAST_SHARE, 1 - LEAST_SHARE))
+
+
+def _mixed(logs: Sequence[Floats], near: Floats) -> Floats:
+    mixed: Floats = np.logaddexp(logs[0] + np.log(1 - near), logs[1] + np.log(near))
+    return mixed
+
+
 def fit_clone(draws: Draws, design: Design, held_out: Bools, episode: Integers) -> Clone:
-    """The clone's log-densities of the draws, with the ridge that fits held-out rows best.
+    """The clone's log-densities of the draws; arguments as in `fit_gaussians`."""
+    clone, logs = fit_gaussians(draws, design, held_out, episode)
+    return Clone(logs, clone.held_out_log_likelihood)
+
+
+def fit_gaussians(draws: Draws, design: Design, held_out: Bools, episode: Integers) -> tuple[GaussianClone, Floats]:
+    """The clone with the ridge that fits held-out rows best, and its log-densities of the draws.
 
     Args:
         draws: actions in units of the target.
@@ -270,17 +310,17 @@ def fit_clone(draws: Draws, design: Design, held_out: Bools, episode: Integers) 
     ridge, score = _choose_ridge(draws, first, design, held_out, train)
     used, penalty = (plain, NO_RIDGE) if ridge is None else (design, ridge)
     whole = Regression(used, penalty, every).fit(draws, first, LATER_ROUNDS)
-    logs = whole.log_density(draws, used)
+    one, logs = GaussianClone((whole,), ridge is not None, None, score), whole.log_density(draws, used)
     second = tell_apart(draws, plain, episode)
     if second is None:
-        return Clone(logs, score)
+        return one, logs
     share = second[episode]
-    near = np.clip(Regression(design, RIDGES[1], every).fitted(share), LEAST_SHARE, 1 - LEAST_SHARE)
+    gate = Regression(design, RIDGES[1], every).coefficients(share)
     parts = [Regression(used, penalty, part + TINY).fit(draws, whole, ROUNDS) for part in (1 - share, share)]
-    densities = [part.log_density(draws, used) for part in parts]
-    mixed: Floats = np.logaddexp(densities[0] + np.log(1 - near), densities[1] + np.log(near))
+    mixed = _mixed([part.log_density(draws, used) for part in parts], share_near(design, gate))
     gain = float(np.mean(mixed - logs))
-    return Clone(mixed, score + gain) if gain > LEAST_GAIN else Clone(logs, score)
+    two = GaussianClone((parts[0], parts[1]), ridge is not None, gate, score + gain)
+    return (two, mixed) if gain > LEAST_GAIN else (one, logs)
 
 
 def tell_apart(draws: Draws, plain: Design, episode: Integers) -> Floats | None:

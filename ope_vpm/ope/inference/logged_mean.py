@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any, Protocol
+
 import numpy as np
 
-from ope_vpm.arrays import Floats
+from ope_vpm.arrays import Floats, group_sums
+from ope_vpm.linear.moments import WeightSums, added
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit, ending_rows
-from ope_vpm.ope.inference.returns import with_weighted_return
+from ope_vpm.logged.streamed import Part
+from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit, ended_episodes, ending_rows
+from ope_vpm.ope.inference.returns import with_return_of_sums
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
 from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.inference.verdict import Evidence
+from ope_vpm.ope.log import StreamedLog
 from ope_vpm.ope.problem import Problem
+from ope_vpm.policy import TargetPolicy
 
 LAST_STEPS = 30
 """The steps before a truncation whose mean reward speaks for the time after it: enough to average over a gait, few
@@ -34,31 +41,133 @@ def weights_by_time(data: LoggedDataset, gamma: float, on_end: OnEnd, time_limit
     """The same from its parts; the target policy does not matter."""
     if gamma == 1:
         return np.ones(len(data)), np.zeros(data.n_episodes)
-    counts = data.from_reset.astype(np.float64)
-    ends = ending_rows(data, time_limit)[data.ends]
-    later = counts * gamma**data.lengths / (1 - gamma)
-    last = np.minimum(data.lengths, LAST_STEPS)
-    to_end = data.lengths[data.episode] - data.time
+    table = data.table
+    counts = table.from_reset.astype(np.float64)
+    ends = ended_episodes(data, time_limit)
+    later = counts * gamma**table.lengths / (1 - gamma)
+    last = np.minimum(table.lengths, LAST_STEPS)
+    to_end = table.lengths[data.episode] - data.time
     share = np.where(~ends, later / last, 0.0)[data.episode] * (to_end <= LAST_STEPS)
-    return gamma**data.time * counts[data.episode] + share, later * ends * (on_end == "absorb")
+    after = later * ends * data.ends_here * (on_end == "absorb")
+    return gamma**data.time * counts[data.episode] + share, after
 
 
 def weighted_sums(problem: Problem, weights: Floats, tail: Floats) -> EpisodeSums:
     """Σ w r over Σ w and the tail, by episode."""
-    data = problem.data
-    sums = EpisodeSums.of_rows(data.episode, data.n_episodes, weights * data.rewards, weights)
-    return EpisodeSums(sums.numerator, sums.denominator + tail[:, None])
+    return reward_sums(problem.data, weights, tail, problem.time_limit).sums
+
+
+@dataclass(frozen=True)
+class RewardSums:
+    """Sums of weights and weighted rewards over the rows of each episode; those of parts are merged."""
+
+    first: int
+    """The number of the first episode."""
+    reward: Floats
+    """(episodes,): Σ w r."""
+    weight: Floats
+    """(episodes,): Σ w."""
+    tail: Floats
+    """(episodes,): the mass of the time after the end."""
+    ended: Floats
+    """(episodes,): Σ w·1[the task ends here]."""
+    squares: float
+    """Σ w² over all rows."""
+
+    def merge(self, other: RewardSums) -> RewardSums:
+        """Of two parts, one after another; an episode may have rows in both."""
+        mine = slice(0, len(self.reward))
+        theirs = slice(other.first - self.first, other.first - self.first + len(other.reward))
+        names = ("reward", "weight", "tail", "ended")
+        sums = {name: added(getattr(self, name), getattr(other, name), mine, theirs) for name in names}
+        return RewardSums(self.first, **sums, squares=self.squares + other.squares)
+
+    @property
+    def sums(self) -> EpisodeSums:
+        """Σ w r over Σ w and the tail, by episode."""
+        return EpisodeSums(self.reward[:, None], (self.weight + self.tail)[:, None])
+
+    @property
+    def of_weights(self) -> WeightSums:
+        """The weights, none of which is negative."""
+        whole = self.weight.sum()
+        return WeightSums(whole, np.asarray(self.squares), whole, self.weight)
+
+    @property
+    def rows_worth(self) -> float:
+        """How many rows of equal weight the weighted rows are worth."""
+        return float(self.weight.sum()) ** 2 / self.squares if self.squares > 0 else 0.0
+
+
+def reward_sums(
+    data: LoggedDataset, weights: Floats, tail: Floats, time_limit: TimeLimit, first: int = 0
+) -> RewardSums:
+    """The sums of the rows of a log, or of a part of one that begins with episode number `first`."""
+    episode, count = data.episode, data.n_episodes
+    ended = weights * ending_rows(data, time_limit)
+    summed = (group_sums(episode, each, count) for each in (weights * data.rewards, weights))
+    reward, weight = summed
+    return RewardSums(first, reward, weight, tail, group_sums(episode, ended, count), float(weights @ weights))
+
+
+def _sums_of_part(
+    part: Part,
+    policy: TargetPolicy,
+    gamma: float,
+    on_end: OnEnd,
+    time_limit: TimeLimit,
+    weighting: Weighting | None,
+) -> RewardSums:
+    weights, tail = weights_by_time(part, gamma, on_end, time_limit)
+    weights = weights if weighting is None else weights * weighting(part, policy)
+    return reward_sums(part, weights, tail, time_limit, part.first_episode)
+
+
+class Weighting(Protocol):
+    """A function that weighs logged rows."""
+
+    def __call__(self, data: LoggedDataset, policy: TargetPolicy) -> Floats:
+        """(n,): the weight of each row."""
+
+
+def streamed_sums(problem: Problem, log: StreamedLog, weighting: Weighting | None = None) -> RewardSums:
+    """The sums of a log that is read in parts, in one pass."""
+    settings = problem.gamma, problem.on_end, problem.time_limit
+    return log.total(_sums_of_part, problem.policy, *settings, weighting)
+
+
+def weighted_estimate(problem: Problem, sums: RewardSums, weights: Floats | None, **known: Any) -> RawEstimate:
+    """The weighted mean of the rewards, and of the return of an episode where there is one.
+
+    Args:
+        problem: the question.
+        sums: over the rows of each episode.
+        weights: of all rows, where they are kept.
+        known: further fields of the estimate.
+    """
+    found = RawEstimate(
+        value=float(sums.sums.ratios.sum()),
+        uncertainty=Bootstrap(episodes=sums.sums),
+        weights=weights,
+        rows_worth=sums.rows_worth if weights is None else None,
+        **known,
+    )
+    if not problem.episodic:
+        return found
+    rate = EpisodeSums(sums.ended[:, None], sums.weight[:, None])
+    return with_return_of_sums(problem, found, EpisodeSums(sums.reward[:, None], sums.ended[:, None]), rate)
 
 
 def logged_mean(problem: Problem) -> RawEstimate:
     """The mean logged reward, weighted by γ^t: what the behaviour policy is worth."""
-    weights, tail = time_weights(problem)
-    sums = weighted_sums(problem, weights, tail)
+    return problem.shared(_logged_mean)
+
+
+def _logged_mean(problem: Problem) -> RawEstimate:
     remark = "the logged mean is the behaviour's value, whatever the target does"
-    found = RawEstimate(
-        value=float(sums.ratios.sum()),
-        uncertainty=Bootstrap(episodes=sums),
-        weights=weights,
-        evidence=Evidence(remarks=(remark,)),
-    )
-    return with_weighted_return(problem, found) if problem.episodic else found
+    evidence = Evidence(remarks=(remark,))
+    if isinstance(problem.log, StreamedLog):
+        return weighted_estimate(problem, streamed_sums(problem, problem.log), None, evidence=evidence)
+    weights, tail = time_weights(problem)
+    sums = reward_sums(problem.data, weights, tail, problem.time_limit)
+    return weighted_estimate(problem, sums, weights, evidence=evidence)

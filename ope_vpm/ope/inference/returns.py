@@ -33,14 +33,14 @@ UNKNOWN = RawEstimate(value=float("nan"))
 
 def fixed_length(problem: Problem) -> int | None:
     """The length of every episode, where a time limit alone ends them: the return is then length · value."""
-    if problem.time_limit == "continue" or problem.data.terminated.any():
+    if problem.time_limit == "continue" or problem.data.table.terminated.any():
         return None
     return limit_of(problem.data)
 
 
 def reaches_ends(problem: Problem, rate: float) -> bool:
     """Whether a rate of ends per step says that the target reaches some: it is not 0 but for rounding, nor negative."""
-    return bool(np.isfinite(rate) and rate > LEAST_RATE * problem.ending.mean())
+    return bool(np.isfinite(rate) and rate > LEAST_RATE * problem.ends.sum() / len(problem.data))
 
 
 def with_return(problem: Problem, found: RawEstimate, find: Callable[[Problem], RawEstimate]) -> RawEstimate:
@@ -144,10 +144,23 @@ def with_weighted_return(problem: Problem, found: RawEstimate) -> RawEstimate:
     if found.weights is None:
         return found
     data, ending, weights = problem.data, problem.ending, found.weights
-    if not reaches_ends(problem, ends_under(problem, weights)):
-        return replace(found, per_episode=UNKNOWN)
     episode, count = data.episode, data.n_episodes
     sums = EpisodeSums.of_rows(episode, count, weights * data.rewards, weights * ending)
     rate = EpisodeSums.of_rows(episode, count, weights * ending, weights)
+    return with_return_of_sums(problem, found, sums, rate)
+
+
+def with_return_of_sums(problem: Problem, found: RawEstimate, sums: EpisodeSums, rate: EpisodeSums) -> RawEstimate:
+    """The same from the sums of each episode.
+
+    Args:
+        problem: the question, at γ = 1 on a task that ends.
+        found: the estimate of the value.
+        sums: Σ w r over Σ w·1[end].
+        rate: Σ w·1[end] over Σ w.
+    """
+    ends = float(rate.ratios[0])
+    if not reaches_ends(problem, ends):
+        return replace(found, per_episode=UNKNOWN)
     per_episode = replace(found, value=float(sums.ratios[0]), uncertainty=Bootstrap(episodes=sums))
-    return replace(found, per_episode=with_rate_doubt(per_episode, rate.standard_error / float(rate.ratios[0])))
+    return replace(found, per_episode=with_rate_doubt(per_episode, rate.standard_error / ends))

@@ -17,7 +17,7 @@ from typing import cast
 import numpy as np
 from scipy import stats
 
-from ope_vpm.arrays import Floats, Integers, group_sums
+from ope_vpm.arrays import Floats, Integers, chunks, group_sums
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
 
@@ -141,6 +141,8 @@ def initial_sums(problem: Problem, rate: float, values: Floats) -> EpisodeSums:
 
 REPLICATES = 200
 """Bootstrap draws: they cost one product of matrices, and their 2.5 % quantiles are good to a tenth of their spread."""
+LARGEST_DRAW = 1 << 22
+"""Numbers of the replicates that are held at once, 32 MB: with a million episodes all of them would be 1.6 GB."""
 LEVEL = 0.95
 """The probability with which an interval is meant to hold the truth."""
 EQUAL = 1e-9
@@ -229,6 +231,23 @@ class Spread(Uncertainty):
 
 
 @dataclass(frozen=True, kw_only=True)
+class OfSample(Uncertainty):
+    """The uncertainty of a value that was found on the log's sample, whose episodes it is about."""
+
+    of: Uncertainty
+    log: Log
+
+    @property
+    def sums(self) -> EpisodeSums | None:
+        """How each episode of the sample moves it."""
+        return self.of.sums
+
+    def interval(self, value: float, log: Log, seed: int) -> tuple[float, Interval]:
+        """That of the sample."""
+        return self.of.interval(value, self.log, seed)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Scaled(Uncertainty):
     """The uncertainty of a + factor·v, from that of v."""
 
@@ -261,8 +280,12 @@ def replicates(sums: EpisodeSums, seed: int, number: int = REPLICATES) -> Floats
     """
     rng = np.random.default_rng(seed)
     episodes = len(sums.numerator)
-    times = rng.multinomial(episodes, np.full(episodes, 1 / episodes), size=number).astype(np.float64)
-    above, below = times @ sums.numerator, times @ sums.denominator
+    columns = sums.numerator.shape[1]
+    above, below = np.empty((number, columns)), np.empty((number, columns))
+    equal = np.full(episodes, 1 / episodes)
+    for some in chunks(number, max(1, LARGEST_DRAW // episodes)):
+        times = rng.multinomial(episodes, equal, size=some.stop - some.start).astype(np.float64)
+        above[some], below[some] = times @ sums.numerator, times @ sums.denominator
     ratio = np.divide(above, below, out=np.broadcast_to(sums.ratios, above.shape).copy(), where=below > 0)
     return cast(Floats, ratio.sum(axis=1))
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ope_vpm.arrays import Floats, effective_sample_size, group_sums, read_only
+from ope_vpm.linear.moments import WeightSums
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.inference.uncertainty import EpisodeSums, Interval, Uncertainty
+from ope_vpm.ope.inference.uncertainty import EpisodeSums, Interval, OfSample, Uncertainty
 from ope_vpm.ope.inference.verdict import ROUNDING, Evidence, Hull, Level, advise, judge, return_hull, rewards_hull
 from ope_vpm.ope.problem import Problem, Question
 
@@ -202,6 +204,9 @@ class RawEstimate:
     """What speaks for and against it."""
     diagnostics: dict[str, Any] = field(default_factory=dict)
     """For people to read; nothing is computed from it."""
+    rows_worth: float | None = None
+    """How many rows of equal weight the weighted log is worth, where the weights themselves are not kept and the
+    evidence does not say so."""
     per_episode: RawEstimate | None = None
     """The same of the undiscounted return of an episode, at γ = 1 on tasks that end; None where it is not known."""
 
@@ -211,9 +216,28 @@ class RawEstimate:
         return None if self.uncertainty is None else self.uncertainty.sums
 
     @property
+    def effective_rows(self) -> float | None:
+        """How many rows of equal weight the weighted log is worth; None where rows are not weighted."""
+        return self.rows_worth if self.rows_worth is not None else self.evidence.effective_rows
+
+    @property
     def suspected_bias(self) -> float:
         """How far the value may be off, as large as one standard error would be."""
         return 0.0 if self.uncertainty is None else self.uncertainty.suspected_bias
+
+
+def found_on_sample(problem: Problem, find: Callable[[Problem], RawEstimate | None]) -> RawEstimate | None:
+    """What is found on the log's sample, of a log that is longer; its uncertainty is that of the sample."""
+    found = find(problem.on_sample)
+    return found if problem.log.sample is problem.log else _of_sample(found, problem.log.sample)
+
+
+def _of_sample(found: RawEstimate | None, sample: Log) -> RawEstimate | None:
+    """An estimate, and that of the return beside it, whose episodes are those of a sample."""
+    if found is None or found.uncertainty is None:
+        return found
+    doubt = OfSample(of=found.uncertainty, log=sample, suspected_bias=found.uncertainty.suspected_bias)
+    return replace(found, uncertainty=doubt, per_episode=_of_sample(found.per_episode, sample))
 
 
 def policy_value(problem: Problem, estimator: str, raw: RawEstimate) -> PolicyValue:
@@ -240,7 +264,7 @@ def policy_value(problem: Problem, estimator: str, raw: RawEstimate) -> PolicyVa
         gamma=problem.gamma,
         standard_error=error,
         interval=None if interval is None else hull.cut(interval),
-        effective_sample_size=None if weights is None else effective_sample_size(weights),
+        effective_sample_size=raw.effective_rows if weights is None else effective_sample_size(weights),
         verdict=level,
         reasons=reasons,
         diagnostics={"episodes": episodes, "rows": len(problem.data), **_numbers(raw), **raw.diagnostics},
@@ -270,7 +294,7 @@ def _episode_return(problem: Problem, raw: RawEstimate) -> EpisodeReturn | None:
         reasons = (ONE_EPISODE, *reasons)
     elif hull.beyond(interval):  # values beyond it by chance are usual where the truth is near an end of the hull
         level, reasons = "unreliable", (_outside("return", raw.value, hull), *reasons)
-    if rewards_hull(problem).single and not problem.data.terminated.any():
+    if rewards_hull(problem).single and not problem.data.table.terminated.any():
         level, reasons = "unreliable", (SAME_RETURN, *reasons)
     if level == "unreliable" and interval is not None:
         interval = hull.low, hull.high  # without an end where episodes have no limit
@@ -315,18 +339,30 @@ def evidence_of_weights(data: LoggedDataset, weights: Floats, **known: Any) -> E
         weights: the ratio at each of its rows.
         known: further fields of `Evidence`.
     """
+    return evidence_of_sums(data, weight_sums(data, weights), **known)
+
+
+def weight_sums(data: LoggedDataset, weights: Floats) -> WeightSums:
+    """The sums of weights of all rows, and of each episode's."""
+    positive = np.maximum(weights, 0)
+    whole, square, size = positive.sum(), positive @ positive, np.abs(weights).sum()
+    return WeightSums(whole, square, size, group_sums(data.episode, positive, data.n_episodes))
+
+
+def evidence_of_sums(data: LoggedDataset, sums: WeightSums, **known: Any) -> Evidence:
+    """The same from the sums of the weights."""
+    positive, squares, absolute = float(sums.positive), float(sums.squares), float(sums.absolute)
     return Evidence(
-        effective_rows=effective_sample_size(np.maximum(weights, 0)),
+        effective_rows=positive**2 / squares if squares > 0 else 0.0,
         rows=len(data),
-        effective_episodes=effective_episodes(data, weights),
-        negative_mass=float(np.maximum(-weights, 0).sum() / max(np.abs(weights).sum(), 1e-300)),
+        effective_episodes=effective_episodes(data, sums.by_group),
+        negative_mass=max(absolute - positive, 0.0) / max(absolute, 1e-300),
         **known,
     )
 
 
-def effective_episodes(data: LoggedDataset, weights: Floats) -> float:
+def effective_episodes(data: LoggedDataset, whole: Floats) -> float:
     """Kish's effective sample size of the episodes' summed weights, as a share of what equal rows would give."""
-    whole = group_sums(data.episode, np.maximum(weights, 0), data.n_episodes)
     equal = effective_sample_size(data.lengths.astype(np.float64))
     return effective_sample_size(whole) * data.n_episodes / equal
 
@@ -336,7 +372,7 @@ def disagreement(data: LoggedDataset, distance: float, error: float) -> float | 
 
     Where all rewards are equal, their size takes the place of their deviation. Rounding errors are no disagreement.
     """
-    largest, deviation = float(np.abs(data.rewards).max()), float(data.rewards.std())
+    largest, deviation = data.reward_facts.size, data.reward_facts.deviation
     if distance <= ROUNDING * largest:
         return 0.0
     scale = deviation if deviation > ROUNDING * largest else largest  # equal rewards deviate by rounding errors alone

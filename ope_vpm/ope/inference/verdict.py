@@ -231,9 +231,9 @@ class Hull:
 
 def rewards_hull(problem: Problem) -> Hull:
     """The hull of the logged rewards, and of 0 where episodes end for good: a mean over time cannot leave it."""
-    rewards = problem.data.rewards
-    ends = [0.0] if problem.on_end == "absorb" and problem.ending.any() else []
-    return Hull(min([float(rewards.min()), *ends]), max([float(rewards.max()), *ends]))
+    rewards = problem.data.reward_facts
+    ends = [0.0] if problem.on_end == "absorb" and problem.ends.any() else []
+    return Hull(min([rewards.least, *ends]), max([rewards.largest, *ends]))
 
 
 def return_hull(problem: Problem) -> Hull:
@@ -242,11 +242,11 @@ def return_hull(problem: Problem) -> Hull:
     Where only ends pay, as for a probability of survival, it is the hull of what they pay and of 0. Otherwise an
     episode has at least one step, and at most as many as a time limit that is part of the task leaves it.
     """
-    data, ending = problem.data, problem.ending
-    if not data.rewards[~ending].any():
-        paid = data.rewards[ending]
+    data, rewards, ends = problem.data, problem.data.reward_facts, problem.ends
+    if not (rewards.inner or rewards.last[~ends].any()):
+        paid = rewards.last[ends]
         return Hull(float(paid.min(initial=0.0)), float(paid.max(initial=0.0)))
     limit = limit_of(data) if problem.time_limit == "restart" else None
     longest = np.inf if limit is None else float(limit)
-    least, largest = float(data.rewards.min()), float(data.rewards.max())
+    least, largest = rewards.least, rewards.largest
     return Hull(least * longest if least < 0 else least, largest * longest if largest > 0 else largest)

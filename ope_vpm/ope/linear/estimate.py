@@ -13,14 +13,21 @@ from typing import Any
 import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
-from ope_vpm.linear.moments import Means, accumulate_folds, accumulate_initial, all_but_each, apply, apply_to_groups
+from ope_vpm.linear.moments import (
+    Means,
+    WeightSums,
+    accumulate_folds,
+    accumulate_initial,
+    all_but_each,
+    apply,
+)
 from ope_vpm.linear.system import DECADE, RIDGES, LinearSystem, choose_ridge, suspected_bias
 from ope_vpm.ope.adapter.ends import clock_remarks
-from ope_vpm.ope.adapter.pair_features import PairFeatures
+from ope_vpm.ope.adapter.pair_features import PairFeatures, Pairs
 from ope_vpm.ope.behaviour.action_ratio import known_overlap
 from ope_vpm.ope.inference.returns import reaches_ends, with_rate_doubt
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, influence_sums, initial_sums
-from ope_vpm.ope.inference.value import RawEstimate, disagreement, evidence_of_weights
+from ope_vpm.ope.inference.value import RawEstimate, disagreement, evidence_of_sums, weight_sums
 from ope_vpm.ope.log import Memory
 from ope_vpm.ope.problem import Problem
 
@@ -33,18 +40,27 @@ is itself rough."""
 class LinearEstimate(RawEstimate):
     """A value with the numbers that other estimators build upon."""
 
-    weights: Floats
-    """(n,): the ratio τ at each logged row."""
     ridge: float
     """The ridge that was given or chosen; NaN where the log and the target have nothing in common."""
     theta: Floats
     """The coefficients of Q in the features of pairs."""
-    residual: Floats
-    """The Bellman residual of each row of the equations."""
+    beta: Floats
+    """The coefficients of τ."""
+    residual: Floats | None
+    """The Bellman residual of each row of the equations; None where rows are not kept."""
     clock: int | None
     """The length of episodes that a time limit ends, where the features know the time."""
+    steps: float | None = None
+    """Of returns: the mean length of an episode."""
     per_episode: LinearEstimate | None = None
     """The same of the return of an episode."""
+
+    @property
+    def ratio(self) -> Floats:
+        """(n,): the ratio τ at each logged row, of a log that is in memory."""
+        if self.weights is None:
+            raise TypeError("the weights of a log that is read in parts are not kept")
+        return self.weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,16 +68,23 @@ class PairEquations:
     """The linear system of a problem in features of pairs, and the rows that it is made of."""
 
     problem: Problem
-    pairs: PairFeatures
+    pairs: Pairs
     means: Means
     system: LinearSystem
     _memory: Memory = field(default_factory=Memory, repr=False)
 
     @classmethod
-    def of(cls, problem: Problem, pairs: PairFeatures) -> PairEquations:
+    def of(cls, problem: Problem, pairs: Pairs) -> PairEquations:
         """Make them in one pass over the rows, which all discounts share."""
         means = pairs.moments.means()
         return cls(problem, pairs, means, LinearSystem.of(means, problem.gamma, restart=problem.on_end == "restart"))
+
+    @property
+    def rows(self) -> PairFeatures:
+        """The rows, of a log that is in memory."""
+        if not isinstance(self.pairs, PairFeatures):
+            raise TypeError("the rows of a log that is read in parts are not all there")
+        return self.pairs
 
     @property
     def after_end(self) -> Floats | None:
@@ -70,7 +93,7 @@ class PairEquations:
 
     def apply(self, beta: Floats, theta: Floats) -> tuple[Floats, Floats]:
         """The ratio τ = w·Φβ and the Bellman residual r - Δθ of each row, in a second pass."""
-        return apply(self.pairs, beta, theta, self.problem.gamma, self.after_end)
+        return apply(self.rows, beta, theta, self.problem.gamma, self.after_end)
 
     def at_rows(self, ridge: float) -> tuple[Floats, Floats]:
         """The ratio τ and the Bellman residual of each row for one ridge, found once."""
@@ -78,11 +101,13 @@ class PairEquations:
 
     def influence(self, tau: Floats, residual: Floats, theta: Floats) -> EpisodeSums:
         """How each episode moves the value, from the τ and the residual of each row."""
-        n, first = len(self.pairs), self.pairs.initial_values(theta)
-        return influence_sums(self.problem, self.pairs.rows, np.full(n, 1 / n), tau / n, residual, first)
+        n, first = len(self.pairs), self.rows.initial_values(theta)
+        return influence_sums(self.problem, self.rows.rows, np.full(n, 1 / n), tau / n, residual, first)
 
-    def influences(self, beta: Floats, theta: Floats, of_ends: int = 0) -> list[EpisodeSums]:
+    def influences(self, beta: Floats, theta: Floats, of_ends: int = 0) -> tuple[list[EpisodeSums], WeightSums | None]:
         """How each episode moves the value, for each column of β and θ, in a second pass that keeps no row.
+
+        Sums of the weights τ come with it where the rows are not there for a third pass.
 
         Args:
             beta: (features, columns).
@@ -90,15 +115,15 @@ class PairEquations:
             of_ends: how many of the last columns are about the reward 1[the task ends here].
         """
         problem, n = self.problem, len(self.pairs)
-        episode, count = problem.data.episode[self.pairs.rows], problem.data.n_episodes
-        sums = apply_to_groups(self.pairs, episode, count, beta, theta, problem.gamma, self.after_end, of_ends)
-        share, first = np.bincount(episode, minlength=count)[:, None] / n, self.pairs.initial_values(theta)
+        streamed = not isinstance(self.pairs, PairFeatures)
+        sums = self.pairs.sums(beta, theta, problem.gamma, self.after_end, of_ends, streamed)
+        share, first = sums.rows[:, None] / n, sums.first[problem.log.initial_episodes]
         found = []
-        for k, ended in enumerate(sums.ended / n):
+        for k, ended in enumerate(sums.groups.ended / n):
             rate = 1 - problem.gamma + (problem.gamma * float(ended) if problem.on_end == "restart" else 0.0)
-            whole = EpisodeSums(sums.influence[:, [k]] / n, share)
+            whole = EpisodeSums(sums.groups.influence[:, [k]] / n, share)
             found.append(whole.beside(initial_sums(problem, rate, first[:, k])))
-        return found
+        return found, sums.groups.weights
 
     def without_each(self, folds: Integers) -> list[LinearSystem]:
         """For each fold the system of the other folds' rows; of all rows where there is one fold only.
@@ -108,9 +133,9 @@ class PairEquations:
         Args:
             folds: (episodes,): the fold of each episode, from 0.
         """
-        fold, restart = folds[self.problem.data.episode[self.pairs.rows]], self.problem.on_end == "restart"
-        initial = accumulate_initial(self.pairs)
-        others = all_but_each(accumulate_folds(self.pairs, fold, int(folds.max()) + 1))
+        fold, restart = folds[self.problem.data.episode[self.rows.rows]], self.problem.on_end == "restart"
+        initial = accumulate_initial(self.rows)
+        others = all_but_each(accumulate_folds(self.rows, fold, int(folds.max()) + 1))
         return [LinearSystem.of(part.merge(initial).means(), self.problem.gamma, restart=restart) for part in others]
 
 
@@ -128,6 +153,8 @@ class RidgePath:
     """The index of the ridge."""
     theta: Floats
     """(features, ridges)."""
+    beta: Floats
+    """(features, ridges)."""
     values: Floats
     """(ridges,)."""
     sums: list[EpisodeSums]
@@ -136,6 +163,8 @@ class RidgePath:
     """Of returns: the mean length of an episode at the chosen ridge."""
     rate_error: float = 0.0
     """Of returns: the relative standard error of the rate of ends at the chosen ridge."""
+    weights: WeightSums | None = None
+    """Of the ratio for each ridge, where its rows are not kept."""
     per_episode: RidgePath | None = None
     """The same of the return of an episode, which has a ridge of its own; None where nothing ends."""
 
@@ -154,9 +183,9 @@ def ridge_path(equations: PairEquations, ridge: float | None, grid: tuple[float,
     theta, beta = (np.stack(parts, axis=-1) for parts in zip(*solved, strict=True))
     of_reward, of_ends = theta[:, 0], theta[:, 1:].reshape(len(theta), -1)
     both = np.hstack([beta, beta[:, : of_ends.shape[1]]]), np.hstack([of_reward, of_ends])
-    sums = equations.influences(*both, of_ends=of_ends.shape[1])
+    sums, weights = equations.influences(*both, of_ends=of_ends.shape[1])
     values, own = equations.system.source @ of_reward, sums[: len(ridges)]
-    path = RidgePath(ridges, _choice(ridge, own), of_reward, values, own)
+    path = RidgePath(ridges, _choice(ridge, own), of_reward, beta, values, own, weights=weights)
     return (
         replace(path, per_episode=_return_path(equations, path, ridge, of_ends, sums[len(ridges) :])) if ends else path
     )
@@ -187,7 +216,8 @@ def _return_path(
         sums.append(EpisodeSums.of_influence(values[k], influence))
     chosen = _choice(ridge, sums)
     of_return, steps = (path.theta - values * theta) / rate, float(1 / rate[chosen])
-    return RidgePath(path.ridges, chosen, of_return, values, sums, steps, steps * rates[chosen].standard_error)
+    error = steps * rates[chosen].standard_error
+    return RidgePath(path.ridges, chosen, of_return, path.beta, values, sums, steps, error, path.weights)
 
 
 def _choice(ridge: float | None, sums: list[EpisodeSums]) -> int:
@@ -218,7 +248,7 @@ def linear_estimate(
         solver: its name, for the record.
         diagnostics: further entries for the record.
     """
-    path, steps = ridge_path(equations, ridge), equations.pairs.steps
+    path, pairs = ridge_path(equations, ridge), equations.pairs
     found = _estimate(equations, path)
     per_episode = None
     if path.per_episode is not None:
@@ -226,7 +256,7 @@ def linear_estimate(
     notes = {"solver": solver, "ridge": found.ridge, **(diagnostics or {}), "clock": found.clock}
     if per_episode is not None:
         notes["return_ridge"] = per_episode.ridge
-    notes |= {"dropped": steps.dropped, "ended": steps.ended}
+    notes |= {"dropped": pairs.dropped, "ended": pairs.ended}
     return replace(found, per_episode=per_episode, diagnostics=notes)
 
 
@@ -239,33 +269,59 @@ def _estimate(equations: PairEquations, path: RidgePath) -> LinearEstimate:
         bias = abs(value)
     # Fitted residuals are too small; 1/(1 - leverage) undoes that and a little more (MacKinnon and White's HC3).
     leverage = min(equations.system.degrees_of_freedom(chosen) / len(pairs), LARGEST_LEVERAGE)
-    tau, residual = _of_rows(equations, path)
-    weights = pairs.by_logged_row(tau)
+    weights, residual, of_weights = _weights(equations, path)
     apart = disagreement(problem.data, bias / (path.steps or 1), sums.standard_error / (path.steps or 1))
     return LinearEstimate(
         value=value,
         uncertainty=Bootstrap(episodes=sums.stretched(1 / (1 - leverage)), suspected_bias=bias),
         weights=weights,
-        evidence=evidence_of_weights(
+        evidence=evidence_of_sums(
             problem.data,
-            weights,
+            of_weights,
             overlap=known_overlap(problem),
             disagreement=apart,
             remarks=(*clock_remarks(problem.data, problem.time_limit, known=True), *_few_ends(problem)),
         ),
         ridge=chosen,
         theta=path.theta[:, path.chosen],
+        beta=path.beta[:, path.chosen],
         residual=residual,
         clock=pairs.clock,
+        steps=path.steps,
     )
 
 
-def _of_rows(equations: PairEquations, path: RidgePath) -> tuple[Floats, Floats]:
+def _weights(equations: PairEquations, path: RidgePath) -> tuple[Floats | None, Floats | None, WeightSums]:
+    """The ratio of each logged row and the Bellman residual of each row of the equations, where they are kept.
+
+    Sums of the ratio come with them, which verdicts look at.
+    """
+    pairs = equations.pairs
+    if not isinstance(pairs, PairFeatures):
+        assert path.weights is not None  # a second pass over parts brings them
+        return None, None, path.weights.column(path.chosen)
+    tau, residual = rows_at(equations, path.ridges[path.chosen], path)
+    weights = pairs.by_logged_row(tau)
+    return weights, residual, weight_sums(equations.problem.data, weights)
+
+
+def rows_at(equations: PairEquations, ridge: float, path: RidgePath) -> tuple[Floats, Floats]:
     """The ratio and the Bellman residual of each row at the chosen ridge; of a return, for (r - R·1[end])/e."""
-    ridge, theta = path.ridges[path.chosen], path.theta[:, path.chosen]
     if path.steps is None:
         return equations.at_rows(ridge)
     _, beta = equations.system.solve(ridge)
-    tau, residual = equations.apply(beta, theta)
-    rewards, ended = equations.pairs.rewards, equations.pairs.states.ended
-    return tau, residual - rewards + path.steps * (rewards - path.values[path.chosen] * ended)
+    tau, residual = equations.apply(beta, path.theta[:, path.chosen])
+    return tau, charged_residual(equations.rows, residual, path.steps, float(path.values[path.chosen]))
+
+
+def charged_residual(pairs: PairFeatures, residual: Floats, steps: float, value: float) -> Floats:
+    """The Bellman residual for the rewards (r - R·1[end])/e of a return, from that for the rewards themselves.
+
+    Args:
+        pairs: the rows.
+        residual: with the rewards r.
+        steps: 1/e.
+        value: R.
+    """
+    rewards = pairs.rewards
+    return residual - rewards + steps * (rewards - value * pairs.states.ended)

@@ -14,12 +14,21 @@ from dataclasses import replace
 
 import numpy as np
 
+from ope_vpm.arrays import Floats
+from ope_vpm.linear.moments import apply
 from ope_vpm.linear.system import RIDGES
 from ope_vpm.ope.adapter.pair_features import pair_features
 from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.inference.value import RawEstimate
-from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations, RidgePath, ridge_path
+from ope_vpm.ope.linear.estimate import (
+    LinearEstimate,
+    PairEquations,
+    RidgePath,
+    charged_residual,
+    linear_estimate,
+    ridge_path,
+)
 
 REDRAWS = ((0.5, 0), (2.0, 0), (1.0, 1), (1.0, 2))
 """Other features: the factor of their bandwidth, and what is added to the seed."""
@@ -46,11 +55,14 @@ def with_feature_doubt(equations: PairEquations, estimate: LinearEstimate, draws
     problem = equations.problem
     if estimate.sums is None or problem.data.n_episodes < 2 or not np.isfinite(estimate.value):
         return estimate
-    others, logged = redrawn_paths(equations, draws), logged_mean(problem)
-    spread, bound = feature_spread(estimate.value, others), ratio_error_bound(equations, estimate)
+    others, logged, same = redrawn_paths(equations, draws), logged_mean(problem), on_sample(equations, estimate)
+    spread, bound = feature_spread(same.value, others), ratio_error_bound(equations, estimate)
     per_episode = estimate.per_episode
     if per_episode is not None:
-        of_return = feature_spread(per_episode.value, [other.per_episode for other in others if other.per_episode])
+        of_return = feature_spread(
+            per_episode.value if same.per_episode is None else same.per_episode.value,
+            [other.per_episode for other in others if other.per_episode],
+        )
         bound_of_return = ratio_error_bound(equations, per_episode)
         per_episode = _doubted(per_episode, of_return, bound_of_return, logged.per_episode)
     return replace(
@@ -72,9 +84,19 @@ def _doubted(estimate: LinearEstimate, spread: float, bound: float, logged: RawE
     return replace(estimate, uncertainty=Bootstrap(episodes=estimate.sums, suspected_bias=bias), evidence=evidence)
 
 
+def on_sample(equations: PairEquations, estimate: LinearEstimate) -> LinearEstimate:
+    """The estimate by the same features on the log's sample, for comparison with others there."""
+    if equations.problem.log.sample is equations.problem.log:
+        return estimate
+    return linear_estimate(PairEquations.of(equations.problem.on_sample, equations.pairs.on_sample()), None, "")
+
+
 def redrawn_paths(equations: PairEquations, draws: int) -> list[RidgePath]:
-    """The solutions with other features, each for a grid of ridges."""
-    problem, weight = equations.problem, equations.pairs.weight
+    """The solutions with other features on the log's sample, each for a grid of ridges.
+
+    On a long log the sample, 10⁵ rows, is enough: what counts is how far features matter, not the values.
+    """
+    problem, weight = equations.problem.on_sample, equations.pairs.sample_weight()
     paths = []
     for bandwidth, offset in REDRAWS:
         pairs = pair_features(problem, FEWER_FEATURES, draws, bandwidth, problem.seed + offset)
@@ -95,11 +117,23 @@ def feature_spread(value: float, others: Sequence[RidgePath]) -> float:
 
 
 def ratio_error_bound(equations: PairEquations, estimate: LinearEstimate) -> float:
-    """B = sd(τ)·q₆₈|δ - median δ|, τ scaled to mean 1."""
-    tau, residual = estimate.weights[equations.pairs.rows], estimate.residual
+    """B = sd(τ)·q₆₈|δ - median δ| over the sample's rows, τ scaled to mean 1."""
+    tau, residual = _sample_rows(equations, estimate)
     mean = float(tau.mean())
     size = float(np.quantile(np.abs(residual - np.median(residual)), USUAL))
     return float(tau.std() / abs(mean) * size) if mean else 0.0
+
+
+def _sample_rows(equations: PairEquations, estimate: LinearEstimate) -> tuple[Floats, Floats]:
+    """τ and the Bellman residual of the solution at each row of the log's sample."""
+    if equations.problem.log.sample is equations.problem.log and estimate.weights is not None:
+        assert estimate.residual is not None
+        return estimate.weights[equations.rows.rows], estimate.residual
+    pairs = equations.pairs.on_sample()
+    tau, residual = apply(pairs, estimate.beta, estimate.theta, equations.problem.gamma, equations.after_end)
+    if estimate.steps is not None:
+        residual = charged_residual(pairs, residual, estimate.steps, estimate.value)
+    return tau, residual
 
 
 def relative_error(logged: RawEstimate | None, error: float, bias: float) -> float | None:

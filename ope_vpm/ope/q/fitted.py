@@ -49,7 +49,7 @@ def fitted_q(problem: Problem, settings: Networks, weight: Floats | None = None)
     linear = find_lstd(problem, settings.n_features, settings.ridge, settings.draws).per_episode
     if linear is None or fixed_length(problem) is not None:
         return found
-    rate = ends_under(problem, linear.weights)
+    rate = ends_under(problem, linear.ratio)
     if not reaches_ends(problem, rate):
         return replace(found, per_episode=UNKNOWN)
     # The return of the linear Q is charged at each end, and other networks learn what is wrong with that.
@@ -63,7 +63,7 @@ def _fitted(problem: Problem, settings: Networks, weight: Floats | None) -> RawE
     whole = np.zeros(problem.data.n_episodes, dtype=np.int64)
     by_step = None if weight is None else weight[plan.rows]
     linear = find_lstd(problem, settings.n_features, settings.ridge, settings.draws)
-    ratio = linear.weights[plan.rows]
+    ratio = linear.ratio[plan.rows]
     equations = lstd_equations(problem, settings.n_features, settings.draws, weight)
     base = linear_base(equations, whole, linear.ridge)
     q = fit_networks(problem, whole, settings.members, settings.training_steps, settings.draws, by_step, base)

@@ -13,7 +13,7 @@ import numpy as np
 from ope_vpm.arrays import Floats, Integers
 from ope_vpm.linear.moments import apply_folds
 from ope_vpm.linear.system import RIDGES
-from ope_vpm.ope.adapter.pair_features import WAVES, pair_features
+from ope_vpm.ope.adapter.pair_features import WAVES, any_pairs, pair_features
 from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations, linear_estimate
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.values import QValues, influence
@@ -37,7 +37,7 @@ def lstd_equations(
 
 
 def _equations(problem: Problem, n_features: int, draws: int, waves: int) -> PairEquations:
-    return PairEquations.of(problem, pair_features(problem, n_features, draws, waves=waves))
+    return PairEquations.of(problem, any_pairs(problem, n_features, draws, waves=waves))
 
 
 def find_lstd(
@@ -78,7 +78,7 @@ def linear_base(equations: PairEquations, folds: Integers, ridge: float) -> Base
         folds: (episodes,): the fold of each episode, from 0.
         ridge: in units of the features' mean squares.
     """
-    pairs = equations.pairs
+    pairs = equations.rows
     theta = np.stack([system.solve(ridge)[0] for system in equations.without_each(folds)], axis=1)
     _, residual = equations.apply(theta, theta)
     level = theta[0] if equations.problem.gamma == 1 else np.zeros(theta.shape[1])
@@ -118,7 +118,7 @@ def cross_fitted_q(equations: PairEquations, folds: Integers, ridge: float | Non
         folds: (episodes,): the fold of each episode, from 0.
         ridge: None for every ridge of the grid.
     """
-    problem, pairs = equations.problem, equations.pairs
+    problem, pairs = equations.problem, equations.rows
     ridges = RIDGES if ridge is None else (ridge,)
     fold, first_fold = folds[problem.data.episode[pairs.rows]], folds[problem.log.initial_episodes]
     systems = equations.without_each(folds)

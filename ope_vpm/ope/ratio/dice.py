@@ -38,7 +38,7 @@ class DiceEstimator(RatioEstimator):
 
     def find_linear(self, equations: PairEquations, lstd: LinearEstimate) -> RawEstimate:
         """The ratio at the saddle point; its value and interval as `ratio_estimate` has them."""
-        problem, pairs, terms = equations.problem, equations.pairs, self.terms
+        problem, pairs, terms = equations.problem, equations.rows, self.terms
         remarks: tuple[str, ...] = ()
         if problem.gamma == 1 and not terms.normalised:
             terms = replace(terms, normalised=True)

@@ -61,7 +61,7 @@ class RatioEstimator(ProblemEstimator):
 
 def end_mass(equations: PairEquations) -> Floats:
     """How much time each row's ratio stands for: an absorbed end goes on for ever, γ/(1-γ) of its last row's time."""
-    problem, ended = equations.problem, equations.pairs.states.ended
+    problem, ended = equations.problem, equations.rows.states.ended
     if problem.on_end == "restart":
         return np.ones(len(ended))
     return np.where(ended, 1 / (1 - problem.gamma), 1.0)
@@ -81,7 +81,7 @@ def ratio_estimate(
         solver: its name, for the record.
         remarks: reasons for caution that the method has.
     """
-    problem, pairs = equations.problem, equations.pairs
+    problem, pairs = equations.problem, equations.rows
     weights, total = pairs.by_logged_row(zeta), float(zeta @ end_mass(equations))
     value = value_or_nan(float(zeta @ pairs.rewards) / total if total else 0.0, zeta)
     tau = zeta * len(zeta) / total if total else zeta
@@ -100,7 +100,7 @@ def ratio_estimate(
             disagreement=disagreement(problem.data, distance, sums.standard_error),
             remarks=(*remarks, *clock_remarks(problem.data, problem.time_limit, known=True)),
         ),
-        diagnostics={"solver": solver, "ridge": lstd.ridge, "dropped": pairs.steps.dropped},
+        diagnostics={"solver": solver, "ridge": lstd.ridge, "dropped": pairs.dropped},
     )
     return _with_return(equations, lstd, found, tau) if problem.episodic else found
 
@@ -117,8 +117,8 @@ def _with_return(equations: PairEquations, lstd: LinearEstimate, found: RawEstim
         tau: the ratio at each of their rows, of mean 1.
     """
     problem, known = equations.problem, lstd.per_episode
-    rate = float(tau @ equations.pairs.states.ended) / len(tau)
-    if known is None or not reaches_ends(problem, rate):
+    rate = float(tau @ equations.rows.states.ended) / len(tau)
+    if known is None or known.residual is None or not reaches_ends(problem, rate):
         return replace(found, per_episode=UNKNOWN)
     value = found.value / rate
     sums, distance = equations.influence(tau, known.residual, known.theta), abs(value - known.value)

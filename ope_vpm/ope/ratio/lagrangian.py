@@ -103,7 +103,7 @@ def linear_ratio(equations: PairEquations, ridge: float, terms: Regularisation) 
 
 def lagrangian_means(equations: PairEquations, ridge: float, active: Bools) -> LagrangianMeans:
     """The Lagrangian's means, those of ζ over its `active` rows; one pass over the rows unless all are active."""
-    problem, pairs, system = equations.problem, equations.pairs, equations.system
+    problem, pairs, system = equations.problem, equations.rows, equations.system
     gamma, restart = problem.gamma, problem.on_end == "restart"
     means = equations.means
     if not active.all():

@@ -7,14 +7,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ope_vpm.chain import VPM
-from ope_vpm.ope.adapter.pair_features import pair_features
-from ope_vpm.ope.behaviour.action_ratio import action_ratio, ratio_power
-from ope_vpm.ope.estimator import ProblemEstimator, check_ridge
+from ope_vpm.linear.moments import WeightSums
+from ope_vpm.ope.adapter.pair_features import any_pairs
+from ope_vpm.ope.behaviour.action_ratio import ratio_model, weighted_pairs
+from ope_vpm.ope.estimator import NEEDS_ROWS, ProblemEstimator, check_ridge
 from ope_vpm.ope.finite.pooling import Pooled
 from ope_vpm.ope.finite.preference import Preference
 from ope_vpm.ope.finite.regression import Regression
 from ope_vpm.ope.finite.treatments import Smooth
-from ope_vpm.ope.inference.value import RawEstimate, evidence_of_weights
+from ope_vpm.ope.inference.value import RawEstimate, evidence_of_sums
 from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations, linear_estimate
 from ope_vpm.ope.linear.sensitivity import with_feature_doubt
 from ope_vpm.ope.problem import Problem
@@ -51,6 +52,7 @@ class VPMEstimator(ProblemEstimator):
     """
 
     name: ClassVar[str] = "vpm"
+    streams: ClassVar[bool] = True
 
     def __init__(self, *, solver: str = "auto", preset: str = "default", draws: int = 1, **options: Any) -> None:
         if solver not in SOLVERS:
@@ -73,6 +75,8 @@ class VPMEstimator(ProblemEstimator):
         """Refuse a solver that does not fit the data or the policy."""
         finite = problem.finite
         solver = self._solver(problem)
+        if solver != "factored" and problem.streamed:
+            raise ValueError(f"vpm by solver {solver!r} {NEEDS_ROWS}")
         if (solver == "tabular") != finite:
             fitting = "tabular" if finite else "factored, kernel or neural"
             raise ValueError(
@@ -154,22 +158,25 @@ def find_factored(
 
 
 def _find_factored(problem: Problem, n_features: int, ridge: float | None, power: float, draws: int) -> LinearEstimate:
-    action = action_ratio(problem)
-    if not action.ratio.any():
+    model = ratio_model(problem)
+    if not model.overlap > 0:
         return nothing_in_common(problem)
-    weight = ratio_power(problem, power)
-    pairs = pair_features(problem, n_features, draws).weighted(weight)
-    fit = {"power": power, "behaviour_held_out_log_likelihood": action.held_out_log_likelihood}
+    pairs = weighted_pairs(problem, any_pairs(problem, n_features, draws), power)
+    fit = {"power": power, "behaviour_held_out_log_likelihood": model.held_out_log_likelihood}
     equations = PairEquations.of(problem, pairs)
     return with_feature_doubt(equations, linear_estimate(equations, ridge, "factored", fit), draws)
 
 
 def nothing_in_common(problem: Problem) -> LinearEstimate:
     """No value: no logged action is one of the target's."""
-    weights = np.zeros(len(problem.data))
-    evidence = evidence_of_weights(problem.data, weights, overlap=0.0)
-    nan = float("nan")
-    none = np.zeros(0)
+    nothing = WeightSums(np.zeros(()), np.zeros(()), np.zeros(()), np.zeros(problem.data.n_episodes))
     return LinearEstimate(
-        value=nan, weights=weights, evidence=evidence, ridge=nan, theta=none, residual=none, clock=None
+        value=float("nan"),
+        weights=None if problem.streamed else np.zeros(len(problem.data)),
+        evidence=evidence_of_sums(problem.data, nothing, overlap=0.0),
+        ridge=float("nan"),
+        theta=np.zeros(0),
+        beta=np.zeros(0),
+        residual=np.zeros(0),
+        clock=None,
     )

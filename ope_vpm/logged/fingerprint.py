@@ -1,0 +1,63 @@
+"""Fingerprints of episodes that can be added up over parts of a log: equal for equal states and actions in time.
+
+The fingerprint of an episode is the sum over its rows of a mixed number of the row's bytes and its time, modulo 2^64,
+twice with different constants. A sum does not care how the rows are split over files, batches and machines.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ope_vpm.arrays import Array, Integers, chunks
+from ope_vpm.logged.dataset import LoggedDataset
+
+Words = npt.NDArray[np.uint64]
+
+
+def fingerprints(data: LoggedDataset) -> Words:
+    """(episodes, 2): of the rows that are here; those of an episode's other rows are to be added."""
+    total = np.zeros((data.n_episodes, 2), dtype=np.uint64)
+    for rows in chunks(len(data), of=[data.observations]):
+        episode = data.episode[rows]
+        first = np.flatnonzero(np.diff(episode, prepend=-1))
+        words = _of_rows(data.observations[rows], data.actions[rows], data.time[rows])
+        total[episode[first]] += np.add.reduceat(words, first, axis=0)  # an episode comes once in a chunk
+    return total
+
+
+def number_contents(prints: Words) -> Integers:
+    """(episodes,): equal numbers for equal fingerprints, rising with them."""
+    return np.unique(prints, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def _of_rows(observations: Array, actions: Array, time: Integers) -> Words:
+    """(n, 2): two mixed numbers of each row."""
+    total = np.empty((len(time), 2), dtype=np.uint64)
+    rng = np.random.default_rng(0)  # constants of the function, the same in every process
+    for k in range(2):
+        summed = time.astype(np.uint64) * _odd(rng, 1)
+        for column in (observations, actions):
+            words = _words(column)
+            factors = _odd(rng, words.shape[1])
+            summed += words[:, 0] * factors[0] if len(factors) == 1 else words @ factors
+        total[:, k] = _mixed(summed)
+    return total
+
+
+def _words(column: Array) -> Words:
+    """The bytes of each row, as numbers of 64 bits."""
+    kind = np.uint32 if column.dtype.itemsize == 4 else np.uint64
+    table = np.ascontiguousarray(column).reshape(len(column), -1)
+    return table.view(kind).astype(np.uint64)
+
+
+def _odd(rng: np.random.Generator, number: int) -> Words:
+    return rng.integers(1 << 63, size=number, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+
+
+def _mixed(words: Words) -> Words:
+    """Every bit of the result depends on every bit of the word (splitmix64's finaliser, Steele and others 2014)."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))

@@ -1,0 +1,115 @@
+"""A log in parts on a Ray cluster: the same function of the same parts, in tasks, and their results merged.
+
+Plain tasks are tried again on another node when theirs dies (actors and pools of them are not). A task takes a run of
+parts, reads them where it runs, and sends back one merged result, so that what travels does not grow with the rows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ope_vpm.logged.formats.files import Options
+from ope_vpm.logged.formats.parquet_stream import TableSource
+from ope_vpm.logged.streamed import Result, StreamedDataset, merged
+from ope_vpm.optional import library
+
+RETRIES = 3
+"""How often a task is tried again after its process or its node died."""
+TASKS_PER_CORE = 4
+"""Runs of parts for each core: a node that dies loses one run in four, and the last task keeps few cores waiting."""
+THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""A task has one core."""
+
+
+@dataclass(frozen=True, eq=False)
+class RayDataset(StreamedDataset):
+    """A streamed log whose passes run as tasks of Ray; where Ray is not running yet, one is started here."""
+
+    def total(
+        self, function: Callable[..., Result], *settings: Any, title: str = "reading", only: Sequence[int] | None = None
+    ) -> Result:
+        """As `StreamedDataset.total`, by tasks; their results are merged in the order of the rows, as they come."""
+        ray = started()
+        local = StreamedDataset(self.source, self.table, self.head, None, self.facts, self.part_rows)
+        log, asked = ray.put(local), ray.put((function, settings))
+        task = ray.remote(max_retries=RETRIES, num_cpus=1)(_run)
+        numbers = np.asarray(range(self.count) if only is None else only)
+        cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        runs = np.array_split(numbers, min(len(numbers), TASKS_PER_CORE * cores))
+        told = None if self.progress is None else self.progress(title, len(self))
+        waiting = [task.remote(log, asked, run.tolist()) for run in runs if len(run)]
+        total: Result | None = None
+        for done, reference in enumerate(waiting, 1):
+            found: Result = ray.get(reference)
+            total = found if total is None else total.merge(found)
+            if told is not None:
+                told(len(self) * done // len(waiting))
+        if total is None:
+            raise ValueError("the log is empty: it needs at least one step")
+        return total
+
+
+def _run(log: StreamedDataset, asked: tuple[Callable[..., Result], tuple[Any, ...]], numbers: list[int]) -> Result:
+    """One task: the merged results of some parts."""
+    function, settings = asked
+    return merged(log.parts(numbers), function, settings, None)
+
+
+def started() -> Any:
+    """Ray, once it runs."""
+    ray = library("ray", "ray")
+    if not ray.is_initialized():
+        path = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+        ray.init(runtime_env={"env_vars": THREADS | path}, log_to_driver=False, include_dashboard=False)
+    return ray
+
+
+def on_ray(data: StreamedDataset) -> RayDataset:
+    """The same log, its passes on Ray."""
+    return RayDataset(data.source, data.table, data.head, data.progress, data.facts, data.part_rows)
+
+
+@dataclass(frozen=True)
+class BlockSource(TableSource):
+    """The blocks of a `ray.data.Dataset`, each a table that lies somewhere in the cluster."""
+
+    blocks: tuple[Any, ...] = ()
+
+    @classmethod
+    def of(cls, dataset: Any, options: Options) -> BlockSource:
+        """The blocks in the order of the rows; what makes them is run once."""
+        ray = started()
+        dataset.context.execution_options.preserve_order = True  # rows are in the order of time
+        blocks = dataset.to_arrow_refs()
+        heads = ray.get([ray.remote(_head).remote(block) for block in blocks])
+        kept = [(block, *head) for block, head in zip(blocks, heads, strict=True) if head[0]]
+        if not kept:
+            raise ValueError("the Ray dataset has no rows: a log needs at least one step")
+        bounds = tuple(np.cumsum([0, *(rows for _, rows, _ in kept)]).tolist())
+        names, options = cls.checked([(f"block {k}", schema) for k, (_, _, schema) in enumerate(kept)], options)
+        return cls(bounds, names, options, tuple(block for block, _, _ in kept))
+
+    def named(self, row: int) -> str:
+        """The block that holds a row."""
+        return f"block {self.place(row)} of the Ray dataset"
+
+    def tables_of(self, number: int, first: int, last: int, columns: Sequence[str]) -> Iterator[Any]:
+        """Rows of one block."""
+        ray = started()
+        if len(columns) < len(self.columns):  # few columns are sent, not the block
+            yield ray.get(ray.remote(_some).remote(self.blocks[number], first, last, list(columns)))
+        else:
+            yield _some(ray.get(self.blocks[number]), first, last, list(columns))
+
+
+def _some(block: Any, first: int, last: int, columns: list[str]) -> Any:
+    return block.select(columns).slice(first, last - first)
+
+
+def _head(block: Any) -> tuple[int, Any]:
+    return len(block), block.schema

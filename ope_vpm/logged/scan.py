@@ -1,0 +1,171 @@
+"""Open a log that may be larger than memory: files are looked through for episodes, and nothing is kept."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ope_vpm.arrays import Array, Bools, Integers
+from ope_vpm.logged.columns import Space, episode_column, flag_column
+from ope_vpm.logged.dataset import LoggedDataset
+from ope_vpm.logged.episode_table import EpisodeTable
+from ope_vpm.logged.formats import load_dataset
+from ope_vpm.logged.formats.files import Options
+from ope_vpm.logged.formats.parquet_stream import ParquetFile, ParquetSource, in_order
+from ope_vpm.logged.streamed import HEAD_ROWS, Source, StreamedDataset
+from ope_vpm.optional import is_from
+
+Dataset = LoggedDataset | StreamedDataset
+
+
+def scan_dataset(
+    source: Any,
+    *,
+    columns: Mapping[str, str | Sequence[str]] | None = None,
+    trust: bool = False,
+    observation_space: Space | None = None,
+    action_space: Space | None = None,
+    backend: str = "local",
+    progress: Any = None,
+) -> Dataset:
+    """A log of Parquet files that is read in parts, however long it is.
+
+    Args:
+        source: a file, a folder of them, a pattern such as `logs/*.parquet`, a list of files in the order of time, a
+            `pyarrow.dataset`, or a `ray.data.Dataset`. Files of a folder or a pattern are taken in the order of their
+            names, part-2 before part-10. What is no Parquet is read whole by `load_dataset`.
+        columns: names of the columns, as in `load_dataset`.
+        trust: allow files that claim to hold far more than their size.
+        observation_space: where the files do not tell.
+        action_space: likewise.
+        backend: "local", or "ray" for a cluster whose machines all see the files; what `ray.init` has started is
+            used. A `ray.data.Dataset` is worked on there in any case.
+        progress: see `StreamedDataset`.
+    """
+    if backend not in ("local", "ray"):
+        raise ValueError(f"backend must be 'local' or 'ray': got {backend!r}")
+    if isinstance(source, LoggedDataset | StreamedDataset):
+        return source
+    options = Options(columns, trust, observation_space=observation_space, action_space=action_space)
+    if is_from(source, "ray"):
+        from ope_vpm.logged.ray_stream import BlockSource, on_ray
+
+        return on_ray(scanned(BlockSource.of(source, options), progress))
+    files = parquet_files(source)
+    if files is None:
+        spaces: dict[str, Any] = {"observation_space": observation_space, "action_space": action_space}
+        return load_dataset(source, columns=columns, trust=trust, **spaces)
+    found = scanned(ParquetSource.of(files, options), progress)
+    if backend == "local":
+        return found
+    from ope_vpm.logged.ray_stream import on_ray
+
+    return on_ray(found)
+
+
+def parquet_files(source: Any) -> list[ParquetFile] | None:
+    """The Parquet files that are meant; None where something else is."""
+    if is_from(source, "pyarrow"):
+        return _fragments(source)
+    if isinstance(source, str | Path):
+        return _named(source)
+    if isinstance(source, list | tuple) and source and all(isinstance(each, str | Path) for each in source):
+        found = [_named(each) for each in source]
+        for each, files in zip(source, found, strict=True):
+            if files is None:
+                raise ValueError(f"{each} is no Parquet file: a log of several files is read from Parquet only")
+        return [file for files in found for file in files or []]
+    return None
+
+
+def _named(source: str | Path) -> list[ParquetFile] | None:
+    path = Path(source).expanduser()
+    if path.is_dir():
+        paths = [each for each in path.rglob("*.parquet") if each.is_file()]
+    elif path.exists():
+        return [ParquetFile(str(path))] if path.suffix.lower() == ".parquet" else None
+    elif glob.has_magic(str(path)):
+        paths = [Path(each) for each in glob.glob(str(path), recursive=True)]
+        if not paths:
+            raise FileNotFoundError(f"no file fits {path}")
+        others = [each for each in paths if each.suffix.lower() != ".parquet"]
+        if others:
+            raise ValueError(f"{others[0]} is no Parquet file: a log of several files is read from Parquet only")
+    else:
+        return None
+    return [ParquetFile(str(each)) for each in in_order(paths)] or None
+
+
+def _fragments(source: Any) -> list[ParquetFile]:
+    """The files of a `pyarrow.dataset`."""
+    if not hasattr(source, "get_fragments"):
+        raise TypeError(
+            f"a {type(source).__name__} is not a log that is read in parts: give files or a pyarrow.dataset"
+        )
+    return [ParquetFile(each.path, each.filesystem) for each in source.get_fragments()]
+
+
+def scanned(source: Source, progress: Any = None) -> StreamedDataset:
+    """Find the episodes in a pass over their ends, and look at the first rows."""
+    table = find_episodes(source)
+    (head,) = source.read(0, min(HEAD_ROWS, source.rows), HEAD_ROWS)
+    return StreamedDataset(source, table, head, progress)
+
+
+@dataclass
+class _Seen:
+    """What the rows so far tell about episodes."""
+
+    rows: int = 0
+    ended: bool = True
+    """Whether the last row ended its episode."""
+    label: Any = None
+    """The last row's episode."""
+    starts: list[Integers] = field(default_factory=list)
+    resets: list[Bools] = field(default_factory=list)
+    terminated: list[Integers] = field(default_factory=list)
+    """The rows with the flag."""
+    truncated: list[Integers] = field(default_factory=list)
+
+
+def find_episodes(source: Source) -> EpisodeTable:
+    """The lengths and ends of the episodes, by the flags and labels of all rows."""
+    seen = _Seen()
+    for columns in source.flags():
+        _look(seen, columns)
+    if seen.rows == 0:  # no flags at all: the reader says which are missing
+        tuple(source.read(0, 1, 1))
+    starts = np.concatenate(seen.starts)
+    lengths = np.diff(starts, append=seen.rows)
+    flags = []
+    for rows in (seen.terminated, seen.truncated):
+        flag = np.zeros(len(starts), dtype=np.bool_)
+        flag[np.searchsorted(starts, np.concatenate(rows), side="right") - 1] = True
+        flags.append(flag)
+    return EpisodeTable(lengths, np.concatenate(seen.resets), *flags)
+
+
+def _look(seen: _Seen, columns: dict[str, Array]) -> None:
+    """Go on with some rows."""
+    length = len(next(iter(columns.values())))
+    flags = {name: flag_column(name, columns.get(name), length) for name in ("terminated", "truncated")}
+    first = np.zeros(length, dtype=np.bool_)
+    ended = flags["terminated"] | flags["truncated"]
+    first[0], first[1:] = seen.ended, ended[:-1]
+    if "episode" in columns:
+        label = episode_column(columns["episode"], length)
+        first[1:] |= label[1:] != label[:-1]
+        first[0] |= seen.rows == 0 or bool(label[0] != seen.label)
+        seen.label = label[-1]
+    begins = np.flatnonzero(first)
+    resets = flag_column("from_reset", columns.get("from_reset"), length)
+    seen.starts.append(begins + seen.rows)
+    seen.resets.append(resets[begins] if "from_reset" in columns else np.ones(len(begins), dtype=np.bool_))
+    seen.terminated.append(np.flatnonzero(flags["terminated"]) + seen.rows)
+    seen.truncated.append(np.flatnonzero(flags["truncated"]) + seen.rows)
+    seen.rows, seen.ended = seen.rows + length, bool(ended[-1])

@@ -1,0 +1,176 @@
+"""The reader of logs in parts: what is refused, in one sentence that names the file."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import ope_vpm as ov
+from ope_vpm.logged import streamed
+from ope_vpm.logged.fingerprint import fingerprints, number_contents
+from ope_vpm.logged.stream_facts import facts_of
+from ope_vpm.ope import log as logs
+from ope_vpm.ope.log import Log
+
+
+@pytest.fixture(autouse=True)
+def short_parts(monkeypatch):
+    monkeypatch.setattr(streamed, "PART_ROWS", 16)
+    monkeypatch.setattr(logs, "SAMPLE_ROWS", 40)
+
+
+def columns(rows=100, episode=7):
+    """Episodes of seven steps, whose states count the rows."""
+    number = np.arange(rows)
+    return {
+        "observation_0": number + 0.5,
+        "action_0": np.sin(number),
+        "reward": number % 5.0,
+        "next_observation_0": number + 1.5,
+        "terminated": number % episode == episode - 1,
+        "truncated": np.zeros(rows, dtype=bool),
+        "episode": number // episode,
+    }
+
+
+def write(folder, parts, table=None, **options):
+    folder.mkdir(exist_ok=True)
+    table = columns() if table is None else table
+    for name, rows in parts.items():
+        chosen = {key: column[rows] for key, column in table.items()}
+        pq.write_table(pa.table(chosen), folder / f"{name}.parquet", row_group_size=9, **options)
+    return folder
+
+
+def whole(data):
+    """All rows, by the parts."""
+    return {name: np.concatenate([getattr(part, name) for part in data.parts()]) for name in ("observations", "time")}
+
+
+def test_parts_know_their_episodes(tmp_path):
+    data = ov.scan_dataset(write(tmp_path / "a", {"1": slice(0, 20), "2": slice(20, 21), "3": slice(21, 100)}))
+    assert (len(data), data.n_episodes, data.count) == (100, 15, 7)
+    np.testing.assert_array_equal(data.lengths, [7] * 14 + [2])
+    np.testing.assert_array_equal(whole(data)["time"], np.arange(100) % 7)
+    np.testing.assert_array_equal(whole(data)["observations"][:, 0], np.arange(100) + 0.5)
+    second = list(data.parts())[1]
+    assert (second.first_row, second.first_episode, second.earlier) == (16, 2, 2)
+    np.testing.assert_array_equal(second.from_reset, [False, True, True])
+    np.testing.assert_array_equal(second.ends_here, [True, True, False])
+    np.testing.assert_array_equal(second.table.lengths, [7, 7, 7])
+
+
+def test_facts_of_parts_are_those_of_all_rows(tmp_path):
+    data = ov.scan_dataset(write(tmp_path / "a", {"1": slice(0, 33), "2": slice(33, 100)}))
+    facts, memory = data.total(facts_of, ()), data.read()
+    expected = memory.reward_facts
+    found = facts.rewards
+    assert (found.least, found.largest, found.inner) == (expected.least, expected.largest, expected.inner)
+    assert found.deviation == pytest.approx(expected.deviation, rel=1e-14)
+    np.testing.assert_array_equal(found.last, expected.last)
+    np.testing.assert_array_equal(facts.episodes.prints, fingerprints(memory))
+    assert facts.known == 100
+
+
+def test_fingerprints_tell_order_and_time_apart():
+    def made(states):
+        ends = [False, False, True] * 2
+        return ov.LoggedDataset.from_arrays(np.array(states)[:, None], np.zeros((6, 1)), np.zeros(6), truncated=ends)
+
+    number = number_contents(fingerprints(made([1.0, 2.0, 3.0, 1.0, 2.0, 3.0])))
+    assert number[0] == number[1]
+    number = number_contents(fingerprints(made([1.0, 2.0, 3.0, 2.0, 1.0, 3.0])))
+    assert number[0] != number[1]
+
+
+def test_the_sample_is_that_of_the_log_in_memory(tmp_path):
+    data = ov.scan_dataset(write(tmp_path / "a", {"1": slice(0, 33), "2": slice(33, 100)}))
+    ignored = ("broken-chain", "rewards-out-of-line")
+    parts, memory = Log.check(data, ignored).sample, Log.check(data.read(), ignored).sample
+    assert 33 < len(memory.data) <= 40  # as many episodes of seven steps, or two, as fit
+    for name in ("observations", "rewards", "starts", "next_observations"):
+        np.testing.assert_array_equal(getattr(parts.data, name), getattr(memory.data, name))
+
+
+def test_wrong_files_are_named(tmp_path):
+    folder = write(tmp_path / "a", {"1": slice(0, 50), "2": slice(50, 100)})
+    (folder / "3.parquet").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"3\.parquet is empty"):
+        ov.scan_dataset(folder)
+    (folder / "3.parquet").write_bytes(b"PAR1 and nothing more")
+    with pytest.raises(ValueError, match=r"3\.parquet cannot be read as Parquet"):
+        ov.scan_dataset(folder)
+
+
+def test_a_table_without_rows_is_passed_over(tmp_path):
+    folder = write(tmp_path / "a", {"1": slice(0, 50), "2": slice(50, 50), "3": slice(50, 100)})
+    np.testing.assert_array_equal(whole(ov.scan_dataset(folder))["observations"][:, 0], np.arange(100) + 0.5)
+
+
+def test_a_file_that_is_damaged_in_the_middle_is_named(tmp_path):
+    folder = write(tmp_path / "a", {"1": slice(0, 50), "2": slice(50, 100)}, compression="zstd")
+    file = folder / "2.parquet"
+    content = bytearray(file.read_bytes())
+    content[200:600] = bytes(400)
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match=r"2\.parquet"):
+        Log.check(ov.scan_dataset(folder))
+
+
+def test_files_must_be_alike(tmp_path):
+    table = columns()
+    folder = write(tmp_path / "a", {"1": slice(0, 50)}, table)
+    write(folder, {"2": slice(50, 100)}, {name: column for name, column in table.items() if name != "reward"})
+    with pytest.raises(ValueError, match=r"2\.parquet has no column reward, which .*1\.parquet has"):
+        ov.scan_dataset(folder)
+    write(folder, {"2": slice(50, 100)}, table | {"reward": table["reward"].astype(np.float32)})
+    with pytest.raises(ValueError, match=r"reward is float in .*2\.parquet and double in"):
+        ov.scan_dataset(folder)
+
+
+def test_a_missing_column_is_named(tmp_path):
+    table = {name: column for name, column in columns().items() if name != "reward"}
+    with pytest.raises(ValueError, match="lacks the columns rewards"):
+        ov.scan_dataset(write(tmp_path / "a", {"1": slice(0, 50)}, table))
+    table = {name: column for name, column in columns().items() if name not in ("terminated", "truncated", "episode")}
+    with pytest.raises(ValueError, match="lacks the columns terminated"):
+        ov.scan_dataset(write(tmp_path / "b", {"1": slice(0, 50)}, table))
+
+
+def test_files_in_another_order_than_that_of_time(tmp_path):
+    parts = {"1": slice(0, 30), "2": slice(30, 60), "3": slice(60, 100)}
+    folder = write(tmp_path / "a", parts)
+    files = [folder / f"{name}.parquet" for name in "132"]
+    with pytest.raises(ValueError, match=r"episode 4 is left open in .*1\.parquet and goes on in .*2\.parquet"):
+        ov.scan_dataset(files)
+    table = {name: column for name, column in columns().items() if name != "episode"}
+    write(folder, parts, table)  # without labels, states that do not fit tell
+    with pytest.raises(ValueError, match="not the following row's state"):
+        Log.check(ov.scan_dataset(files), ignore=("rewards-out-of-line",))
+
+
+def test_numbers_that_are_none_are_found_in_any_part(tmp_path):
+    table = columns()
+    table["reward"] = np.where(np.arange(100) == 77, np.nan, table["reward"])
+    with pytest.raises(ValueError, match="NaN"):
+        Log.check(ov.scan_dataset(write(tmp_path / "a", {"1": slice(0, 100)}, table)))
+
+
+def test_a_pattern_that_fits_nothing_and_files_of_other_kinds(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no file fits"):
+        ov.scan_dataset(str(tmp_path / "*.parquet"))
+    (tmp_path / "a.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match=r"a\.csv is no Parquet file"):
+        ov.scan_dataset(str(tmp_path / "*.csv"))
+
+
+def test_labels_may_be_texts_and_columns_renamed(tmp_path):
+    table = columns()
+    table["episode"] = np.array([f"run {number}" for number in table["episode"]])
+    table["score"] = table.pop("reward")
+    folder = write(tmp_path / "a", {"1": slice(0, 31), "2": slice(31, 100)}, table)
+    data = ov.scan_dataset(folder, columns={"rewards": "score"})
+    assert data.n_episodes == 15
+    np.testing.assert_array_equal(next(data.parts()).rewards, np.arange(16) % 5)

@@ -1,0 +1,95 @@
+"""Passes over a log in parts on a real Ray cluster, one of whose two nodes dies in the middle."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ope_vpm as ov
+from ope_vpm.logged import streamed
+from ope_vpm.ope import log as logs
+from ope_vpm.policy import GaussianPolicy
+from tests.ope.test_streams import IGNORED, agree, logged, write
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture(autouse=True)
+def short_parts(monkeypatch):
+    monkeypatch.setattr(streamed, "PART_ROWS", 4096)
+    monkeypatch.setattr(logs, "SAMPLE_ROWS", 2500)
+
+
+@pytest.fixture
+def cluster():
+    """A head and a second node, each with one core."""
+    ray = pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    runtime = {"env_vars": {**threads, "PYTHONPATH": os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")])}}
+    ray.init(address=made.address, runtime_env=runtime, log_to_driver=False)
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+def slow_target(folder):
+    """A policy that leaves a note of which node asked it, and takes its time there."""
+    home = os.getpid()
+
+    def mean(states):
+        if os.getpid() != home:
+            Path(folder, f"{os.getppid()}-{uuid.uuid4()}").touch()
+            time.sleep(0.02)
+        return 0.2 * states[:, :2] + 0.1, 0.5
+
+    return GaussianPolicy(mean, action_dimension=2)
+
+
+def test_a_node_that_dies_changes_nothing(cluster, tmp_path):
+    data = logged()
+    folder, notes = write(data, tmp_path / "logs", [1, 3999, 4000, 4100, 9000]), tmp_path / "notes"
+    notes.mkdir()
+    second = cluster.add_node(num_cpus=1)
+    (raylet,) = second.all_processes["raylet"]
+    killed = threading.Event()
+
+    def kill():
+        while not killed.is_set():
+            if any(note.name.startswith(f"{raylet.process.pid}-") for note in notes.iterdir()):
+                cluster.remove_node(second, allow_graceful=False)
+                killed.set()
+            time.sleep(0.02)
+
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    on_ray = ov.scan_dataset(folder, backend="ray")
+    found = ov.evaluate(on_ray, slow_target(notes), "vpm", gamma=0.97, ignore=IGNORED)
+    assert killed.wait(0), "the second node did nothing"
+    assert raylet.process.poll() is not None
+    killer.join()
+    agree(found, ov.evaluate(data, slow_target(notes), "vpm", gamma=0.97, ignore=IGNORED))
+
+
+def test_a_dataset_of_ray(cluster, tmp_path):
+    import ray
+
+    data = logged()
+    folder = write(data, tmp_path / "logs", [4000, 9000])
+    files = [str(folder / f"part-{number}.parquet") for number in range(3)]
+    policy = GaussianPolicy(lambda s: (0.2 * s[:, :2] + 0.1, 0.5), action_dimension=2)
+    for name in ("naive", "onestep"):
+        found = ov.evaluate(ray.data.read_parquet(files), policy, name, gamma=0.9, ignore=IGNORED)
+        agree(found, ov.evaluate(data, policy, name, gamma=0.9, ignore=IGNORED))
+    scaled = ray.data.read_parquet(files).map_batches(lambda rows: rows | {"reward": 2 * rows["reward"]})
+    twice = ov.evaluate(scaled, policy, "naive", gamma=0.9, ignore=IGNORED)
+    assert twice.value == pytest.approx(2 * ov.evaluate(data, policy, "naive", gamma=0.9, ignore=IGNORED).value)
+    assert np.isfinite(twice.value)
