@@ -1,0 +1,48 @@
+"""Predicted pairs below γ = 1, and the mixture of closed classes: facts about the solutions themselves."""
+
+import numpy as np
+import pytest
+
+import ope_vpm as ov
+from ope_vpm.envs.random_mdp import RandomMDP
+from ope_vpm.ope import Problem
+from ope_vpm.ope.finite.estimate import finite_influence
+from ope_vpm.ope.finite.problem import finite_problem
+from ope_vpm.ope.finite.regression import predicted_pairs
+from ope_vpm.ope.finite.solve import solve
+from ope_vpm.ope.finite.treatments import treatment
+
+MDP = RandomMDP.draw(60, 4, seed=1)
+
+
+@pytest.mark.parametrize("gamma", [0.3, 0.6])
+def test_the_coefficient_is_that_of_the_solution_it_leads_to(gamma):
+    """β is regressed on y = r + γPV of value sweeps; at their fixed point y is the Q of the solution."""
+    data = MDP.dataset(30, 20, MDP.policy(2), seed=0)
+    model = predicted_pairs(finite_problem(Problem.pose(data, MDP.policy(1), gamma=gamma)))
+    found = model.solve()
+    assert 0.01 < found.coefficient < 0.99
+    assert model.coefficient(found.q) == pytest.approx(found.coefficient, abs=1e-8)
+    assert found.value == pytest.approx((1 - gamma) * model.problem.counts.initial @ found.values)
+
+
+def test_a_mixture_s_residuals_are_honest_about_how_often_a_pair_was_seen():
+    """Episodes 0 → 0 → class 1 or class 2, one step in it: p of those that leave 0 reach the class that pays 1.
+
+    Of 12 steps from state 0, 6 stay, 2 reach class 1 and 4 class 2, so g₁ = 1, g₂ = 0, g₀ = ⅓ and v = ½·⅓ + ½·⅓ (half
+    of the log's 24 steps are in 0). ψ is g(s) - v, plus for steps from 0, each of two passes, the honest residual
+    √(12/11)·(g(s') - ⅓).
+    """
+    to = [1] * 2 + [2] * 4
+    states = np.array([[0, 0, end, end] for end in to]).ravel()
+    following = np.array([[0, end, end, end] for end in to]).ravel()
+    data = ov.LoggedDataset.from_arrays(
+        states, 0 * states, (states == 1).astype(float), following, truncated=np.arange(24) % 4 == 3
+    )
+    problem = Problem.pose(data, [[1.0]] * 3, ignore=("constant-columns", "flags-confused", "duplicated-episodes"))
+    solution = solve(finite_problem(problem), treatment("restrict"))
+    assert solution.value == pytest.approx(1 / 3)
+    gain = np.array([1 / 3, 1.0, 0.0])
+    psi = gain[states] - 1 / 3 + (states == 0) * 2 * np.sqrt(12 / 11) * (gain[following] - 1 / 3)
+    expected = psi.reshape(6, 4).sum(axis=1) / 24
+    np.testing.assert_allclose(finite_influence(problem, solution).influence, expected, atol=1e-12)
