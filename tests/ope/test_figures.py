@@ -97,7 +97,7 @@ def test_bars_stand_side_by_side_on_the_axis(between):
     assert [each.get("class") for each in parts(drawn, "rect")] == ["log", "target"] * 3
     labels = numbers(parts(drawn, "text"), "x", "y")
     np.testing.assert_allclose(labels[:, 0], svg.LEFT + third * (np.arange(3) + (1.0 if between else 0.5)), rtol=1e-4)
-    assert (BOTTOM < labels[:, 1]).all()
+    assert (labels[:, 1] > BOTTOM).all()
     assert (labels[:, 1] < svg.HEIGHT - 10).all()
 
 

@@ -298,5 +298,5 @@ def test_actions_of_two_coordinates_must_fit():
     built = pairs(data, DeterministicPolicy(lambda s: np.hstack([s, 2 * s])), draws=2)
     assert built.transitions.x_next.shape == (5, 2, 3)
     for wrong in (lambda s: s, lambda s: np.hstack([s, s, s])):
-        with pytest.raises(ValueError, match="they do not fit|actions"):
+        with pytest.raises(ValueError, match="actions"):
             pairs(data, DeterministicPolicy(wrong))
