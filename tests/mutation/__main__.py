@@ -27,7 +27,7 @@ from tests.mutation.process import first_failure, preload
 
 ROOMS = ("ope_vpm/linear", "ope_vpm/chain", "ope_vpm/ope", "ope_vpm/logged", "baselines")
 SURVIVED, NEVER_RUN = "survived", "no test runs it"
-MOST_SECONDS = 30.0
+MOST_SECONDS = 15.0
 """Of the tests of one mutant, by the time that they took without it; those beyond are not tried. Most mutants are
 noticed by the first test, and one that comes after so many others is not the test that is meant to notice."""
 
