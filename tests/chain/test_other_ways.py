@@ -5,10 +5,15 @@ import pytest
 from scipy import sparse
 
 import ope_vpm as ov
+from ope_vpm.chain import objective
+from ope_vpm.chain.estimate import Expectation
+from ope_vpm.chain.finite.chain import FiniteChain, named_states, periodicity
 from ope_vpm.chain.finite.pooling import pooled
 from ope_vpm.chain.finite.solve import factorises, poisson, resolvent, stationary_distribution
+from ope_vpm.chain.solvers.kernel import AUTO_STEPS
 from ope_vpm.chain.solvers.neural import Batches, with_preset
-from ope_vpm.linear.features import Standardiser
+from ope_vpm.chain.solvers.selection import Selection
+from ope_vpm.linear.features import Standardiser, median_bandwidth
 
 
 @pytest.fixture
@@ -92,3 +97,59 @@ def test_successors_are_drawn_by_their_probabilities():
     assert first.mean() == pytest.approx(10.75, abs=0.07)
     assert set(after[rows == 1].flatten().tolist()) == {13.0}
     assert batches.draw_initial().double().mean() == pytest.approx(5.8, abs=0.03)
+
+
+def test_the_penalty_grows_with_the_distance_of_the_mean_from_one():
+    """A mean ratio of 3, and of ½: λ·4 and λ·¼ beyond the objective without a penalty."""
+    for scale, penalty in ((2.0, 4.0), (1 / 3, 0.25)):
+        tau = scale * np.array([1.0, 2.0])
+        plain = objective.variational_ratio_power(tau, tau, np.ones(2))
+        assert objective.regularized_ratio(tau, tau, np.ones(2), lam=3.0) - plain == pytest.approx(3 * penalty)
+        assert objective.saddle_penalty(tau, 1.0, 3.0) == pytest.approx(3 * (2 * (1.5 * scale - 1) - 1))
+
+
+def test_expectations_are_printed_with_two_standard_errors():
+    assert repr(Expectation(1.25, 0.1)) == "1.25 ± 0.2 (95 %)"
+    assert repr(Expectation(0.123456789, 1.0)) == "0.123457 ± 2 (95 %)"
+    assert repr(Expectation(0.0, 0.5)) == "0 ± 0.98 (95 %)"
+
+
+def test_what_is_said_of_a_periodic_chain():
+    swap = FiniteChain.plain(sparse.csr_array([[0.0, 1.0], [1.0, 0.0]]))
+    averaged = periodicity(swap, lambda members: f"{len(members)} states", exact=True)
+    assert averaged == (
+        "the counted chain is periodic (period 2), 2 states: its stationary distribution is the average over time"
+    )
+    assert periodicity(swap, lambda members: "", exact=False).endswith("power steps may not settle: use damping=0.5")
+    lazy = FiniteChain.plain(sparse.csr_array([[0.5, 0.5], [1.0, 0.0]]))
+    assert periodicity(lazy, lambda members: "", exact=True) is None
+
+
+def test_states_are_named_up_to_eight():
+    assert named_states(np.array([4])) == "1 state {4}"
+    assert named_states(np.arange(8)) == "8 states {0, 1, 2, 3, 4, 5, 6, 7}"
+    assert named_states(np.arange(9)) == "9 states {0, 1, 2, 3, 4, 5, 6, 7, …}"
+
+
+@pytest.mark.parametrize(("place", "factor"), [(0, 1 / 2), (1, 1), (2, 1 / 4), (3, 1 / 8)])
+def test_bandwidths_that_are_tried(monkeypatch, place, factor):
+    """Half, all, a quarter and an eighth of the median distance; whichever is selected is taken."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((400, 1))
+    chosen = Selection(place, 1e-2, 0.5)
+    monkeypatch.setattr("ope_vpm.chain.solvers.kernel.select", lambda *_: chosen)
+    found = ov.VPM(solver="kernel", n_features=10).fit(ov.Transitions(x, x / 2))
+    assert found.diagnostics.settings["bandwidth"] == pytest.approx(factor * median_bandwidth(x), rel=0.05)
+    assert found.diagnostics.settings["ridge"] == 1e-2
+
+
+@pytest.mark.parametrize(("left", "slow"), [(3.5, False), (2.5, True)])
+def test_chains_of_which_five_per_cent_are_left_after_all_steps_are_slow(monkeypatch, left, slow):
+    """(1 - k/T)^T is about e⁻ᵏ: below k = 3 more than a twentieth of the slowest error is left."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((300, 1))
+    monkeypatch.setattr("ope_vpm.chain.solvers.kernel.slowest_decay", lambda *_: 1 - left / AUTO_STEPS)
+    settings = {"solver": "kernel", "n_features": 10, "bandwidth": 1.0, "ridge": 1e-2}
+    moves = ov.Transitions(x, x / 2 + rng.standard_normal((300, 1)))
+    found = ov.VPM(steps="auto", **settings).fit(moves)
+    assert any("forgets slowly" in note for note in found.diagnostics.notes) is slow

@@ -95,3 +95,10 @@ def test_a_standardiser_is_read_as_it_was_written():
     x = np.random.default_rng(0).standard_normal((20, 2)) * 10
     np.testing.assert_array_equal(read(x), written(x))
     assert np.abs(written(x)).max() == 2
+
+
+def test_deviations_below_a_billionth_of_a_thousandth_are_rounding():
+    """Of the size of the values, and at least of 1: 1.5·10⁻¹² about 0 is a deviation, 0.9·10⁻¹² is not."""
+    tiny = np.array([[-1.0], [1.0]])
+    assert Standardiser.fit(1.5e-12 * tiny).std[0] == pytest.approx(1.5e-12)
+    assert Standardiser.fit(0.9e-12 * tiny).std[0] == 1

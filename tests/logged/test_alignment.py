@@ -84,3 +84,12 @@ def test_drift_needs_four_seams(episodes, off):
 def test_drift_of_short_episodes_is_seen_in_those_that_are_long_enough():
     """Episode k of 6 rows has its jump inside only for k < 6."""
     assert findings(drifting(20, late=lambda k: min(k, 5), length=6)) == ["one-row-off"]
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_a_shift_does_not_depend_on_the_unit_of_states(unit):
+    data = steps(0.0, 0.9)
+    scaled = LoggedDataset.from_arrays(
+        unit * data.observations, data.actions, data.rewards, unit * data.next_observations, truncated=data.truncated
+    )
+    assert findings(scaled) == ["one-row-off"]
