@@ -5,6 +5,7 @@ import pytest
 from gymnasium import spaces
 
 from ope_vpm import LoggedDataset, inspect
+from ope_vpm.logged.alignment import _explained
 
 
 def findings(data):
@@ -93,3 +94,13 @@ def test_a_shift_does_not_depend_on_the_unit_of_states(unit):
         unit * data.observations, data.actions, data.rewards, unit * data.next_observations, truncated=data.truncated
     )
     assert findings(scaled) == ["one-row-off"]
+
+
+def test_what_noise_explains_is_subtracted():
+    """Actions that say nothing explain about 2 of 100 parts with two coefficients; that is taken off, on average."""
+    rng = np.random.default_rng(0)
+    found = [_explained(*rng.standard_normal((3, 100, 1))) for _ in range(300)]
+    assert np.mean(found) == pytest.approx(0, abs=4 * np.std(found) / np.sqrt(300))
+    states, actions = rng.standard_normal((2, 4000, 1))
+    exact = _explained(states, actions, np.sqrt(0.3) * actions + np.sqrt(0.7) * rng.standard_normal((4000, 1)))
+    assert exact == pytest.approx(0.3, abs=0.03)
