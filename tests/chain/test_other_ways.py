@@ -11,7 +11,7 @@ from ope_vpm.chain.finite.chain import FiniteChain, named_states, periodicity
 from ope_vpm.chain.finite.pooling import pooled
 from ope_vpm.chain.finite.solve import factorises, poisson, resolvent, stationary_distribution
 from ope_vpm.chain.solvers.kernel import AUTO_STEPS
-from ope_vpm.chain.solvers.neural import Batches, with_preset
+from ope_vpm.chain.solvers.neural import Batches, Trainer, _split, with_preset
 from ope_vpm.chain.solvers.selection import Selection
 from ope_vpm.linear.features import Standardiser, median_bandwidth
 
@@ -153,3 +153,59 @@ def test_chains_of_which_five_per_cent_are_left_after_all_steps_are_slow(monkeyp
     moves = ov.Transitions(x, x / 2 + rng.standard_normal((300, 1)))
     found = ov.VPM(steps="auto", **settings).fit(moves)
     assert any("forgets slowly" in note for note in found.diagnostics.notes) is slow
+
+
+def trainer(**settings):
+    x = np.random.default_rng(0).standard_normal((50, 1))
+    chosen = with_preset(**({"batch_size": 20, "inner_steps": 1, "hidden": (4,), "steps": 8} | settings))
+    rng = np.random.default_rng(1)
+    batches = Batches(ov.Transitions(x, x / 2), Standardiser.unit(1), chosen, rng)
+    network, _ = chosen._networks(1, 0)
+    return Trainer(chosen, network, batches, 1.0)
+
+
+def test_the_learning_rate_falls_along_a_cosine():
+    """From all of it, over half of it in the middle, to next to nothing: (1 + cos(πt/T))/2."""
+    started = trainer(learning_rate=0.01)
+    for step, share in ((1, 1.0), (5, 0.5), (7, (1 + np.cos(0.75 * np.pi)) / 2)):
+        started.power_step(step)
+        assert started._optimisers[0].param_groups[0]["lr"] == pytest.approx(0.01 * share)
+    constant = trainer(learning_rate=0.01, decay=False)
+    constant.power_step(5)
+    assert constant._optimisers[0].param_groups[0]["lr"] == 0.01
+
+
+def test_the_averaged_network_keeps_its_share():
+    """The first average is the network itself; then nine tenths of the average are kept."""
+    started = trainer(average=0.9)
+    started.power_step(1)
+    first = [each.detach().clone() for each in started.averaged.parameters()]
+    for mean, value in zip(first, started.network.parameters(), strict=True):
+        np.testing.assert_allclose(mean, value.detach(), rtol=1e-6)
+    started.power_step(2)
+    for mean, before, value in zip(started.averaged.parameters(), first, started.network.parameters(), strict=True):
+        np.testing.assert_allclose(mean.detach(), 0.9 * before + 0.1 * value.detach(), rtol=1e-4, atol=1e-7)
+
+
+def test_a_tenth_of_the_rows_is_held_out():
+    x = np.arange(57.0)[:, None]
+    training, held_out = _split(ov.Transitions(x, x), True, np.random.default_rng(0))
+    assert (len(training), len(held_out)) == (52, 5)
+    together = np.sort(np.concatenate([training.x[:, 0], held_out.x[:, 0]]))
+    np.testing.assert_array_equal(together, np.arange(57))
+    assert _split(ov.Transitions(x, x), False, np.random.default_rng(0))[1] is None
+    assert _split(ov.Transitions(x[:19], x[:19]), True, np.random.default_rng(0))[1] is None
+    assert len(_split(ov.Transitions(x[:20], x[:20]), True, np.random.default_rng(0))[1]) == 2
+
+
+def test_the_gain_of_a_class_with_an_instantaneous_state():
+    """States 1 and 2 swap, from 2 by way of an instantaneous state, in which no time is spent: rewards 2 and 4 have
+    the mean 3, not the ⅔ of it that three visits would give. State 0 leads there or stays, by halves, or to 3, alone.
+    """
+    kernel = sparse.csr_array([[0.5, 0.25, 0, 0.25], [0, 0, 1, 0], [0, 0, 0, 0], [0, 0, 0, 1.0]])
+    enter, leave = sparse.csr_array([[0.0], [0], [1], [0]]), sparse.csr_array([[0, 1.0, 0, 0]])
+    chain = FiniteChain(kernel, enter, leave)
+    np.testing.assert_allclose(chain.gain(np.array([9.0, 2, 4, 7])), [5, 3, 3, 7])
+    np.testing.assert_allclose(chain.passes(np.array([1.0, 0, 0, 0])), [2, 0, 0, 0])
+    h = chain.value_function(np.array([9.0, 2, 4, 7]), 1.0)
+    np.testing.assert_allclose(h, [0, -0.5, 0.5, 0], atol=1e-12)

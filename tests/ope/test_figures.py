@@ -298,3 +298,16 @@ def test_long_diagnostics_are_cut(tmp_path):
     assert "x" * 401 not in page
     assert "y" * 400 + "<" in page
     assert "0.333333<" in page
+
+
+def test_weights_are_sorted_into_two_bins_per_factor_of_ten():
+    """One row in each bin; each label is the upper end, and the last bin has none."""
+    given = np.array([0.005, 0.02, 0.05, 0.2, 0.5, 2, 5, 20, 50, 200])
+    drawn = weights.histogram(given)
+    labels = [each.text for each in parts(drawn, "text", "label") if each.get("text-anchor") == "middle"]
+    assert [label or "" for label in labels] == ["0.01", "0.03", "0.1", "0.3", "1", "3", "10", "30", "100", ""]
+    heights = numbers(parts(drawn, "rect"), "height")[:, 0].reshape(-1, 2) / (BOTTOM - svg.TOP)
+    np.testing.assert_allclose(heights[:, 0] / heights[-1, 1], 0.1 / (200 / given.sum()), rtol=1e-3)
+    for edge in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0):  # an edge belongs to the bin above it
+        both = weights.histogram(np.array([0.999 * edge, edge]))
+        assert len(parts(both, "rect")) == 4
