@@ -55,3 +55,55 @@ def test_where_everything_was_seen_there_is_no_worst_case():
     problem = Problem.pose(mdp.dataset(30, 20, mdp.policy(1), seed=2), mdp.policy(3), gamma=0.5)
     assert finite_problem(problem).all_seen
     assert worst_case(problem, finite_problem(problem)) == (np.inf, -np.inf)
+
+
+@pytest.fixture(scope="module")
+def predicted():
+    data = MDP.dataset(30, 20, MDP.policy(2), seed=0)
+    return predicted_pairs(finite_problem(Problem.pose(data, MDP.policy(1), gamma=0.6)))
+
+
+def test_predictions_are_a_weighted_ridge_regression(predicted):
+    """Residuals e of y have weighted mean 0 and Σ w φe = 10·Σw²·c, c the coefficients and φ the centred features."""
+    y = np.random.default_rng(0).standard_normal(predicted.problem.counts.pairs)
+    left = predicted.residuals(y, 0.0)
+    weight, coefficients = predicted.weight, predicted.regress[:-1] @ y[predicted.rare]
+    assert weight.sum() == pytest.approx(1)
+    assert weight @ left == pytest.approx(0, abs=1e-12)
+    pull = predicted.centred.T @ (weight * left)
+    np.testing.assert_allclose(pull, 10 * (weight @ weight) * coefficients, atol=1e-12)
+    np.testing.assert_allclose(weight @ predicted.centred, 0, atol=1e-12)
+    assert weight @ left**2 < weight @ (y[predicted.rare] - weight @ y[predicted.rare]) ** 2
+
+
+def test_the_mean_of_the_other_actions_by_hand(predicted):
+    y = np.random.default_rng(1).standard_normal(predicted.problem.counts.pairs)
+    state = predicted.problem.counts.state_of_pair
+    for place, pair in enumerate(predicted.rare[:10]):
+        others = [other for other in np.flatnonzero(state == state[pair]) if other != pair]
+        assert predicted.others[place] == len(others) > 0
+        assert predicted.mean_of_others(y)[place] == pytest.approx(y[others].mean())
+
+
+def test_the_error_of_predictions_by_hand(predicted):
+    """√(Σ(c·e)² + σ²·Σm²), from the solution's own distribution, residuals and missing mass."""
+    found = predicted.solve()
+    left = predicted.residuals(found.q, found.coefficient)
+    counts = predicted.mass_by_coefficients(found.distribution)
+    missing = predicted.problem.missing * predicted.represented(found.distribution)[:, None]
+    expected = np.sum((counts * left) ** 2) + (predicted.weight @ left**2) * np.sum(missing**2)
+    assert found.error == pytest.approx(np.sqrt(expected))
+    assert found.effective_rare_pairs == pytest.approx(1 / np.sum(predicted.weight**2))
+    assert found.rare_pairs == len(predicted.rare)
+
+
+def test_what_is_explained_is_by_pairs_left_out(predicted):
+    """Without a rare pair it would be predicted with the residual e/(1 - leverage)."""
+    found = predicted.solve()
+    y, times = found.q, predicted.problem.counts.times
+    leverage = np.einsum("ij,ji->i", predicted.centred, predicted.regress[:-1]) + predicted.weight
+    left = predicted.residuals(y, found.coefficient) / np.maximum(1 - leverage, 0.1)
+    around = y[predicted.rare] - np.average(y, weights=times)
+    expected = 1 - (predicted.weight @ left**2) / (predicted.weight @ around**2)
+    assert found.explained == pytest.approx(expected)
+    assert 0 < leverage.min() < leverage.max() < 1
