@@ -97,23 +97,34 @@ def first_failure(mutant: Mutant, tests: list[str], cpu_seconds: float) -> str |
     """The test that failed first, "time" where the time was up, "collection" where no test could begin; else None.
 
     A failure counts only if the same tests pass, in half of the time, in a child that was made in the same way without
-    the change. Where they do not, that is an error of the tests or of this program, and the run stops.
+    the change. A single test that does not, because it needs a browser or the like, is left out from then on, and the
+    others are tried again; where none can be named, the run stops.
     """
     anew = not _replacements(mutant)
-    found = _in_child(lambda: apply(mutant), tests, cpu_seconds)
-    if found is None:
-        return None
-    noticed = tuple([found] if found in tests else tests)
-    if (anew, noticed) not in _sound:
-        again = _in_child(forget_own_modules if anew else _no_change, list(noticed), cpu_seconds / 2)
-        if again is not None:
-            raise RuntimeError(f"without a change: {again} (of {', '.join(noticed)})")
-        _sound.add((anew, noticed))
-    return found
+    while tests := [name for name in tests if (anew, (name,)) not in _unsound]:
+        found = _in_child(lambda: apply(mutant), tests, cpu_seconds)
+        if found is None:
+            return None
+        noticed = (found,) if found in tests else tuple(tests)
+        if (anew, noticed) in _sound or _passes(anew, noticed, cpu_seconds / 2):
+            _sound.add((anew, noticed))
+            return found
+        if len(noticed) > 1:
+            raise RuntimeError(f"some of these fail without a change: {', '.join(noticed)}")
+        print(f"left out, for it fails without a change: {found}", flush=True)
+        _unsound.add((anew, noticed))
+    return None
 
 
 _sound: set[tuple[bool, tuple[str, ...]]] = set()
 """Tests that passed without a change, and whether everything was imported anew before."""
+_unsound: set[tuple[bool, tuple[str, ...]]] = set()
+"""Tests that did not."""
+
+
+def _passes(anew: bool, tests: tuple[str, ...], cpu_seconds: float) -> bool:
+    """Whether tests pass without a change."""
+    return _in_child(forget_own_modules if anew else _no_change, list(tests), cpu_seconds) is None
 
 
 def _no_change() -> None:
