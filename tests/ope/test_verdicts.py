@@ -22,7 +22,7 @@ from ope_vpm.ope.inference.uncertainty import (
     initial_sums,
     percentile_interval,
 )
-from ope_vpm.ope.inference.value import RawEstimate, effective_episodes, evidence_of_weights, policy_value
+from ope_vpm.ope.inference.value import RawEstimate, evidence_of_weights, policy_value
 from ope_vpm.ope.inference.verdict import RULES, Evidence, Hull, judge, return_hull, rewards_hull
 
 ROOT = Path(__file__).parents[2]
@@ -74,7 +74,7 @@ def test_evidence_of_weights_by_hand():
     assert found.negative_mass == pytest.approx(0.2)
     assert found.overlap == 0.5
     assert found.effective_episodes == pytest.approx(2 * 3 / (25 / 11))
-    assert effective_episodes(data, np.ones(5)) == pytest.approx(3)
+    assert evidence_of_weights(data, np.ones(5)).effective_episodes == pytest.approx(3)
 
 
 def test_what_is_possible():
