@@ -194,6 +194,19 @@ def test_shares_of_time_beyond_each_horizon(gamma, flag, expected):
     np.testing.assert_allclose(terms.weights.sum(axis=0), [1 / total, gamma * alive_share / total])
 
 
+def test_shares_of_time_where_ends_restart_below_gamma_one():
+    """As above at γ = ½: a third of the weight is alive at time 1 and after: 1 + ⅙ and beyond ½²·⅓/½ = ⅙, of 4/3."""
+    data = ov.LoggedDataset.from_arrays(
+        [0, 0, 0], [0, 1, 1], [1.0, 2.0, 4.0], [0, 0, 0], terminated=[False, True, True]
+    )
+    problem = Problem.pose(data, [[0.25, 0.75]], gamma=0.5, on_end="restart", ignore=QUIET)
+    alive, weight = step_weights(problem, np.log(np.where(problem.data.actions == 0, 0.5, 1.5)))
+    fit = cross_fitted_counts(problem, np.zeros(2, dtype=int))
+    terms = Terms.of(problem, fit.q, fit.tau, alive, weight)
+    np.testing.assert_allclose(terms.share_beyond, [1, 1 / 4, 1 / 8], atol=1e-12)
+    np.testing.assert_allclose(terms.weights.sum(axis=0), [3 / 4, 1 / 8])
+
+
 def some_terms():
     """Two episodes of two times with products 1: residuals 1, 0 and 3, 2, so corrections 2 and then 1."""
     return Terms(

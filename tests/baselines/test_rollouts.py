@@ -89,6 +89,13 @@ def test_states_may_leave_the_logged_range_by_a_tenth_of_it():
     assert model.reward_bounds == (1.0, 8.0)
 
 
+def test_steps_on_the_edge_of_the_logged_range_are_counted():
+    """States 0 to 7 may go on to 7.7: twelve steps from 0 reach it with the eighth and stay there, five of twelve."""
+    problem, model, _ = world(0.5)
+    assert rolled_out(problem, model, 2, 3, 12).at_edge == pytest.approx(5 / 12)
+    assert rolled_out(problem, model, 2, 3, 7).at_edge == 0
+
+
 def test_lengths_of_rollouts():
     """0.5^10 is the first power below 0.001, 0.9^66 too; at γ = 1 twice the longest episode, between 100 and 1000."""
     assert [rollout_length(world(gamma)[0]) for gamma in (0.5, 0.9, 1.0)] == [10, 66, 100]

@@ -73,3 +73,32 @@ def test_median_bandwidth_of_a_known_sample():
     states = np.repeat([[0.0], [1.0], [2.0]], 600, axis=0)[np.random.default_rng(0).permutation(1800)]
     assert median_bandwidth(states) == pytest.approx(1 / np.std([0, 1, 2]))
     assert median_bandwidth(np.zeros((5, 1))) == 1.0
+
+
+def test_large_negative_columns_of_one_value_and_rounding_are_constant():
+    assert Standardiser.fit(-1e6 + np.array([[0.0], [1e-9], [2e-9]])).std.tolist() == [1]
+    assert Standardiser.fit(-1e6 + np.array([[0.0], [1.0], [2.0]])).std[0] == pytest.approx(np.sqrt(2 / 3))
+
+
+def test_without_limits_there_are_infinite_ones():
+    for standardise in (Standardiser.fit(np.arange(6.0).reshape(3, 2)), Standardiser.unit(2)):
+        assert standardise.low.tolist() == [-np.inf] * 2
+        assert standardise.high.tolist() == [np.inf] * 2
+        one_sided = Standardiser(standardise.mean, standardise.std, standardise.low, np.array([1.0, np.inf]))
+        np.testing.assert_allclose(one_sided(standardise.mean + 9 * standardise.std), [1, 9])
+        np.testing.assert_allclose(one_sided(standardise.mean - 9 * standardise.std), [-9, -9])
+
+
+def test_a_standardiser_is_read_as_it_was_written():
+    written = Standardiser.fit(np.arange(6.0).reshape(3, 2)).within(2.0)
+    read = Standardiser.from_arrays(written.arrays())
+    x = np.random.default_rng(0).standard_normal((20, 2)) * 10
+    np.testing.assert_array_equal(read(x), written(x))
+    assert np.abs(written(x)).max() == 2
+
+
+def test_deviations_below_a_billionth_of_a_thousandth_are_rounding():
+    """Of the size of the values, and at least of 1: 1.5·10⁻¹² about 0 is a deviation, 0.9·10⁻¹² is not."""
+    tiny = np.array([[-1.0], [1.0]])
+    assert Standardiser.fit(1.5e-12 * tiny).std[0] == pytest.approx(1.5e-12)
+    assert Standardiser.fit(0.9e-12 * tiny).std[0] == 1

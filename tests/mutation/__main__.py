@@ -6,15 +6,18 @@ room first and the fast ones first, until one fails; a mutant that none of them 
 
 Which tests run which line is measured first, one test file at a time, and kept in `results/mutants`; so is what became
 of every mutant, so that a run that was stopped goes on where it was. After new tests, `--survivors` tries again those
-that survived; a fair figure takes a seed whose survivors nobody has seen.
+that survived. A draw leaves out the mutants that were tried for other seeds, so that a new seed gives a fair figure:
+nobody has seen its survivors.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,9 +27,9 @@ from tests.mutation.process import first_failure, preload
 
 ROOMS = ("ope_vpm/linear", "ope_vpm/chain", "ope_vpm/ope", "ope_vpm/logged", "baselines")
 SURVIVED, NEVER_RUN = "survived", "no test runs it"
-MOST_SECONDS = 12.0
-"""Of the tests of one mutant, by the time that they took without it. Most mutants are noticed by the first test, and
-one that comes after so many others is not the test that is meant to notice."""
+MOST_SECONDS = 15.0
+"""Of the tests of one mutant, by the time that they took without it; those beyond are not tried. Most mutants are
+noticed by the first test, and one that comes after so many others is not the test that is meant to notice."""
 
 
 def main() -> None:
@@ -35,14 +38,16 @@ def main() -> None:
     preload()
     measure(options.output / "lines")
     if options.number:
-        chosen = [mutant for room in options.rooms for mutant in drawn(room, options.number, options.seed)]
+        seen = read_log(options.output / "mutants.jsonl", "seed")
+        before = {key for key, seed in seen.items() if seed != options.seed}
+        chosen = [mutant for room in options.rooms for mutant in drawn(room, options.number, options.seed, before)]
         try_all(chosen, measured(options.output / "lines"), options)
 
 
 def try_all(chosen: list[Mutant], lines: Lines, options: argparse.Namespace) -> None:
     """Try the mutants that were not tried before, and print what became of all."""
     log = options.output / "mutants.jsonl"
-    known = read_log(log)
+    known = read_log(log, "outcome")
     for number, mutant in enumerate(chosen, 1):
         again = options.survivors and known.get(mutant.key) in (SURVIVED, NEVER_RUN)
         if mutant.key not in known or again:
@@ -50,6 +55,7 @@ def try_all(chosen: list[Mutant], lines: Lines, options: argparse.Namespace) -> 
             known[mutant.key] = outcome(mutant, lines)
             entry = {"key": mutant.key, "file": mutant.file, "line": mutant.line, "outcome": known[mutant.key]}
             entry |= {"before": mutant.before, "after": mutant.after, "seconds": round(time.monotonic() - begin, 1)}
+            entry |= {"seed": options.seed}
             with log.open("a") as file:
                 file.write(json.dumps(entry) + "\n")
         print(f"{number}/{len(chosen)} {mutant.file}:{mutant.line}: {known[mutant.key]}", flush=True)
@@ -74,25 +80,34 @@ def outcome(mutant: Mutant, lines: Lines) -> str:
 
 
 def ordered(names: list[str], file: str, seconds: dict[str, float]) -> list[str]:
-    """Tests of the file's own room first, fast ones first, as many as there is time for (one at least)."""
-    room = "tests/" + file.removeprefix("ope_vpm/").split("/")[0]
-    nearest = sorted(names, key=lambda name: (not name.startswith(room), seconds[name]))
+    """The nearest tests first, among these the fast ones, as many as there is time for (one at least)."""
+    nearest = sorted(names, key=lambda name: (-nearness(name, file), seconds[name]))
     spent = np.cumsum([seconds[name] for name in nearest])
     return [name for name, total in zip(nearest, spent, strict=True) if total <= MOST_SECONDS] or nearest[:1]
 
 
-def drawn(room: str, number: int, seed: int) -> list[Mutant]:
-    """Some mutants of a room, at random."""
+def nearness(test: str, file: str) -> int:
+    """How many folders a test and a source file share, and the file's name."""
+    source = Path(file.removeprefix("ope_vpm/"))
+    place = Path(test.split("::")[0].removeprefix("tests/"))
+    folders = zip(source.parts[:-1], place.parts[:-1], strict=False)
+    shared = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], folders))
+    return shared + (shared > 0 and place.stem == f"test_{source.stem}")
+
+
+def drawn(room: str, number: int, seed: int, before: set[str]) -> list[Mutant]:
+    """Some mutants of a room, at random, without those that were tried for another seed."""
     files = sorted(file for file in (ROOT / room).rglob("*.py") if not file.is_symlink())
     every = [make for file in files for make in mutants(file)]
-    chosen = np.random.default_rng([seed, ROOMS.index(room)]).choice(len(every), min(number, len(every)), replace=False)
-    return [every[place]() for place in chosen]
+    order = np.random.default_rng([seed, ROOMS.index(room)]).permutation(len(every))
+    fresh = (mutant for mutant in (every[place]() for place in order) if mutant.key not in before)
+    return list(itertools.islice(fresh, number))
 
 
-def read_log(log: Path) -> dict[str, str]:
-    """What became of mutants before, by key; the last word counts."""
+def read_log(log: Path, what: str) -> dict[str, Any]:
+    """The outcome or the seed of mutants that were tried, by key; the last word counts."""
     entries = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-    return {entry["key"]: entry["outcome"] for entry in entries}
+    return {entry["key"]: entry[what] for entry in entries}
 
 
 def _options() -> argparse.Namespace:

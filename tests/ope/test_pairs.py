@@ -288,3 +288,15 @@ def test_nothing_known_is_refused():
     data = LoggedDataset.from_arrays([0, 1], [0, 1], [0.0, 1.0], episode=[0, 1])
     with pytest.raises(ValueError, match="no logged row has a next state"):
         pairs(data, UNIFORM)
+
+
+def test_actions_of_two_coordinates_must_fit():
+    rng = np.random.default_rng(0)
+    data = LoggedDataset.from_arrays(
+        rng.standard_normal((6, 1)), rng.standard_normal((6, 2)), np.zeros(6), truncated=np.arange(6) == 5
+    )
+    built = pairs(data, DeterministicPolicy(lambda s: np.hstack([s, 2 * s])), draws=2)
+    assert built.transitions.x_next.shape == (5, 2, 3)
+    for wrong in (lambda s: s, lambda s: np.hstack([s, s, s])):
+        with pytest.raises(ValueError, match="actions"):
+            pairs(data, DeterministicPolicy(wrong))

@@ -25,6 +25,9 @@ the weights finds nothing beyond the ends that this reaches."""
 LOG_TEMPERATURES = (-10.0, 20.0)
 """The bounds of log η between which the tilt is looked for, with influences scaled to at most 1: below, all
 weight is on the most extreme episode; above, all weights are equal."""
+LEAST_WEIGHT = 1e-9
+"""Of an episode, relative to the largest: a pair that it alone holds would otherwise have been seen 0 times, its mean
+being 0/0."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ def tilted(influence: Floats, radius: float) -> Floats:
 
     def weights(log_eta: float) -> Floats:
         exponent = influence / scale * np.exp(-log_eta)
-        raw = np.exp(exponent - exponent.max())
+        raw = np.maximum(np.exp(exponent - exponent.max()), LEAST_WEIGHT)
         scaled: Floats = raw / raw.mean()
         return scaled
 

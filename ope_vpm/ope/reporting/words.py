@@ -107,11 +107,7 @@ def the_return(value: PolicyValue) -> tuple[float, tuple[float, float] | None] |
         total = value.as_return()
     except ValueError:
         return None
-    interval = getattr(value, "return_interval", None)
-    if interval is None and value.interval is not None and value.gamma < 1:
-        low, high = (end / (1 - value.gamma) for end in value.interval)
-        interval = (low, high)
-    return total, interval
+    return total, value.return_interval
 
 
 def return_name(gamma: float) -> str:

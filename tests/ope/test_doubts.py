@@ -1,0 +1,138 @@
+"""What makes an estimate doubtful: its features, its remarks, its distance from another solution; by hand."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+import ope_vpm as ov
+from ope_vpm.baselines.d3rlpy_fqe import D3rlpyFQE
+from ope_vpm.baselines.fqe import FQE
+from ope_vpm.baselines.model import ModelBased
+from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
+from ope_vpm.ope import Problem
+from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, Likelihood
+from ope_vpm.ope.inference.value import RawEstimate
+from ope_vpm.ope.linear.sensitivity import _doubted, feature_spread, relative_error
+from ope_vpm.ope.q.linear import find_lstd, lstd_equations
+from ope_vpm.ope.q.networks import inputs, train
+from ope_vpm.ope.q.training import Ensemble
+from ope_vpm.policy import GaussianPolicy
+
+QUIET = ("constant-columns", "flags-confused", "duplicated-episodes", "one-row-off")
+
+
+def path(value, chosen=0):
+    return SimpleNamespace(values=np.array([value, value + 100]), chosen=chosen)
+
+
+def test_the_spread_over_other_features_is_a_root_mean_square():
+    """Distances 3 and 4 from the value, each at its own ridge."""
+    assert feature_spread(1.0, [path(4.0), path(-103.0, chosen=1)]) == pytest.approx(np.sqrt((9 + 16) / 2))
+    assert feature_spread(-2.0, []) == 2
+
+
+def test_an_error_in_units_of_the_logged_mean_s():
+    logged = RawEstimate(
+        value=0.0, uncertainty=Bootstrap(episodes=EpisodeSums.of_influence(0.0, np.array([3.0, -3.0])))
+    )
+    assert relative_error(logged, 6.0, 8.0) == pytest.approx(10 / np.sqrt(18))
+    assert relative_error(None, 1.0, 1.0) is None
+    still = RawEstimate(value=0.0, uncertainty=Bootstrap(episodes=EpisodeSums.of_influence(0.0, np.zeros(2))))
+    assert relative_error(still, 1.0, 1.0) is None
+
+
+def test_doubt_of_features_adds_to_the_suspected_bias():
+    """0.3·√(D·B) with D = 4 and B = 9 is 1.8, beside the bias that was suspected before."""
+    data = LinearGaussian().dataset(6, 10, BEHAVIOUR, seed=0)
+    found = find_lstd(Problem.pose(data, TARGET.policy(), ignore=QUIET), 10, 0.01, 4)
+    doubted = _doubted(found, 4.0, 9.0, None)
+    assert doubted.suspected_bias == pytest.approx(np.hypot(found.suspected_bias, 1.8))
+    assert doubted.value == found.value
+    np.testing.assert_array_equal(doubted.sums.influence, found.sums.influence)
+
+
+def test_a_linear_estimate_is_as_doubtful_as_its_features():
+    data = LinearGaussian().dataset(12, 20, BEHAVIOUR, seed=0)
+    problem = Problem.pose(data, TARGET.policy(), gamma=0.9, ignore=QUIET)
+    found = ov.evaluate(data, TARGET.policy(), "fqe", solver="linear", n_features=20, gamma=0.9, ignore=QUIET)
+    plain = find_lstd(problem, 20, None, 8)
+    spread, bound = found.diagnostics["feature_spread"], found.diagnostics["ratio_error_bound"]
+    tau = plain.weights[lstd_equations(problem, 20, 8).pairs.rows]
+    usual = np.quantile(np.abs(plain.residual - np.median(plain.residual)), 0.68)
+    assert bound == pytest.approx(tau.std() / tau.mean() * usual)
+    assert found.diagnostics["suspected_bias"] == pytest.approx(
+        np.hypot(plain.suspected_bias, 0.3 * np.sqrt(spread * bound))
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "gamma", "said"), [("dualdice", 0.8, False), ("dualdice", 1.0, True), ("gendice", 1.0, False)]
+)
+def test_dualdice_says_that_it_is_for_discounted_values(name, gamma, said):
+    data = LinearGaussian().dataset(12, 10, BEHAVIOUR, seed=0)
+    found = ov.evaluate(data, TARGET.policy(), name, gamma=gamma, n_features=10, ignore=QUIET)
+    assert any("is for γ < 1" in reason for reason in found.reasons) is said
+    if name == "dualdice" and gamma < 1:  # nothing asks for a mean of 1, so that it shows how good the ratio is
+        assert found.diagnostics["mean_ratio"] != pytest.approx(1, abs=1e-9)
+
+
+def two_states():
+    states, actions = np.array([0, 0, 1, 1, 1, 0, 1, 1]), np.array([0, 1, 0, 1, 1, 1, 0, 1])
+    following = np.where(actions == 1, 1 - states, states)
+    last = np.arange(8) % 4 == 3
+    return ov.LoggedDataset.from_arrays(states, actions, 1.0 + states, following, truncated=last)
+
+
+@pytest.mark.parametrize("method", ["rollout", "simulate"])
+def test_a_rolled_out_model_suspects_its_distance_from_the_exact_one(method):
+    problem = Problem.pose(two_states(), [[0.8, 0.2], [0.4, 0.6]], ignore=QUIET)
+    exact = ModelBased().find(problem)
+    found = ModelBased(method=method, horizon=3).find(problem)
+    assert abs(found.value - exact.value) > 0.01
+    assert found.suspected_bias == pytest.approx(max(exact.suspected_bias, abs(found.value - exact.value)))
+    assert found.diagnostics["exact_value"] == exact.value
+
+
+@pytest.mark.parametrize(("episodes", "kind"), [(2, Likelihood), (1, Bootstrap)])
+def test_two_episodes_are_enough_for_a_likelihood(episodes, kind):
+    data = two_states().select(np.arange(episodes))
+    problem = Problem.pose(data, [[0.8, 0.2], [0.4, 0.6]], gamma=0.5, ignore=QUIET)
+    found = FQE(interval="likelihood").find(problem)
+    assert isinstance(found.uncertainty, kind)
+    assert isinstance(found.uncertainty, Likelihood) is (kind is Likelihood)
+    if (
+        kind is Likelihood
+    ):  # state 0 with action 0 occurs in one of the two, which an extreme tilt leaves next to nothing
+        low, high = found.uncertainty.ends
+        assert 1 <= low < found.value < high <= 2
+
+
+def test_the_error_of_d3rlpy_s_value_is_that_of_a_mean_over_initial_states(monkeypatch):
+    """Values 2, 4 and 9 of three episodes at γ = ¾, times ¼: influences (v - 5)/12."""
+    monkeypatch.setattr(D3rlpyFQE, "_initial_values", lambda *_: np.array([2.0, 4.0, 9.0]))
+    data = ov.LoggedDataset.from_arrays([0, 1, 2], [0] * 3, [0.0, 1, 2], [0, 1, 2], truncated=[1, 1, 1])
+    found = D3rlpyFQE().find(Problem.pose(data, [[1.0]] * 3, gamma=0.75, ignore=QUIET))
+    assert found.value == pytest.approx(1.25)
+    np.testing.assert_allclose(np.sort(found.sums.influence), np.array([-3, -1, 4]) / 12)
+
+
+def test_networks_learn_what_the_action_adds():
+    """γ = 0 and r = 2a: Q = 2a, so that the coefficient of the centred action is 2 deviations."""
+    rng = np.random.default_rng(0)
+    states, actions = rng.standard_normal((301, 1)), rng.standard_normal((300, 1))
+    data = ov.LoggedDataset.from_arrays(
+        states[:-1], actions, 2 * actions[:, 0], states[1:], truncated=np.arange(300) % 10 == 9
+    )
+    problem = Problem.pose(data, GaussianPolicy(lambda s: (0 * s, 1.0)), gamma=0.0, ignore=QUIET)
+    seen = inputs(problem, 1)
+    rewards = torch.from_numpy(problem.data.rewards[problem.steps.rows])[None].float()
+    network = Ensemble(1, seen.here.shape[1], 1 + seen.centred.shape[1], 0)
+    trained = train(network, seen, rewards, [np.arange(300)], np.ones(300), 150, 0.0, 0)
+    with torch.no_grad():
+        out = trained(seen.here[None])[0]
+        q = out[:, 0] + (out[:, 1:] * seen.centred).sum(dim=1)
+    assert np.corrcoef(q.numpy(), rewards[0].numpy())[0, 1] > 0.9
+    slope = np.polyfit(problem.data.actions[problem.steps.rows][:, 0], q.numpy(), 1)[0]
+    assert slope == pytest.approx(2, abs=0.7)
