@@ -82,7 +82,7 @@ def test_products_of_three_coordinates():
 
 def test_smooth_dynamics_are_learned_and_noisy_ones_are_not_trusted():
     smooth = posed(log_of(BEHAVIOUR_GAIN))
-    assert fit_world(smooth.log, smooth.policy, 0).explained > 0.99999
+    assert fit_world(smooth.log, smooth.policy.clipping, smooth.policy.n_actions, 0).explained > 0.99999
     rng = np.random.default_rng(0)
     data = log_of(BEHAVIOUR_GAIN)
     noisy = data.next_observations + 0.1 * rng.standard_normal(data.next_observations.shape)
@@ -90,13 +90,13 @@ def test_smooth_dynamics_are_learned_and_noisy_ones_are_not_trusted():
         data.observations, data.actions, data.rewards, noisy, truncated=data.truncated
     )
     doubtful = posed(shaken, ignore=("one-row-off", "broken-chain"))
-    assert fit_world(doubtful.log, doubtful.policy, 0).explained < 0.99
+    assert fit_world(doubtful.log, doubtful.policy.clipping, doubtful.policy.n_actions, 0).explained < 0.99
     assert find_followed(doubtful, 60, 8) is None
 
 
 def test_logged_actions_lead_where_they_led():
     problem = posed(log_of(BEHAVIOUR_GAIN))
-    world = fit_world(problem.log, problem.policy, 0)
+    world = fit_world(problem.log, problem.policy.clipping, problem.policy.n_actions, 0)
     simulator = Simulator(problem, world, pair_features(problem, 40, 8).states.features)
     rows = np.arange(0, 300, 30)
     modelled, logged = simulator.of_log(rows, 10)
@@ -144,7 +144,7 @@ def test_ends_are_learned_and_stop_the_rewards():
     data = ov.LoggedDataset.from_arrays(states, actions, np.ones(len(states)), after, terminated=np.array(ended))
     policy = GaussianPolicy(lambda s: (np.zeros((len(s), 1)), np.ones((len(s), 1))), action_dimension=1)
     problem = Problem.pose(data, policy, gamma=GAMMA, ignore=("constant-columns", "flags-confused"))
-    world = fit_world(problem.log, policy, 0)
+    world = fit_world(problem.log, policy.clipping, policy.n_actions, 0)
     near = world.states(np.array([[2.0], [2.8], [3.2], [3.4]]))
     np.testing.assert_allclose(world.end_probability(near), [0, 0, 1, 1], atol=0.05)
     length = data.lengths
@@ -169,7 +169,7 @@ def test_a_target_that_leaves_the_log_is_not_followed():
     assert np.abs(data.observations).max() < 4
     far = GaussianPolicy(lambda s: (np.full((len(s), 1), 3.0), np.full((len(s), 1), NOISE)), action_dimension=1)
     problem = Problem.pose(data, far, gamma=GAMMA)
-    assert fit_world(problem.log, far, 0).explained > 0.9999
+    assert fit_world(problem.log, far.clipping, far.n_actions, 0).explained > 0.9999
     assert find_followed(problem, 60, 8) is None
 
 
@@ -202,7 +202,7 @@ def test_no_model_is_fitted_with_thousands_of_features():
         )
         uniform = CategoricalPolicy(lambda s, n=actions: np.full((len(s), n), 1 / n), actions)
         problem = Problem.pose(data, uniform, ignore=("one-row-off",))
-        worlds[actions] = fit_world(problem.log, uniform, 0)
+        worlds[actions] = fit_world(problem.log, uniform.clipping, uniform.n_actions, 0)
     assert worlds[60].size == 1560
     assert worlds[100] is None
 
