@@ -1,13 +1,16 @@
 """Every block of Python and every command of the docs and the README runs, and links lead somewhere.
 
 A page's blocks run one after another in one namespace and one empty folder. What a page takes for granted, such as the
-reader's own log, stands in a comment `<!-- setup … -->` above the block, which the site does not show.
+reader's own log, stands in a comment `<!-- setup … -->` above the block, which the site does not show. A page about a
+script in `examples/` shows what it prints; the test compares the words, not the digits, which other processors may round
+differently.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -19,7 +22,9 @@ import pytest
 from ope_vpm.cli import main
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FOLDERS = ("", "formats")
+EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.md"))
+PAGES = [ROOT / "README.md", *(page for folder in FOLDERS for page in sorted((ROOT / "docs" / folder).glob("*.md")))]
 PART = re.compile(
     r"^<!-- setup\n(?P<setup>.*?)^-->$|^```(?P<kind>python|bash)\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE
 )
@@ -40,6 +45,10 @@ def run_command(line, monkeypatch):
     words = shlex.split(line, comments=True)
     if not words:
         return
+    if words[:1] == ["python"]:
+        monkeypatch.setattr(sys, "argv", words[1:])
+        runpy.run_path(str(ROOT / words[1]), run_name="__main__")
+        return
     assert words[0] == "ope-vpm", f"only our own commands are run: {line}"
     monkeypatch.setattr(sys, "argv", words)
     with pytest.raises(SystemExit) as ended:
@@ -47,7 +56,7 @@ def run_command(line, monkeypatch):
     assert not ended.value.code, line
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_blocks_of_a_page_run(page, tmp_path, monkeypatch, capsys):
     blocks = list(parts_of(page))
     if page.name in OWN_TESTS or not blocks:
@@ -64,7 +73,23 @@ def test_the_blocks_of_a_page_run(page, tmp_path, monkeypatch, capsys):
     capsys.readouterr()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def words_of(text):
+    """A text without its digits and without what aligns them."""
+    return re.sub(r"[\d.\-−%]+", "#", text).split()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the libraries that the examples are about
+@pytest.mark.parametrize("page", EXAMPLES, ids=lambda page: page.stem)
+def test_an_example_prints_what_its_page_shows(page, tmp_path, monkeypatch, capsys):
+    command, shown = re.search(r"^```bash\n(.*?)^```\n+```text\n(.*?)^```", page.read_text(), re.DOTALL | re.M).groups()
+    monkeypatch.chdir(tmp_path)
+    run_command(command, monkeypatch)
+    assert words_of(capsys.readouterr().out) == words_of(shown)
+    picture = re.search(r"\(\.\./results/(\w+\.png)\)", page.read_text())[1]
+    assert (tmp_path / picture).exists()
+
+
+@pytest.mark.parametrize("page", [*PAGES, *EXAMPLES], ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         if "://" in target or target.startswith("#"):

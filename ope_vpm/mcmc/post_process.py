@@ -113,7 +113,7 @@ def post_process_mcmc(samples: Any, *, bootstrap: int = 40, seed: int = 0) -> Po
     verdict says so.
 
     Args:
-        samples: draws of shape (chains, draws, d), or ArviZ's `InferenceData`.
+        samples: draws of shape (chains, draws, d), or ArviZ's `InferenceData` or `DataTree`.
         bootstrap: the number of fits to resampled chains (segments of them, where chains are few) for the intervals.
         seed: makes everything random repeatable.
     """

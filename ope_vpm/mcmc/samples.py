@@ -1,4 +1,4 @@
-"""Reading MCMC draws from an array of chains or from ArviZ's InferenceData."""
+"""Reading MCMC draws from an array of chains or from what ArviZ makes of them, in its old and its new form."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ def as_chains(samples: Any) -> tuple[Floats, tuple[str, ...]]:
     """Return the draws as an array of shape (chains, draws, d), and the names of the d coordinates.
 
     Args:
-        samples: an array of that shape; or an object with a `posterior` group of variables with the axes
-            (chain, draw, ...), such as ArviZ's `InferenceData`. ArviZ itself is not imported.
+        samples: an array of that shape; or variables with the axes chain and draw, as `InferenceData` (ArviZ before
+            1.0) and `DataTree` (since) have them in their group `posterior`, or as an xarray `Dataset`. ArviZ itself
+            is not imported.
     """
-    posterior = getattr(samples, "posterior", None)
-    chains, names = (_array(samples), ()) if posterior is None else _flatten(posterior)
+    posterior = getattr(samples, "posterior", samples)
+    chains, names = _flatten(posterior) if hasattr(posterior, "data_vars") else (_array(samples), ())
     if chains.shape[1] < 2:
         raise ValueError(f"a chain needs at least 2 draws to make a pair: got {chains.shape[1]}")
     _check_finite(chains)
@@ -40,14 +41,15 @@ def _flatten(posterior: Any) -> tuple[Floats, tuple[str, ...]]:
     """Concatenate all variables along the last axis, each with its further axes flattened."""
     parts, names = [], []
     for name in posterior.data_vars:
-        values = np.asarray(posterior[name].values, dtype=np.float64)
-        if values.ndim < 2:
-            raise ValueError(f"the posterior's {name} must have the axes (chain, draw): got shape {values.shape}")
+        variable = posterior[name]
+        if not {"chain", "draw"} <= set(variable.dims):
+            raise ValueError(f"the posterior's {name} must have the axes chain and draw: got {variable.dims}")
+        values = np.asarray(variable.transpose("chain", "draw", ...).values, dtype=np.float64)
         parts.append(values.reshape(*values.shape[:2], -1))
         inner = list(np.ndindex(values.shape[2:]))
         names += [f"{name}{list(index)}" if index else str(name) for index in inner]
     if not parts:
-        raise ValueError("the posterior holds no variables")
+        raise ValueError("the posterior holds no variables: give the draws in a group named posterior")
     return np.concatenate(parts, axis=2), tuple(names)
 
 

@@ -123,6 +123,9 @@ class Selection:
             others += " cannot be told apart from it"
         if len(self.candidates) == 1:
             others = "there is nothing to compare it with"
+        better = sum(each.told_apart and each.behind < 0 for each in self.candidates)
+        if better:
+            others += f", and {better} look{'s' * (better == 1)} better, but on less that can be relied on"
         cost = "" if not np.isfinite(best.regret) else f"; choosing it costs at most {best.regret:.4g}"
         doubt = (
             ""
@@ -133,20 +136,25 @@ class Selection:
 
     def page(self, path: str | Path) -> None:
         """Write a page with the table and the intervals."""
-        from ope_vpm.plugins.selection_page import write_page
+        from ope_vpm.plugins.selection_page import write_selection
 
-        write_page(self, path)
+        write_selection(self, path)
 
     def __str__(self) -> str:
-        lines = [self.sentence(), ""]
-        width = max(len(each.name) for each in self.candidates)
-        for number, each in enumerate(self.candidates, 1):
-            between = "no interval" if each.value.interval is None else "[{:.6g}, {:.6g}]".format(*each.value.interval)
-            apart = "" if number == 1 else f"  {each.against_first}"
-            lines.append(
-                f"{number:>3}  {each.name:<{width}}  {each.value.value:.6g}  {between}  {each.value.verdict}{apart}"
+        rows = [
+            (
+                str(place),
+                each.name,
+                f"{each.value.value:.6g}",
+                "no interval" if each.value.interval is None else "[{:.6g}, {:.6g}]".format(*each.value.interval),
+                each.value.verdict,
+                "" if place == 1 else each.against_first,
             )
-        return "\n".join(lines)
+            for place, each in enumerate(self.candidates, 1)
+        ]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return "\n".join([self.sentence(), "", *lines])
 
 
 def select(

@@ -31,6 +31,15 @@ def test_round_trip(cartpole, same, tmp_path, suffix):
     assert [file.name for file in tmp_path.iterdir()] == [f"log{suffix}"]
 
 
+def test_truncations_alone_say_where_episodes_end(tmp_path):
+    (tmp_path / "a.csv").write_text("observation,action,reward,truncated\n1,0,2,0\n0,1,2,1\n1,1,3,1\n")
+    np.savez(tmp_path / "a.npz", observations=[1, 0, 1], actions=[0, 1, 1], rewards=[2, 2, 3], truncated=[0, 1, 1])
+    for file in ("a.csv", "a.npz"):
+        data = load_dataset(tmp_path / file)
+        assert data.lengths.tolist() == [2, 1]
+        assert not data.terminated.any()
+
+
 @pytest.mark.parametrize("suffix", [".npz", ".parquet"])
 def test_round_trip_of_finite_states(same, tmp_path, suffix):
     data = LoggedDataset.from_arrays(
@@ -185,7 +194,7 @@ def test_missing_columns_are_listed(tmp_path):
     with pytest.raises(ValueError, match=r"lacks the columns observations, actions: it has reward, x \(map"):
         load_dataset(tmp_path / "a.csv")
     (tmp_path / "a.csv").write_text("observation,action,reward\n1,0,2\n")
-    with pytest.raises(ValueError, match=r"lacks the columns terminated: .*or give an episode column"):
+    with pytest.raises(ValueError, match=r"lacks the columns terminated: .*or give an episode column or truncated"):
         load_dataset(tmp_path / "a.csv")
     with pytest.raises(ValueError, match=r"lacks the columns place: .*maps observations to them"):
         load_dataset(tmp_path / "a.csv", columns={"observations": "place"})

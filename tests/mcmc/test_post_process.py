@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -11,6 +9,7 @@ import ope_vpm as ov
 from ope_vpm.envs.ornstein_uhlenbeck import OrnsteinUhlenbeck
 from ope_vpm.mcmc.autocorrelation import independent_draws
 from ope_vpm.mcmc.post_process import judge
+from ope_vpm.mcmc.samples import as_chains
 
 PROCESS = OrnsteinUhlenbeck(2.0, 1.0, 1.0)
 
@@ -59,21 +58,46 @@ def test_weights_have_the_draws_shape_and_any_function_an_expectation():
     assert one.interval == pytest.approx((1, 1))
 
 
-def test_inference_data_is_read_by_its_shape():
+def variables():
+    """Two variables of the same draws, the second one with its axes in another order."""
+    xarray = pytest.importorskip("xarray")
     chains = ou_chains(30, 8, wide, 2)
-    variables = {"a": chains[:, :, 0], "b": np.repeat(chains, 2, axis=2)}
-    posterior = type("Group", (dict,), {"data_vars": property(lambda self: list(self))})(
-        {name: SimpleNamespace(values=values) for name, values in variables.items()}
-    )
-    result = ov.post_process_mcmc(SimpleNamespace(posterior=posterior), bootstrap=2)
-    assert [c.name for c in result.coordinates] == ["a", "b[0]", "b[1]"]
-    assert result.coordinates[1].value == pytest.approx(result.coordinates[0].value)
+    a = xarray.DataArray(chains[:, :, 0], dims=("chain", "draw"))
+    b = xarray.DataArray(np.repeat(chains, 2, axis=2), dims=("chain", "draw", "side"))
+    return chains, {"a": a, "b": b.transpose("side", "draw", "chain")}
+
+
+@pytest.mark.parametrize("form", ["Dataset", "DataTree"])
+def test_variables_of_xarray_are_read_by_the_names_of_their_axes(form):
+    xarray = pytest.importorskip("xarray")
+    chains, named = variables()
+    made = xarray.Dataset(named)
+    if form == "DataTree":  # what ArviZ gives from 1.0 on
+        made = xarray.DataTree.from_dict({"posterior": made, "sample_stats": xarray.Dataset()})
+    draws, names = as_chains(made)
+    assert names == ("a", "b[0]", "b[1]")
+    for column in range(3):
+        np.testing.assert_array_equal(draws[:, :, column], chains[:, :, 0])
 
 
 def test_arviz_itself_where_it_is_installed():
     arviz = pytest.importorskip("arviz")
-    data = arviz.from_dict(posterior={"a": ou_chains(10, 30, wide, 2)[:, :, 0]})
-    assert [c.name for c in ov.post_process_mcmc(data, bootstrap=2).coordinates] == ["a"]
+    chains = ou_chains(10, 30, wide, 2)
+    groups = {"posterior": {"a": chains[:, :, 0]}}
+    old = int(arviz.__version__.partition(".")[0]) < 1
+    data = arviz.from_dict(**groups) if old else arviz.from_dict(groups)
+    assert type(data).__name__ == ("InferenceData" if old else "DataTree")
+    found, plain = (ov.post_process_mcmc(each, bootstrap=2) for each in (data, chains))
+    assert [c.name for c in found.coordinates] == ["a"]
+    np.testing.assert_array_equal(found.weights, plain.weights)
+
+
+def test_variables_without_chains_are_refused():
+    xarray = pytest.importorskip("xarray")
+    with pytest.raises(ValueError, match="must have the axes chain and draw"):
+        as_chains(xarray.Dataset({"a": ("x", np.zeros(3))}))
+    with pytest.raises(ValueError, match="no variables"):
+        as_chains(xarray.DataTree.from_dict({"posterior": xarray.Dataset()}))
 
 
 @pytest.mark.parametrize(

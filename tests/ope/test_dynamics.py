@@ -9,7 +9,7 @@ from ope_vpm.ope.adapter.pair_features import pair_features
 from ope_vpm.ope.dynamics.ahead import Charge, Simulator
 from ope_vpm.ope.dynamics.departure import Surroundings, Walks, departure
 from ope_vpm.ope.dynamics.estimate import find_followed
-from ope_vpm.ope.dynamics.world import Regression, fit_world, with_products
+from ope_vpm.ope.dynamics.world import Regression, fit_world, with_products, world_of
 from ope_vpm.policy import CategoricalPolicy, GaussianPolicy
 
 TURN = 0.9 * np.array([[np.cos(0.5), -np.sin(0.5)], [np.sin(0.5), np.cos(0.5)]])
@@ -83,7 +83,7 @@ def test_products_of_three_coordinates():
 
 def test_smooth_dynamics_are_learned_and_noisy_ones_are_not_trusted():
     smooth = posed(log_of(BEHAVIOUR_GAIN))
-    assert fit_world(smooth.log, smooth.policy, 0).explained > 0.99999
+    assert fit_world(smooth.log, smooth.policy.clipping, smooth.policy.n_actions, 0).explained > 0.99999
     rng = np.random.default_rng(0)
     data = log_of(BEHAVIOUR_GAIN)
     noisy = data.next_observations + 0.1 * rng.standard_normal(data.next_observations.shape)
@@ -91,13 +91,13 @@ def test_smooth_dynamics_are_learned_and_noisy_ones_are_not_trusted():
         data.observations, data.actions, data.rewards, noisy, truncated=data.truncated
     )
     doubtful = posed(shaken, ignore=("one-row-off", "broken-chain"))
-    assert fit_world(doubtful.log, doubtful.policy, 0).explained < 0.99
+    assert fit_world(doubtful.log, doubtful.policy.clipping, doubtful.policy.n_actions, 0).explained < 0.99
     assert find_followed(doubtful, 60, 8) is None
 
 
 def test_logged_actions_lead_where_they_led():
     problem = posed(log_of(BEHAVIOUR_GAIN))
-    world = fit_world(problem.log, problem.policy, 0)
+    world = fit_world(problem.log, problem.policy.clipping, problem.policy.n_actions, 0)
     simulator = Simulator(problem, world, pair_features(problem, 40, 8).states.features)
     rows = np.arange(0, 300, 30)
     modelled, logged = simulator.of_log(rows, 10)
@@ -149,7 +149,7 @@ def climbing(gamma):
 
 def test_ends_are_learned_and_stop_the_rewards():
     problem = climbing(GAMMA)
-    world = fit_world(problem.log, problem.policy, 0)
+    world = world_of(problem)
     near = world.states(np.array([[2.0], [2.8], [3.2], [3.4]]))
     np.testing.assert_allclose(world.end_probability(near), [0, 0, 1, 1], atol=0.05)
     found = find_followed(problem, 60, 8)
@@ -190,7 +190,7 @@ def test_a_target_that_leaves_the_log_is_not_followed():
     assert np.abs(data.observations).max() < 4
     far = pushing(3.0)
     problem = Problem.pose(data, far, gamma=GAMMA)
-    assert fit_world(problem.log, far, 0).explained > 0.9999
+    assert fit_world(problem.log, far.clipping, far.n_actions, 0).explained > 0.9999
     assert find_followed(problem, 60, 8) is None
 
 
@@ -274,7 +274,7 @@ def test_no_model_is_fitted_with_thousands_of_features():
         )
         uniform = CategoricalPolicy(lambda s, n=actions: np.full((len(s), n), 1 / n), actions)
         problem = Problem.pose(data, uniform, ignore=("one-row-off",))
-        worlds[actions] = fit_world(problem.log, uniform, 0)
+        worlds[actions] = fit_world(problem.log, uniform.clipping, uniform.n_actions, 0)
     assert worlds[60].size == 1560
     assert worlds[100] is None
 

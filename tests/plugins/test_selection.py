@@ -154,7 +154,8 @@ def test_the_command(folder):
     assert lower == sorted(lower, reverse=True)
     text = page.read_text()
     assert printed["best"] in text
-    assert "http" not in text
+    assert "://" not in text  # nothing is fetched
+    assert "against the first" in text
     assert run(*given).stdout.startswith(f"{printed['best']} has the highest lower end")
 
 

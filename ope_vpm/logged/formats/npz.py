@@ -42,8 +42,8 @@ def read(path: Path, options: Options) -> LoggedDataset:
     with opened(path, options.trust) as archive:
         names = {name.removesuffix(".npy") for name in archive.names}
         require(path, REQUIRED, names)
-        if not names & {"terminated", "episode"}:
-            require(path, ("terminated",), names, "or give an episode column")
+        if not names & {"terminated", "truncated", "episode"}:
+            require(path, ("terminated",), names, "or give an episode column or truncated")
         take = _mapped if options.mmap else _loaded
         columns: dict[str, Any] = {name: take(path, archive, name) for name in COLUMNS if name in names}
         extras = {name: _loaded(path, archive, name) for name in ("from_reset", "spaces") if name in names}

@@ -13,8 +13,9 @@ import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers
 from ope_vpm.ope.adapter.encoding import StateFeatures
-from ope_vpm.ope.adapter.ends import times
+from ope_vpm.ope.adapter.ends import TimeLimit, times
 from ope_vpm.ope.dynamics.world import World
+from ope_vpm.ope.log import Log, Same
 from ope_vpm.ope.problem import Problem
 
 
@@ -85,6 +86,46 @@ class Walk:
     """The probability that the task has not ended."""
 
 
+def take_step(world: World, walk: Walk, actions: Array, discount: float, on: Bools, length: int | None) -> None:
+    """Take one step of a walk.
+
+    Args:
+        world: the model.
+        walk: is changed.
+        actions: of each row, as the model takes them.
+        discount: γ to the number of steps before.
+        on: rows that are not on stay where they are.
+        length: of an episode, where a time limit ends it.
+    """
+    after, reward, ending = world.step(walk.z, actions)
+    counts = on * walk.alive * discount
+    walk.reward, walk.time, walk.clock = walk.reward + counts * reward, walk.time + counts, walk.clock + on
+    walk.alive = np.where(on, walk.alive * (1 - by_clock(walk.clock, ending, length)), walk.alive)
+    walk.z = np.where(on[:, None], after, walk.z)
+
+
+def by_clock(clock: Integers, ending: Floats, length: int | None) -> Floats:
+    """The probability of an end: 1 where the time limit is reached."""
+    return ending if length is None else np.where(clock >= length, 1.0, ending)
+
+
+def _walk_of_log(
+    log: Log, world: World, rows: Same, steps: int, gamma: float, time_limit: TimeLimit, length: int | None
+) -> tuple[Walk, Floats, Floats]:
+    """Where the model takes the logged actions of some rows; and Σ γ^j r_j and Σ γ^j as they were logged."""
+    data, first, n = log.data, rows.array, len(rows.array)
+    last = data.ends[data.episode[first]]
+    start, clock = world.states(data.observations[first]), times(data, time_limit)[first]
+    walk = Walk(start, clock, np.zeros(n), np.zeros(n), np.ones(n))
+    reward, time = np.zeros((2, n))
+    for j in range(steps):
+        place, on = np.minimum(first + j, last), first + j <= last
+        take_step(world, walk, world.to_actions(data.actions[place]), gamma**j, on, length)
+        counts = on * gamma**j
+        reward, time = reward + counts * data.rewards[place], time + counts
+    return walk, reward, time
+
+
 class Simulator:
     """A model with the problem's ends, clock and features."""
 
@@ -106,48 +147,32 @@ class Simulator:
         going_on = np.clip(world.reward(mine)[:, 0] + left, *world.rewards)
         first = (1 - ending) * going_on + ending * np.where(ended, reward, world.end_reward)
         walk = Walk(after, self.times[rows] + 1, first, np.ones(len(rows)), np.ones(len(rows)))
-        walk.alive = 1 - self._by_clock(walk.clock, ending)
+        walk.alive = 1 - by_clock(walk.clock, ending, self.length)
         found = []
         for j in range(1, marks[-1] + 1):
             if j in marks:
                 found.append(self._ahead(walk))
             if j < marks[-1]:
                 actions = policy.sample(self._observations(walk.z), rng)
-                self._step(walk, world.to_actions(actions), j, np.ones(len(rows), dtype=np.bool_))
+                discount, everywhere = self.problem.gamma**j, np.ones(len(rows), dtype=np.bool_)
+                take_step(world, walk, world.to_actions(actions), discount, everywhere, self.length)
         return found
 
     def of_log(self, rows: Integers, steps: int) -> tuple[Ahead, Ahead]:
         """The logged actions from the logged states of some rows, as the model has them and as they were logged.
 
-        Every row must have so many steps after it, or its episode an end.
+        Every row must have so many steps after it, or its episode an end. The walk itself has no policy in it: all
+        policies share that of one model, one array of rows and one discount.
         """
-        data, n = self.problem.data, len(rows)
-        last = data.ends[data.episode[rows]]
-        start = self.world.states(data.observations[rows])
-        walk = Walk(start, self.times[rows], np.zeros(n), np.zeros(n), np.ones(n))
-        reward, time = np.zeros((2, n))
-        for j in range(steps):
-            place, on = np.minimum(rows + j, last), rows + j <= last
-            self._step(walk, self.world.to_actions(data.actions[place]), j, on)
-            counts = on * self.problem.gamma**j
-            reward, time = reward + counts * data.rewards[place], time + counts
-        place = np.minimum(rows + steps - 1, last)
-        ended = self.problem.ending[place]
+        data, problem = self.problem.data, self.problem
+        walk, reward, time = problem.log.shared(
+            _walk_of_log, self.world, Same(rows), steps, problem.gamma, problem.time_limit, self.length
+        )
+        place = np.minimum(rows + steps - 1, data.ends[data.episode[rows]])
+        ended = problem.ending[place]
         reached = self.features(data.next_observations[place], self._clock(self.times[place] + 1))
-        logged = Ahead(reached * ~ended[:, None], reward, time, ended.astype(np.float64), np.zeros(n))
+        logged = Ahead(reached * ~ended[:, None], reward, time, ended.astype(np.float64), np.zeros(len(rows)))
         return self._ahead(walk), logged
-
-    def _step(self, walk: Walk, actions: Array, j: int, on: Bools) -> None:
-        """Take step j; rows that are not on stay where they are."""
-        after, reward, ending = self.world.step(walk.z, actions)
-        counts = on * walk.alive * self.problem.gamma**j
-        walk.reward, walk.time, walk.clock = walk.reward + counts * reward, walk.time + counts, walk.clock + on
-        walk.alive = np.where(on, walk.alive * (1 - self._by_clock(walk.clock, ending)), walk.alive)
-        walk.z = np.where(on[:, None], after, walk.z)
-
-    def _by_clock(self, clock: Integers, ending: Floats) -> Floats:
-        """The probability of an end: 1 where the time limit is reached."""
-        return ending if self.length is None else np.where(clock >= self.length, 1.0, ending)
 
     def _ahead(self, walk: Walk) -> Ahead:
         reached = self.features(self._observations(walk.z), self._clock(walk.clock))

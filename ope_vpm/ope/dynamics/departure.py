@@ -8,12 +8,14 @@ from any logged state than nearly all steps of the behaviour is evidence against
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from ope_vpm.arrays import Array, Floats, Integers
-from ope_vpm.ope.dynamics.world import World, fit_world
+from ope_vpm.ope.dynamics.world import World, world_of
+from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
 
 LEAST_EXPLAINED = 0.95
@@ -58,9 +60,9 @@ class Surroundings:
     actions: Array
 
     @classmethod
-    def of(cls, problem: Problem, world: World, rng: np.random.Generator) -> Surroundings:
+    def of(cls, log: Log, world: World, rng: np.random.Generator) -> Surroundings:
         """Drawn in the canonical order of the log."""
-        rows, data = problem.log.rows, problem.data
+        rows, data = log.rows, log.data
         if len(rows) > LOGGED_STATES:
             rows = rows[np.sort(rng.choice(len(rows), LOGGED_STATES, replace=False))]
         return cls(world.states(data.observations[rows]), world.to_actions(data.actions[rows]))
@@ -78,28 +80,43 @@ def departure(problem: Problem) -> float | None:
 
     About 1 % where the target stays within the log. None where there is no good model, or no episode begins at a reset.
     """
-    world = problem.of_policy(fit_world, problem.seed)
-    if world is None or world.explained < LEAST_EXPLAINED or not len(problem.log.initial_episodes):
+    world, log = world_of(problem), problem.log
+    if world is None or world.explained < LEAST_EXPLAINED or not len(log.initial_episodes):
         return None
-    rng = np.random.default_rng(problem.seed)
-    around = Surroundings.of(problem, world, rng)
-    behaviour = _walks(problem, world, around, rng, by_target=False)
-    return _walks(problem, world, around, rng, by_target=True).beyond(behaviour.quantile(USUAL))
+    around, usual = log.shared(_of_behaviour, world, problem.seed)
+    rng = np.random.default_rng([problem.seed, 1])  # other draws than the behaviour's
+
+    def of_target(z: Floats, near: Integers) -> Array:
+        return world.to_actions(problem.policy.sample(world.observations(z, problem.data.observations), rng))
+
+    return _walks(log, world, around, of_target, rng).beyond(usual)
 
 
-def _walks(problem: Problem, world: World, around: Surroundings, rng: np.random.Generator, *, by_target: bool) -> Walks:
-    """Walks from logged initial states, by the target or by the behaviour."""
-    first = world.states(problem.log.initial_observations)
+def _of_behaviour(log: Log, world: World, seed: int) -> tuple[Surroundings, float]:
+    """The logged states, and how far from them 99 % of the behaviour's steps stay: there is no policy in it."""
+    rng = np.random.default_rng(seed)
+    around = Surroundings.of(log, world, rng)
+
+    def of_log(z: Floats, near: Integers) -> Array:
+        actions: Array = around.actions[near[np.arange(len(z)), rng.integers(near.shape[1], size=len(z))]]
+        return actions
+
+    return around, _walks(log, world, around, of_log, rng).quantile(USUAL)
+
+
+Acting = Callable[[Floats, Integers], Array]
+"""From states, and the numbers of logged ones nearby, to actions as the model takes them."""
+
+
+def _walks(log: Log, world: World, around: Surroundings, acting: Acting, rng: np.random.Generator) -> Walks:
+    """Walks from logged initial states."""
+    first = world.states(log.initial_observations)
     z, alive = first[rng.integers(len(first), size=COPIES)], np.ones(COPIES)
     distances, going_on = [], []
-    for _ in range(int(min(np.median(problem.data.lengths), LONGEST))):
+    for _ in range(int(min(np.median(log.data.lengths), LONGEST))):
         near, distance = around.nearest(z, NEIGHBOURS)
         distances.append(distance)
         going_on.append(alive)
-        if by_target:
-            actions = world.to_actions(problem.policy.sample(world.observations(z, problem.data.observations), rng))
-        else:
-            actions = around.actions[near[np.arange(COPIES), rng.integers(near.shape[1], size=COPIES)]]
-        z, _, ending = world.step(z, actions)
+        z, _, ending = world.step(z, acting(z, near))
         alive = alive * (1 - ending)
     return Walks(np.array(distances), np.array(going_on))

@@ -19,11 +19,12 @@ from ope_vpm.arrays import Floats, Integers
 from ope_vpm.linear.system import RIDGES, LinearSystem, choose_ridge, penalty_scale
 from ope_vpm.ope.adapter.pair_features import pair_features
 from ope_vpm.ope.dynamics.ahead import NO_CHARGE, Ahead, Charge, Simulator
-from ope_vpm.ope.dynamics.world import World, fit_world
+from ope_vpm.ope.dynamics.world import World, world_of
 from ope_vpm.ope.inference.returns import reaches_ends
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, initial_sums
 from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.inference.verdict import rewards_hull
+from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
 
 LEAST_EXPLAINED = 0.9995
@@ -97,11 +98,11 @@ def find_followed(problem: Problem, n_features: int, draws: int) -> RawEstimate 
     usual = problem.on_end == ("restart" if problem.gamma == 1 else "absorb") and (ended == 0 or ended >= LEAST_ENDED)
     if not usual or problem.data.n_episodes < LEAST_EPISODES or not len(problem.log.initial_episodes):
         return None
-    world = problem.of_policy(fit_world, problem.seed)
+    world = world_of(problem)
     if world is None or world.explained < LEAST_EXPLAINED or world.ends_explained < LEAST_ENDS_EXPLAINED:
         return None
     found = _followed(problem, world, n_features, draws)
-    if max(each.beyond for each in found) > MOST_BEYOND:
+    if found is None:
         return None
     chosen = _chosen(found, world)
     returns = [each.per_episode for each in found if each.per_episode is not None]
@@ -125,8 +126,8 @@ def _chosen(found: list[Followed], world: World) -> RawEstimate | None:
     )
 
 
-def _followed(problem: Problem, world: World, n_features: int, draws: int) -> list[Followed]:
-    """The value for each number of steps."""
+def _followed(problem: Problem, world: World, n_features: int, draws: int) -> list[Followed] | None:
+    """The value for each number of steps; None where the target leaves what was logged."""
     states, rng = pair_features(problem, n_features, draws).states, np.random.default_rng(problem.seed)
     initial = states.initial
     drawn = []
@@ -136,8 +137,11 @@ def _followed(problem: Problem, world: World, n_features: int, draws: int) -> li
         aheads = simulator.of_target(rows, STEPS, rng)
         episode = problem.data.episode[rows]
         drawn.append([_Equations.of(problem, episode, phi, *each, initial) for each in zip(STEPS, aheads, strict=True)])
+    of_steps = [list(parts) for parts in zip(*drawn, strict=True)]
+    if max(float(np.mean(np.concatenate([part.beyond for part in parts]))) for parts in of_steps) > MOST_BEYOND:
+        return None
     simulator = Simulator(problem, world, states.features)
-    return [_solved(problem, list(parts), simulator, initial) for parts in zip(*drawn, strict=True)]
+    return [_solved(problem, parts, simulator, initial) for parts in of_steps]
 
 
 def _starts(problem: Problem, rng: np.random.Generator) -> Integers:
@@ -271,14 +275,9 @@ def _missed(
 
     Held-out rows with so many steps after them, or an end: infinite where there are too few to tell.
     """
-    data, log, gamma = problem.data, problem.log, problem.gamma
-    rows = log.rows[log.held_out[log.rows] & np.asarray(data.next_known)[log.rows]]
-    last = data.ends[data.episode[rows]]
-    far, ended = rows + steps - 1 <= last, np.asarray(data.terminated)[last]
-    rows = rows[(far & np.asarray(data.next_known)[np.minimum(rows + steps - 1, last)]) | ended]
+    data, gamma, rows = problem.data, problem.gamma, problem.log.shared(_checked_rows, steps)
     if len(rows) < LEAST_CHECKED:
         return float("inf")
-    rows = rows[:: max(1, len(rows) * steps // CHECKED)]
     modelled, logged = (each.charged(charge) for each in simulator.of_log(rows, steps))
     first = float(initial.mean(axis=0)[1:] @ theta[1:]) if gamma == 1 else 0.0
     gap = modelled.value(theta, gamma, steps, first) - logged.value(theta, gamma, steps, first)
@@ -287,3 +286,13 @@ def _missed(
         tau = tau / max(float(np.mean(tau * logged.time)), SMALLEST)
     by_episode = np.bincount(data.episode[rows], tau * gap, data.n_episodes) / len(rows)
     return float(np.hypot(np.mean(tau * gap), np.sqrt(np.sum(by_episode**2))))
+
+
+def _checked_rows(log: Log, steps: int) -> Integers:
+    """Held-out rows with so many steps after them, or an end: all of them where they are too few, otherwise a part."""
+    data, known = log.data, np.asarray(log.data.next_known)
+    rows = log.rows[log.held_out[log.rows] & known[log.rows]]
+    last = data.ends[data.episode[rows]]
+    far, ended = rows + steps - 1 <= last, np.asarray(data.terminated)[last]
+    rows = rows[(far & known[np.minimum(rows + steps - 1, last)]) | ended]
+    return rows if len(rows) < LEAST_CHECKED else rows[:: max(1, len(rows) * steps // CHECKED)]

@@ -11,13 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from scipy.optimize import minimize
 from scipy.special import expit
 
 from ope_vpm.arrays import Array, Bools, Floats
 from ope_vpm.linear.features import Standardiser
 from ope_vpm.ope.log import Log
-from ope_vpm.policy import TargetPolicy
+from ope_vpm.ope.problem import Problem
+from ope_vpm.policy.target import Clipping
 
 WAVES = 400
 """Cosines of state and action in each regression, divided among discrete actions: as many as vpm has of the state."""
@@ -128,7 +130,8 @@ class World:
     def features(self, z: Floats, actions: Array) -> Floats:
         """[1, x, products of x, cos(ωᵀx + b)] with x = (z, a); for discrete actions x = z, once for each action."""
         x = z if self.n_actions is not None else np.hstack([z, actions])
-        base = np.hstack([with_products(x), np.cos(x @ self.frequencies + self.phases)])
+        angle = torch.from_numpy(x @ self.frequencies + self.phases)
+        base = np.hstack([with_products(x), torch.cos(angle).numpy()])  # torch takes cosines several times faster
         if self.n_actions is None:
             return base
         blocks = np.zeros((len(z), self.n_actions, base.shape[1]))
@@ -171,12 +174,20 @@ def with_products(x: Floats) -> Floats:
     return np.hstack([np.ones((len(x), 1)), x, x[:, rows] * x[:, columns]])
 
 
-def fit_world(log: Log, policy: TargetPolicy, seed: int) -> World | None:
+def world_of(problem: Problem) -> World | None:
+    """The model of a problem's log, which all policies with actions of one kind share."""
+    return problem.log.shared(fit_world, problem.policy.clipping, problem.policy.n_actions, problem.seed)
+
+
+def fit_world(log: Log, clipping: Clipping, n_actions: int | None, seed: int) -> World | None:
     """Learn the model of a log; None where its states are no vectors or too little is known to judge it.
+
+    Of the policy that will act in it only the kind of its actions enters, so that policies of one kind share a model.
 
     Args:
         log: the rows.
-        policy: who will act in it, for what its actions are.
+        clipping: the bounds to which continuous actions are clipped.
+        n_actions: how many discrete actions there are; None where only the log tells.
         seed: of the waves.
     """
     data = log.data
@@ -190,7 +201,7 @@ def fit_world(log: Log, policy: TargetPolicy, seed: int) -> World | None:
         return None
     states = Standardiser.fit(data.observations)
     z, after = states(data.observations[usable]), states(data.next_observations[usable])
-    blank = _without_regressions(log, policy, seed, states, z, after)
+    blank = _without_regressions(log, clipping, n_actions, seed, states, z, after)
     if blank.size > MOST_FEATURES:
         return None
     x = blank.features(z, blank.to_actions(data.actions[usable]))
@@ -207,16 +218,22 @@ def fit_world(log: Log, policy: TargetPolicy, seed: int) -> World | None:
 
 
 def _without_regressions(
-    log: Log, policy: TargetPolicy, seed: int, states: Standardiser, z: Floats, after: Floats
+    log: Log,
+    clipping: Clipping,
+    n_actions: int | None,
+    seed: int,
+    states: Standardiser,
+    z: Floats,
+    after: Floats,
 ) -> World:
     """The model before anything is fitted: its features and its limits."""
     data, rng = log.data, np.random.default_rng(seed)
     rewards = float(data.rewards.min()), float(data.rewards.max())
     if data.discrete_actions:
-        n_actions = policy.n_actions or int(data.actions.max()) + 1
+        n_actions = n_actions or int(data.actions.max()) + 1
         size, number, to_actions = z.shape[1], max(WAVES // n_actions, LEAST_WAVES), _numbers
     else:
-        scale, clip = Standardiser.fit(data.actions), policy.clipping.clip
+        scale, clip = Standardiser.fit(data.actions), clipping.clip
         n_actions, size, number = None, z.shape[1] + data.actions.shape[1], WAVES
 
         def to_actions(actions: Array) -> Array:

@@ -14,6 +14,7 @@ from ope_vpm.linear.moments import WeightSums
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.inference.uncertainty import EpisodeSums, Interval, OfSample, Uncertainty
 from ope_vpm.ope.inference.verdict import ROUNDING, Evidence, Hull, Level, advise, judge, return_hull, rewards_hull
+from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem, Question
 
 

@@ -51,11 +51,16 @@ def report(values: Values, path: str | Path, data: LoggedDataset | None = None, 
                 f"data must be the log that was evaluated: {name} has {len(value.weights)} weights, "
                 f"and the data have {len(data)} rows"
             )
+    heading = title or "What is the policy worth?"
+    write_page(path, heading, joined(*_sections(named, data)))
+
+
+def write_page(path: str | Path, title: str, body: Html) -> None:
+    """Write a page in the house's style, whole or not at all: a heading, and what follows it."""
     style = (files("ope_vpm.ope.reporting") / "static" / "report.css").read_text(encoding="utf-8")
     frame = Template((files("ope_vpm.ope.reporting") / "static" / "report.html").read_text(encoding="utf-8"))
-    heading = element("h1", title or "What is the policy worth?")
-    body = joined(heading, *_sections(named, data))
-    write_text(path, frame.substitute(title=joined(title or "What is the policy worth?"), style=style, body=body))
+    whole = joined(element("h1", title), body)
+    write_text(path, frame.substitute(title=joined(title), style=style, body=whole))
 
 
 def by_name(values: Values) -> dict[str, PolicyValue]:
@@ -87,15 +92,16 @@ def _sections(named: dict[str, PolicyValue], data: LoggedDataset | None) -> list
     logged = logged_mean(value, data)
     return [
         _top(named, leader, logged),
-        _section("The estimates side by side", _side_by_side(named, logged), _values_table(named, logged)),
+        section("The estimates side by side", side_by_side(named, logged), _values_table(named, logged)),
         *_weight_sections(leader, value, data),
         *_doctor(data),
-        _section("What was assumed", _assumptions(value, data)),
-        _section("How it was computed", _computed(value), *(_details(name, one) for name, one in named.items())),
+        section("What was assumed", _assumptions(value, data)),
+        section("How it was computed", _computed(value), *(_details(name, one) for name, one in named.items())),
     ]
 
 
-def _section(title: str, *parts: Html) -> Html:
+def section(title: str, *parts: Html) -> Html:
+    """A part of the page under a heading of its own."""
     return element("section", element("h2", title), *parts)
 
 
@@ -134,7 +140,7 @@ def logged_mean(value: PolicyValue, data: LoggedDataset | None) -> float | None:
     return float(by_time @ data.rewards) / mass if mass > 0 else None
 
 
-def _side_by_side(named: dict[str, PolicyValue], logged: float | None) -> Html:
+def side_by_side(named: dict[str, PolicyValue], logged: float | None = None) -> Html:
     """One line per estimate: its interval as a bar, its value as a dot, the logged mean as a dashed line."""
     finite = [value for value in named.values() if np.isfinite(value.value)]
     ends = [end for value in finite for end in (value.interval or ())] + [value.value for value in finite]
@@ -191,19 +197,19 @@ def _row(name: str, value: PolicyValue) -> dict[str, str]:
 def _weight_sections(leader: str, value: PolicyValue, data: LoggedDataset | None) -> list[Html]:
     if value.weights is None:
         said = f"{leader} does not weight the logged rows, so there is nothing to show here."
-        return [_section("Where the weight sits", element("p", said))]
+        return [section("Where the weight sits", element("p", said))]
     drawn = [weights.histogram(value.weights)]
     if data is None:
         said = element("p", "With the data, as in value.report(path, data), this page also shows where these rows are.")
-        return [_section("Where the weight sits", element("div", drawn, class_="figures"), said)]
+        return [section("Where the weight sits", element("div", drawn, class_="figures"), said)]
     drawn += [weights.over_episodes(data, value.weights), weights.over_time(data, value.weights)]
     states = weights.over_states(data, value.weights)
     drawn += [] if states is None else [states]
     said = f"How much each logged row counts for {leader}: the target's time there, relative to the log's."
     return [
-        _section("Where the weight sits", element("p", said), element("div", drawn, class_="figures")),
-        _section("The rows with the largest weights", weights.heaviest_rows(data, value.weights)),
-        _section("The episodes with the largest weights", weights.heaviest_episodes(data, value.weights)),
+        section("Where the weight sits", element("p", said), element("div", drawn, class_="figures")),
+        section("The rows with the largest weights", weights.heaviest_rows(data, value.weights)),
+        section("The episodes with the largest weights", weights.heaviest_episodes(data, value.weights)),
     ]
 
 
@@ -213,7 +219,7 @@ def _doctor(data: LoggedDataset | None) -> list[Html]:
     seen = inspect(data)
     findings = listed((str(found) for found in seen.findings), class_="findings")
     numbers = element("details", element("summary", "The log in numbers"), element("pre", str(seen.description)))
-    return [_section("What the doctor found in the data", findings or element("p", "Nothing looks wrong."), numbers)]
+    return [section("What the doctor found in the data", findings or element("p", "Nothing looks wrong."), numbers)]
 
 
 def _assumptions(value: PolicyValue, data: LoggedDataset | None) -> Html:
