@@ -11,6 +11,7 @@ from scipy.spatial import cKDTree
 
 from ope_vpm.arrays import Array, Floats
 from ope_vpm.chain.batches import sample_rows
+from ope_vpm.chain.pareto import LIMIT
 from ope_vpm.chain.transitions import Transitions
 from ope_vpm.linear.features import Standardiser, median_bandwidth
 
@@ -48,6 +49,9 @@ class Diagnostics:
     over time is well defined."""
     settings: dict[str, Any] = field(default_factory=dict)
     """What the solver chose from the data."""
+    pareto_k: float = float("nan")
+    """The shape k̂ of the weights' upper tail, as in PSIS: above 0.7 a few rows decide; see `ope_vpm.chain.pareto`. NaN
+    where there are too few different weights to tell."""
 
     def rows_of_table(self) -> list[tuple[str, str]]:
         """Return the name and the value of each line of the printed table, as text."""
@@ -57,6 +61,7 @@ class Diagnostics:
             ("solver", self.solver),
             ("E_p[τ]", f"{self.mean_ratio:.4f}"),
             ("effective sample size", f"{self.effective_sample_size:.0f} of {self.rows} ({share:.1%})"),
+            ("Pareto k̂ of weights", _tail_in_words(self.pareto_k)),
             (
                 "stationarity residual",
                 f"{self.stationarity_residual:.2g} (noise: {self.stationarity_noise:.2g})",
@@ -81,6 +86,12 @@ class Diagnostics:
             "notes": list(self.notes),
             "doubts": list(self.doubts),
         }
+
+
+def _tail_in_words(k: float) -> str:
+    if np.isnan(k):
+        return "too few different weights to tell"
+    return f"{k:.2f} ({'a few rows decide' if k > LIMIT else 'fine'}; limit {LIMIT})"
 
 
 @dataclass(frozen=True)

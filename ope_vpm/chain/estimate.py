@@ -62,6 +62,13 @@ class StationaryEstimate:
     def __repr__(self) -> str:
         return f"StationaryEstimate of {self.transitions!r}\n{self.diagnostics}"
 
+    @property
+    def log_weights(self) -> Floats:
+        """The logarithms of the weights scaled to sum to 1, as ArviZ takes them (`arviz.psislw`); -∞ for weight 0."""
+        with np.errstate(divide="ignore"):
+            logs: Floats = np.log(np.maximum(self.weights, 0.0) / np.maximum(self.weights, 0.0).sum())
+        return logs
+
     def ratio(self, x: npt.ArrayLike) -> Floats:
         """Return the ratio τ = μ/p at any states, with E_p[τ] = 1 over the data.
 

@@ -14,6 +14,7 @@ from ope_vpm.chain.diagnostics import Diagnostics, StationarityTest, far_from_da
 from ope_vpm.chain.estimate import StationaryEstimate
 from ope_vpm.chain.finite.solve import StationaryWarning
 from ope_vpm.chain.monitor import Callback
+from ope_vpm.chain.pareto import pareto_k
 from ope_vpm.chain.solvers.kernel import Kernel
 from ope_vpm.chain.solvers.neural import Neural, with_preset
 from ope_vpm.chain.solvers.solution import Solution, Solver
@@ -119,6 +120,7 @@ class VPM:
             notes=(*solution.warnings, *solution.notices, *solution.notes),
             doubts=(*solution.warnings, *solution.notes),
             settings=solution.settings,
+            pareto_k=pareto_k(np.maximum(weights, 0.0)),
         )
 
 

@@ -12,6 +12,7 @@ from scipy.spatial import cKDTree
 from ope_vpm.arrays import Floats, effective_sample_size
 from ope_vpm.chain import Transitions
 from ope_vpm.chain.diagnostics import StationarityTest
+from ope_vpm.chain.pareto import pareto_k
 from ope_vpm.mcmc.autocorrelation import independent_draws
 from ope_vpm.mcmc.cells import cell_ratio, coordinate_scale
 from ope_vpm.mcmc.samples import as_chains
@@ -76,6 +77,18 @@ class PostProcessed:
     """The same in one sentence, with advice."""
     replicates: Floats
     """The weights of the bootstrap fits, shape (fits, chains·(draws - 1)): one per draw that has a successor."""
+
+    @property
+    def log_weights(self) -> Floats:
+        """(chains, draws): logarithms of the weights scaled to sum to 1, as ArviZ takes them; -∞ for weight 0."""
+        with np.errstate(divide="ignore"):
+            logs: Floats = np.log(self.weights / self.weights.sum())
+        return logs
+
+    @property
+    def pareto_k(self) -> float:
+        """The shape k̂ of the weights' upper tail: above 0.7 a few draws decide; see `ope_vpm.chain.pareto`."""
+        return pareto_k(self.weights.ravel())
 
     def expectation(self, f: Callable[[Floats], Floats], name: str = "f") -> Corrected:
         """Estimate the expectation of a function, without and with the weights.

@@ -27,6 +27,9 @@ Merged = TypeVar("Merged", bound=Mergeable)
 
 HELD_OUT = 5
 """Every fifth episode judges what was fitted on the others: enough to choose a ridge by, few enough to miss."""
+COPIES = 2
+"""A log whose episodes occur more often than this on average repeats itself by nature, not because it was copied: one
+concatenated with itself has two of each."""
 
 SAMPLE_ROWS = 100_000
 """Rows, in whole episodes, from which a longer log chooses what sums over rows cannot: scales, the clone of the
@@ -194,8 +197,16 @@ class Log:
         return held
 
     def folds(self, count: int) -> Integers:
-        """(episodes,): the fold of each episode; equal episodes share one, so that no fold sees itself in another."""
-        return self.content % count
+        """(episodes,): the fold of each episode; equal episodes share one, so that no fold sees itself in another.
+
+        Where episodes repeat each other as a rule, as the single steps of a bandit do, a repetition is no copy: each
+        fold then has its share of every kind, or none but one would know what that kind pays.
+        """
+        if len(self.content) <= COPIES * (int(self.content.max()) + 1):
+            return self.content % count
+        place = np.empty_like(self.content)
+        place[np.lexsort((self.data.returns, self.content))] = np.arange(len(place))
+        return place % count
 
 
 def _in_words(findings: Sequence[Finding]) -> tuple[str, ...]:

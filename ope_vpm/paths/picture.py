@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from ope_vpm.chain.estimate import TWO_SIDED
 from ope_vpm.paths.stationary import BINS, StationaryDistribution
+from ope_vpm.paths.timescales import ChapmanKolmogorov, Timescales
 
 
 def draw_distribution(distribution: StationaryDistribution, name: str) -> Figure:
@@ -34,6 +36,36 @@ def draw_distribution(distribution: StationaryDistribution, name: str) -> Figure
     axes.set_xlabel(name)
     axes.set_ylabel("probability")
     axes.legend(fontsize="small")
+    return figure
+
+
+def draw_timescales(found: Timescales) -> Figure:
+    """Draw the implied timescales against the lag; below the grey line a process is over within one lag."""
+    figure = Figure(figsize=(6, 3.6), layout="constrained")
+    axes = figure.subplots()
+    for number in range(found.times.shape[1]):
+        axes.plot(found.lags, found.times[:, number], "o-", color=f"C{number}", label=f"process {number + 1}")
+    axes.fill_between(found.lags, 0, found.lags, color="0.85", label="faster than the lag")
+    axes.set_yscale("log")
+    axes.set_xlabel("lag (steps)")
+    axes.set_ylabel("implied timescale (steps)")
+    axes.legend(fontsize="small")
+    return figure
+
+
+def draw_chapman_kolmogorov(found: ChapmanKolmogorov) -> Figure:
+    """Draw, for both sets, the probability to be in it again as predicted by one lag and as counted over several."""
+    figure = Figure(figsize=(8, 3.2), layout="constrained")
+    for number, axes in enumerate(figure.subplots(1, 2, sharey=True)):
+        time = found.lag * found.steps
+        axes.plot(time, found.predicted[:, number], "o-", color="C3", label=f"predicted from lag {found.lag}")
+        counted = found.counted[:, number]
+        axes.errorbar(time, counted, yerr=TWO_SIDED * found.error[:, number], fmt="s--", color="C0", label="counted")
+        axes.set_title(f"set {number + 1}")
+        axes.set_xlabel("steps")
+        axes.set_ylim(0, 1.02)
+    figure.axes[0].set_ylabel("probability to be there again")
+    figure.axes[0].legend(fontsize="small")
     return figure
 
 

@@ -84,7 +84,7 @@ def stationary(
     joined = np.concatenate(arrays)
     if _are_counts(joined):
         data = Transitions.from_paths([array.astype(np.int64) for array in arrays], lag=lag)
-        options = {"pool_increments": True} | options
+        options = {"pool_increments": not options.get("reversible", False)} | options
     else:
         data = Transitions.from_paths([array.astype(np.float64) for array in arrays], lag=lag)
     estimate = VPM(seed=seed, **options).fit(data)

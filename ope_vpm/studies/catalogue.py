@@ -19,6 +19,7 @@ MODULES = {
     "halfcheetah": "control",
     "ant": "control",
     "taxi": "taxi",
+    "open-bandit": "open_bandit",
 }
 """The module of each study."""
 SHARED = ("control",)

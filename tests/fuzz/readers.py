@@ -76,6 +76,14 @@ def write_csv(folder: Path) -> None:
     (folder / "log.csv").write_text("\n".join(["observation,action,reward,episode,next_known", *rows]) + "\n")
 
 
+def write_open_bandit(folder: Path) -> None:
+    rows = [
+        f"{k},2019-11-24 00:00:{k:02d}+00:00,{k % 3},{1 + k % 2},{k % 5 == 0:d},0.25,{'ab'[k % 2]}" for k in range(20)
+    ]
+    header = ",timestamp,item_id,position,click,propensity_score,user_feature_0"
+    (folder / "shop.csv").write_text("\n".join([header, *rows]) + "\n")
+
+
 def write_d4rl(folder: Path) -> None:
     import h5py
 
@@ -212,6 +220,7 @@ READERS: dict[str, Reader] = {
     "npz": Reader(lambda f: log().save(f / "log.npz"), ("log.npz",), load_log("log.npz"), inspected),
     "npz, mapped": Reader(lambda f: log().save(f / "log.npz"), ("log.npz",), load_log("log.npz", mmap=True), inspected),
     "csv": Reader(write_csv, ("log.csv",), load_log("log.csv"), inspected),
+    "open-bandit": Reader(write_open_bandit, ("shop.csv",), load_log("shop.csv"), inspected),
     "parquet": Reader(lambda f: log().save(f / "log.parquet"), ("log.parquet",), load_log("log.parquet"), inspected),
     "d3rlpy": Reader(lambda f: log().save(f / "log.h5"), ("log.h5",), load_log("log.h5"), inspected),
     "d4rl": Reader(write_d4rl, ("log.h5",), load_log("log.h5"), inspected),
@@ -241,7 +250,7 @@ READERS: dict[str, Reader] = {
 }
 """By name."""
 GROUPS = {
-    "datasets": ["npz", "npz, mapped", "csv", "parquet", "d3rlpy", "d4rl", "minari"],
+    "datasets": ["npz", "npz, mapped", "csv", "open-bandit", "parquet", "d3rlpy", "d4rl", "minari"],
     "policies": [name for name in READERS if name.startswith("policy")],
     "texts": ["suite .toml", "paths .csv"],
 }

@@ -138,3 +138,19 @@ def test_independent_draws_of_an_autoregression():
         chains[:, t] = 0.8 * chains[:, t - 1] + noise[:, t]
     assert independent_draws(chains) == pytest.approx(40_000 * 0.2 / 1.8, rel=0.15)
     assert independent_draws(noise) == pytest.approx(40_000, rel=0.1)
+
+
+def test_weights_in_the_form_of_arviz_and_their_tail():
+    arviz = pytest.importorskip("arviz")
+    rng = np.random.default_rng(0)
+    chains = np.zeros((20, 30, 1))
+    chains[:, 0] = rng.normal(2.0, 0.5, size=(20, 1))
+    for draw in range(1, 30):
+        chains[:, draw] = 0.9 * chains[:, draw - 1] + np.sqrt(1 - 0.9**2) * rng.standard_normal((20, 1))
+    result = ov.post_process_mcmc(chains, bootstrap=2)
+    assert np.exp(result.log_weights).sum() == pytest.approx(1)
+    assert (np.exp(result.log_weights) * chains[:, :, 0]).sum() == pytest.approx(result.coordinates[0].value)
+    positive = result.weights[result.weights > 0]
+    if len(positive) == result.weights.size:
+        assert result.pareto_k == pytest.approx(float(arviz.psislw(result.log_weights.ravel())[1]), abs=1e-9)
+    assert result.pareto_k < 0.7

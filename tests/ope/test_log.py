@@ -66,6 +66,23 @@ def test_equal_episodes_share_a_fold():
     assert set(folds) == {0, 1, 2}
 
 
+def test_single_steps_that_repeat_each_other_are_dealt_over_all_folds_whatever_their_order():
+    rng = np.random.default_rng(0)
+    actions, rewards = rng.integers(3, size=60), rng.integers(2, size=60)
+
+    def shares(order):
+        bandit = LoggedDataset.from_arrays(
+            np.zeros(60, int), actions[order], rewards[order], terminated=np.ones(60, bool)
+        )
+        log = Log.check(bandit, (*QUIET, "duplicated-episodes"))
+        cells = actions[order] * 2 + rewards[order]
+        return np.array([np.bincount(cells[log.folds(5) == fold], minlength=6) for fold in range(5)])
+
+    held = shares(np.arange(60))
+    assert (held.sum(axis=0) // 5 <= held).all()
+    assert (held == shares(rng.permutation(60))).all()
+
+
 def test_results_are_computed_once_for_a_function_and_its_settings():
     log, calls = Log.check(walk(), QUIET), []
 

@@ -13,6 +13,7 @@ from ope_vpm.chain.divergence import Divergence, divergence
 from ope_vpm.chain.finite.chain import named_states, periodicity, reducibility
 from ope_vpm.chain.finite.counts import CountedChain, StateIndex, count, least_seen
 from ope_vpm.chain.finite.pooling import pooled
+from ope_vpm.chain.finite.reversible import reversible
 from ope_vpm.chain.monitor import Callback, Monitor
 from ope_vpm.chain.objective import damped_power_ratio, discounted_power, power_ratio, regularized_minimiser
 from ope_vpm.chain.schedule import Damping, schedule
@@ -54,6 +55,10 @@ class Tabular:
     """Ordered states (queue lengths): shrink each state's distribution of x' - x towards the one of all states. True:
     as far as the data's likelihood says; a number: as if each state had so many more observations. The answer then
     has mass also on states in between where no row is: `probabilities()` shows it, weights cannot."""
+    reversible: bool = False
+    """Whether the chain satisfies detailed balance, as diffusions in a potential, Metropolis samplers and birth-death
+    queues do: the most likely such chain is taken. States that were reached and never left then have a probability, so
+    that `unseen` has nothing to do. Standard errors are those of any chain, and wider than need be."""
 
     def __post_init__(self) -> None:
         if self.unseen not in UNSEEN:
@@ -64,6 +69,8 @@ class Tabular:
             raise ValueError(f"lam must be positive: got {self.lam}")
         if not isinstance(self.pool_increments, bool) and not 0 < self.pool_increments < np.inf:
             raise ValueError(f"pool_increments must be True, False or a positive number: got {self.pool_increments}")
+        if self.reversible and self.pool_increments is not False:
+            raise ValueError("reversible and pool_increments are two models of one chain: choose one of them")
         schedule(self.damping)
         divergence(self.divergence)
 
@@ -78,7 +85,7 @@ class Tabular:
         mu = mu / mean_ratio
         doubts, notices = _remarks(counted, exact=self.steps is None) if gamma == 1 else ([], [])
         return Solution(
-            ratio=TabularRatio(counted.index.states, counted.p, mu, unseen, self.pool_increments),
+            ratio=TabularRatio(counted.index.states, counted.p, mu, unseen, self.pool_increments, self.reversible),
             mean_ratio=mean_ratio,
             convergence=changes,
             unseen_mass=float(mu @ counted.unseen),
@@ -90,6 +97,8 @@ class Tabular:
 
     def _counted(self, transitions: Transitions) -> tuple[CountedChain, str]:
         """The counts, and the treatment of unseen states that they were given."""
+        if self.reversible:
+            return reversible(transitions), "reversible"
         if self.pool_increments is not False:
             return pooled(transitions, self.pool_increments), "restart"
         if self.unseen != "auto":
@@ -150,6 +159,7 @@ class TabularRatio:
     mu: Floats
     unseen: str
     pool_increments: bool | float
+    reversible: bool = False
 
     def __call__(self, x: Array) -> Floats:
         """τ(x); 0 for a state never seen, where there is no data to weigh."""
@@ -164,8 +174,7 @@ class TabularRatio:
 
     def value_function(self, transitions: Transitions, values: Floats, gamma: float) -> ValueFunction:
         """The h with h = values - E_μ[values] + 𝒯h (γ = 1), or h = values + γ𝒯h."""
-        pool = self.pool_increments
-        counted = count(transitions, self.unseen) if pool is False else pooled(transitions, pool)
+        counted = self._counted(transitions)
         row = counted.index(transitions.x)
         total = group_sums(np.maximum(row, 0), transitions.row_weights * values, len(counted.p))
         times = counted.p * len(transitions)
@@ -178,13 +187,20 @@ class TabularRatio:
 
         return evaluate
 
+    def _counted(self, transitions: Transitions) -> CountedChain:
+        if self.reversible:
+            return reversible(transitions)
+        if self.pool_increments is not False:
+            return pooled(transitions, self.pool_increments)
+        return count(transitions, self.unseen)
+
     def arrays(self) -> dict[str, Any]:
         """Everything, for saving."""
         return {"states": self.states, "p": self.p, "mu": self.mu}
 
     def settings(self) -> dict[str, Any]:
         """Everything that is not an array, for saving."""
-        return {"unseen": self.unseen, "pool_increments": self.pool_increments}
+        return {"unseen": self.unseen, "pool_increments": self.pool_increments, "reversible": self.reversible}
 
 
 def choose_unseen(p: Floats, unseen: Floats, times: Floats | Integers) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from ope_vpm import others
 from ope_vpm.logged.columns import Space
 from ope_vpm.logged.dataset import LoggedDataset
-from ope_vpm.logged.formats import csv, d3rlpy, d4rl, imitation, minari, npz, parquet, parts, sb3
+from ope_vpm.logged.formats import csv, d3rlpy, d4rl, imitation, minari, npz, open_bandit, parquet, parts, sb3
 from ope_vpm.logged.formats.files import Options
 from ope_vpm.logged.formats.sniff import SUFFIXES, check_name, sniff
 from ope_vpm.outside import check_regular, reading, write_whole
@@ -25,6 +25,7 @@ FORMATS: dict[str, ModuleType] = {
     "npz": npz,
     "parquet": parquet,
     "csv": csv,
+    "open-bandit": open_bandit,
     "d3rlpy": d3rlpy,
     "d4rl": d4rl,
     "minari": minari,

@@ -22,6 +22,11 @@ TRUTH = {"true": "1", "false": "0", "True": "1", "False": "0", "TRUE": "1", "FAL
 
 def read(path: Path, options: Options) -> LoggedDataset:
     """Columns by convention or by `columns=`; see `ope_vpm.logged.formats.table`."""
+    return from_table(path, read_columns(path), options)
+
+
+def read_columns(path: Path) -> dict[str, Array]:
+    """The columns by the names in the header: integers, floats or text."""
     with path.open(newline="", encoding="utf-8-sig") as file:
         header, *rows = _rows(path, csv.reader(file, strict=True))
     if not rows:
@@ -29,7 +34,7 @@ def read(path: Path, options: Options) -> LoggedDataset:
     names = [name.strip() for name in header]
     check_unique(path, names)
     columns = {name: [row[index].strip() for row in rows] for index, name in enumerate(names)}
-    return from_table(path, {name: _parse(cells) for name, cells in columns.items()}, options)
+    return {name: _parse(cells) for name, cells in columns.items()}
 
 
 def _rows(path: Path, lines: Iterable[list[str]]) -> Iterator[list[str]]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
-from ope_vpm.logged.formats import parts
+from ope_vpm.logged.formats import open_bandit, parts
 from ope_vpm.optional import library
 from ope_vpm.outside import reading
 
 SUFFIXES = {
     ".npz": {"npz"},
     ".parquet": {"parquet"},
-    ".csv": {"csv"},
+    ".csv": {"csv", "open-bandit"},
     ".h5": {"d3rlpy", "d4rl", "minari"},
     ".hdf5": {"d3rlpy", "d4rl", "minari"},
     ".pkl": {"sb3"},
@@ -40,7 +40,7 @@ def sniff(path: Path) -> str:
     if head[0] == 0x80 and head[1:2] in {b"\x02", b"\x03", b"\x04", b"\x05"}:
         return "sb3"
     if _is_text(head) and b"," in head.splitlines()[0]:
-        return "csv"
+        return "open-bandit" if open_bandit.matches(path) else "csv"
     raise ValueError(f"{path} is of no format we know: it must be {KNOWN}")
 
 
@@ -58,7 +58,9 @@ def _folder(path: Path) -> str:
         return "minari"
     if parts.matches(path):
         return "parts"
-    raise ValueError(f"{path} is a folder, and not one of a Minari dataset: give a file")
+    if open_bandit.matches(path):
+        return "open-bandit"
+    raise ValueError(f"{path} is a folder, and not one of a Minari dataset or an Open Bandit campaign: give a file")
 
 
 def _hdf5(path: Path) -> str:

@@ -1,0 +1,56 @@
+"""Pareto k̂ against ArviZ's, and weights in the form that ArviZ takes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ope_vpm as ov
+from ope_vpm.chain.pareto import pareto_k
+
+
+@pytest.mark.parametrize("spread", [0.1, 1.0, 3.0])
+@pytest.mark.parametrize("count", [100, 4000])
+def test_the_shape_is_that_of_arviz(spread, count):
+    arviz = pytest.importorskip("arviz")
+    weights = np.exp(spread * np.random.default_rng(count).standard_normal(count))
+    assert pareto_k(weights) == pytest.approx(float(arviz.psislw(np.log(weights))[1]), abs=1e-9)
+
+
+def test_the_shape_of_a_pareto_tail_is_found():
+    for shape in (0.3, 0.9):
+        found = [pareto_k(np.random.default_rng(seed).random(50_000) ** -shape) for seed in range(10)]
+        assert abs(np.mean(found) - shape) < 0.05
+
+
+def test_equal_weights_have_no_tail_and_few_cannot_tell():
+    assert pareto_k(np.ones(1000)) == 0
+    assert np.isnan(pareto_k(np.arange(1.0, 10.0)))
+    assert np.isnan(pareto_k(np.zeros(100)))
+
+
+def test_it_does_not_depend_on_the_scale():
+    weights = np.random.default_rng(0).random(500) ** -0.6
+    assert pareto_k(weights) == pytest.approx(pareto_k(1e-9 * weights))
+
+
+@pytest.fixture(scope="module")
+def estimate():
+    rng = np.random.default_rng(0)
+    x = rng.normal(1.0, 1.0, size=(2000, 1))
+    return ov.VPM(n_features=50).fit(ov.Transitions(x, 0.7 * x + rng.normal(size=x.shape) * np.sqrt(0.51)))
+
+
+def test_a_fit_tells_its_tail(estimate, tmp_path):
+    found = estimate.diagnostics.pareto_k
+    assert found == pareto_k(np.maximum(estimate.weights, 0))
+    assert "Pareto k̂" in str(estimate.diagnostics)
+    estimate.save(tmp_path / "estimate.npz")
+    assert ov.StationaryEstimate.load(tmp_path / "estimate.npz").diagnostics.pareto_k == found
+
+
+def test_logarithms_of_weights_are_normalised(estimate):
+    assert np.exp(estimate.log_weights).sum() == pytest.approx(1)
+    assert np.exp(estimate.log_weights) @ estimate.transitions.x[:, 0] == pytest.approx(
+        float(estimate.expectation(lambda x: x[:, 0]))
+    )
