@@ -75,7 +75,7 @@ class Pool:
     @property
     def model(self) -> CompletedModel:
         """The counted model of a policy that moves towards the behaviour where little is known."""
-        problem, counts, drawn = self.problem, self.problem.counts, drawn_from_log(self.problem)
+        problem, counts, drawn = self.problem, self.problem.counts, self.problem.counts.times / self.problem.counts.times.sum()
         state, share = counts.state_of_pair, self.of_state
         local = group_sums(state, self.given_up, counts.states) + share * problem.unseen
         return CompletedModel(
