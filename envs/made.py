@@ -97,7 +97,9 @@ def garnet(states: int, actions: int, branches: int, ending: float, paying: floa
         reward[:-1] += (rng.random((states, actions)) < paying)[:, :, None]
     else:
         reward[:-1, :, -1] = rng.random((states, 1)) < 0.5  # half of the states are good places to end
-    return from_arrays(transition, reward, np.arange(states + 1) == states, np.append(rng.dirichlet(np.ones(states)), 0))
+    return from_arrays(
+        transition, reward, np.arange(states + 1) == states, np.append(rng.dirichlet(np.ones(states)), 0)
+    )
 
 
 def pits(side: int, share: float, cost: float, seed: int) -> FiniteModel:

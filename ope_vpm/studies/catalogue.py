@@ -19,6 +19,7 @@ MODULES = {
     "halfcheetah": "control",
     "ant": "control",
     "taxi": "taxi",
+    "sepsis": "sepsis",
 }
 """The module of each study."""
 SHARED = ("control",)

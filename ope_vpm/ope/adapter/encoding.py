@@ -82,7 +82,8 @@ class Encoder:
             return self.observation_scale(observations)
         if self.labels is not None:
             return np.array([self.labels.get(key, len(self.labels)) for key in _keys(observations)], dtype=np.int64)
-        columns = np.asarray(observations).reshape(len(observations), -1)
+        each = int(np.prod(np.shape(observations)[1:]))  # -1 would not do where there are none: every step ended
+        columns = np.asarray(observations).reshape(len(observations), each)
         if len(self.shape) == 1 and len(columns) and columns.min() >= 0 and columns.max() < self.shape[0]:
             return columns[:, 0].astype(np.int64)  # numbers already
         numbers: Array = np.ravel_multi_index(tuple(columns.T), self.shape)
