@@ -23,6 +23,7 @@ from ope_vpm.ope.adapter.ends import clock_of, rows_of
 from ope_vpm.ope.authoring import Bootstrap, Problem, ProblemEstimator, RawEstimate
 from ope_vpm.ope.estimator import check_positive
 from ope_vpm.ope.finite.estimate import counted_estimate
+from ope_vpm.ope.finite.pooling import Pooled
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.treatments import DEFAULT, Smooth, treatment
 from ope_vpm.ope.inference.uncertainty import Spread
@@ -116,7 +117,9 @@ class ModelBased(ProblemEstimator):
         if self.method == "rollout":
             value = liu_rollout(problem, self.horizon or int(problem.data.lengths.max()))
         else:
-            completed = treatment(self.unseen).complete(finite_problem(problem))
+            # Only a treatment that says where unseen pairs lead can be simulated; the default need not.
+            name = Pooled.name if self.unseen == DEFAULT else self.unseen
+            completed = treatment(name).complete(finite_problem(problem))
             value = completed.rollout(self.horizon or PAPER_HORIZON, problem.seed)
         bias = max(exact.suspected_bias, abs(value - exact.value))
         uncertainty = None if exact.sums is None else Bootstrap(episodes=exact.sums, suspected_bias=bias)

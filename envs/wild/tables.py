@@ -48,7 +48,7 @@ class FiniteTask(WildTask):
 
     def older(self) -> TablePolicy:
         """Of fewer sweeps, or the clinicians'."""
-        return _clinicians() if self.older_sweeps is None else self.softmax_of(self.older_sweeps)
+        return clinicians() if self.older_sweeps is None else self.softmax_of(self.older_sweeps)
 
     def poor(self) -> TablePolicy:
         """Uniform."""
@@ -85,7 +85,7 @@ def _icu() -> Any:
 
 
 @cache
-def _clinicians() -> TablePolicy:
+def clinicians() -> TablePolicy:
     """The clinicians' policy; terminal states, where nobody acts, have a uniform row."""
     table = np.asarray(_icu().expert_policy, dtype=np.float64)
     return TablePolicy(np.where(table.sum(axis=1, keepdims=True) > 0, table, 1 / table.shape[1]))

@@ -20,6 +20,7 @@ MODULES = {
     "ant": "control",
     "taxi": "taxi",
     "open-bandit": "open_bandit",
+    "sepsis": "sepsis",
 }
 """The module of each study."""
 SHARED = ("control",)

@@ -83,7 +83,7 @@ def cross_fitted_counts(problem: Problem, folds: Integers) -> CrossFit:
 
 def solve_part(problem: FiniteProblem) -> FiniteSolution:
     """Exact, with a prior for unseen pairs where there are such."""
-    found, _ = chosen_solution(problem)
+    found = chosen_solution(problem)
     if isinstance(found, PredictedSolution):  # the error of its predictions is already known
         return found
     # Every pair counts alike here: from a part of the log the target's mass is itself uncertain.

@@ -48,6 +48,11 @@ class PredictedSolution(FiniteSolution):
     """Kish's effective number of them, with the weights that they have."""
 
     @property
+    def treatment(self) -> str:
+        """Its name."""
+        return "regression"
+
+    @property
     def details(self) -> dict[str, Any]:
         """How good the predictions are, and what they rest on."""
         return {

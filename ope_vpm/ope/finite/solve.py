@@ -47,6 +47,11 @@ class FiniteSolution:
     """What makes the solution itself doubtful, in sentences."""
 
     @property
+    def treatment(self) -> str:
+        """The name of the treatment; nothing where several have such solutions."""
+        return ""
+
+    @property
     def details(self) -> dict[str, Any]:
         """More about the treatment, for people to read."""
         return {}
@@ -87,6 +92,14 @@ class Treatment(ABC):
     def complete(self, problem: FiniteProblem) -> Completion:
         """The model with something in the place of the unseen pairs."""
 
+    def solved(self, problem: FiniteProblem) -> FiniteSolution:
+        """The exact solution, with the error that the treatment brings."""
+        return self.judged(problem, self.complete(problem).solve())
+
+    def fitting(self, problem: FiniteProblem) -> Treatment:
+        """The treatment that is used on a problem: itself, unless it chooses among others."""
+        return self
+
     def judged(self, problem: FiniteProblem, solution: FiniteSolution) -> FiniteSolution:
         """The solution with the error that the treatment brings.
 
@@ -97,4 +110,4 @@ class Treatment(ABC):
 
 def solve(problem: FiniteProblem, treatment: Treatment) -> FiniteSolution:
     """What the target is worth, with the unseen pairs treated in one way."""
-    return treatment.judged(problem, treatment.complete(problem).solve())
+    return treatment.solved(problem)

@@ -19,18 +19,18 @@ from dataclasses import replace
 import numpy as np
 
 from ope_vpm.arrays import Floats
-from ope_vpm.chain.solvers.tabular import choose_unseen
+from ope_vpm.ope.finite.choice import Chosen
 from ope_vpm.ope.finite.model import CompletedModel
-from ope_vpm.ope.finite.pooling import Pooled, drawn_from_log
+from ope_vpm.ope.finite.pooling import Pooled
 from ope_vpm.ope.finite.preference import Preference
 from ope_vpm.ope.finite.problem import FiniteProblem
 from ope_vpm.ope.finite.regression import Regression
 from ope_vpm.ope.finite.solve import FiniteSolution, Treatment
 from ope_vpm.suggestions import suggestion
 
-DEFAULT = "pooled"
-"""The treatment of estimators that evaluate a counted model (model, fqe, the DICE family, mwl, mql) unless their user
-asks for another one."""
+DEFAULT = "auto"
+"""The treatment of all estimators on counts (vpm, model, fqe, the DICE family, mwl, mql, and Q in dr and wdr) unless
+their user asks for another one: see `Chosen`."""
 
 
 class _Replaced(Treatment):
@@ -74,8 +74,10 @@ class Restart(_Replaced):
     name = "restart"
 
     def drawn_from(self, problem: FiniteProblem) -> Floats:
-        """Every step of the log with equal probability."""
-        return drawn_from_log(problem)
+        """Every step of the log with equal probability, less the share of time after the ends of episodes."""
+        times = problem.counts.times
+        share: Floats = (1 - problem.absorbed) * times / times.sum()
+        return share
 
     def other(self) -> Treatment:
         """Good and Turing's."""
@@ -152,7 +154,7 @@ class Smooth(Treatment):
 
 
 TREATMENTS: dict[str, type[Treatment]] = {
-    kind.name: kind for kind in (Restart, GoodTuring, Restrict, Regression, Smooth, Pooled, Preference)
+    kind.name: kind for kind in (Restart, GoodTuring, Restrict, Regression, Smooth, Pooled, Preference, Chosen)
 }
 
 
@@ -161,12 +163,3 @@ def treatment(name: str) -> Treatment:
     if name not in TREATMENTS:
         raise ValueError(f"unknown treatment of unseen pairs {name!r}: {suggestion(name, list(TREATMENTS))}")
     return TREATMENTS[name]()
-
-
-def replacement(problem: FiniteProblem) -> Treatment:
-    """Which of `Restart` and `GoodTuring` fits the log: see `choose_unseen`."""
-    counts, end = problem.counts, [1] * (problem.absorbed > 0)
-    share = np.append(Restart().drawn_from(problem), problem.absorbed * np.ones(len(end)))
-    lost = np.append(counts.transitions @ problem.unseen, np.zeros(len(end)))
-    chosen = choose_unseen(share, lost, np.append(np.bincount(counts.pair), end))
-    return treatment(chosen)

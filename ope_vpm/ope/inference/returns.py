@@ -10,15 +10,18 @@ whatever is suspected about the bias of their value holds for the return, divide
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
+from scipy import stats
 
-from ope_vpm.arrays import Floats
+from ope_vpm.arrays import Floats, effective_sample_size
 from ope_vpm.ope.adapter.ends import limit_of
-from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, Scaled
+from ope_vpm.ope.inference.uncertainty import LEVEL, Bootstrap, EpisodeSums, Interval, Reaching, Scaled, Uncertainty
 from ope_vpm.ope.inference.value import RawEstimate
+from ope_vpm.ope.inference.verdict import Evidence, return_hull
+from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
 
 LEAST_RATE = 1e-9
@@ -26,6 +29,7 @@ LEAST_RATE = 1e-9
 UNCERTAIN_RATE = 0.3
 """The relative standard error of the rate of ends from which the return, which divides by the rate, asks for caution:
 beyond it 1/e is no longer nearly linear in e within two standard errors."""
+LONGER = "the target's episodes have {:.0f} steps on average, more than any logged one: no end after so many was seen"
 Estimate = TypeVar("Estimate", bound=RawEstimate)
 UNKNOWN = RawEstimate(value=float("nan"))
 """The return of a target that reaches no end."""
@@ -72,7 +76,82 @@ def _charged(problem: Problem, found: RawEstimate, find: Callable[[Problem], Raw
     charge = found.value / rate.value
     charged = find(problem.with_rewards(problem.data.rewards - charge * ends))
     error = 0.0 if rate.sums is None else rate.sums.standard_error / rate.value
-    return with_rate_doubt(uncharged(charge, rate.value, charged), error)
+    found_return = with_rate_doubt(uncharged(charge, rate.value, charged), error)
+    return with_counted_ends(problem, found, rate.value, found_return) if problem.finite else found_return
+
+
+def with_counted_ends(problem: Problem, found: RawEstimate, rate: float, of_return: RawEstimate) -> RawEstimate:
+    """A return on finite states whose interval and verdict know from how few ends it was counted.
+
+    Where only ends pay, as for a probability of survival, the return lies between the least and the largest pay, and is
+    a share of the way from one to the other. Its interval reaches at least as far as the exact limits of such a share
+    in as many ends as the weighted log is worth: an influence function is 0 where all of them pay the same. Otherwise
+    it reaches as far as the value's, over the rate of ends. What speaks against the value speaks against the return.
+
+    Args:
+        problem: the question, on finite states and actions.
+        found: the estimate of the value per step.
+        rate: of ends per step.
+        of_return: the estimate of the return.
+    """
+    weights, hull, uncertainty = of_return.weights, return_hull(problem), of_return.uncertainty
+    if weights is None or uncertainty is None:
+        return of_return
+    ends = effective_sample_size(np.maximum(weights, 0)[problem.ending])
+    evidence = _joined(found.evidence, of_return.evidence, ends)
+    if 1 / rate > problem.data.lengths.max():
+        evidence = replace(evidence, remarks=(*evidence.remarks, LONGER.format(1 / rate)))
+    of_return = replace(of_return, evidence=evidence)
+    width = hull.high - hull.low
+    if problem.data.rewards[~problem.ending].any() or not (np.isfinite(width) and width > 0 and ends > 0):
+        if not isinstance(found.uncertainty, Reaching):
+            return of_return
+        low, high = ((end - found.value) / rate for end in found.uncertainty.reach)
+        reach = of_return.value + low, of_return.value + high
+    else:
+        share = float(np.clip((of_return.value - hull.low) / width, 0, 1))
+        low, high = share_limits(share * ends, ends)
+        reach = hull.low + width * low, hull.low + width * high
+    held = Holding(of=uncertainty, reach=reach, suspected_bias=uncertainty.suspected_bias)
+    return replace(of_return, uncertainty=held)
+
+
+def _joined(value: Evidence, of_return: Evidence, ends: float) -> Evidence:
+    """The evidence of a return: the worse of what is known of it and of the value, and from how many ends it is."""
+    rare, counted = value.rare_reward_episodes, (value.counted_error, of_return.counted_error)
+    known = [error for error in counted if error is not None]
+    return replace(
+        of_return,
+        effective_episodes=min(ends, of_return.effective_episodes or ends),
+        counted_error=max(known) if known else None,
+        rare_reward_episodes=rare if of_return.rare_reward_episodes is None else of_return.rare_reward_episodes,
+    )
+
+
+def share_limits(events: float, trials: float) -> Interval:
+    """The exact limits of a binomial share (Clopper and Pearson 1934), the numbers need not be whole."""
+    tail = (1 - LEVEL) / 2
+    low = float(stats.beta.ppf(tail, events, trials - events + 1)) if events > 0 else 0.0
+    high = float(stats.beta.ppf(1 - tail, events + 1, trials - events)) if events < trials else 1.0
+    return low, high
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holding(Uncertainty):
+    """The uncertainty of another kind, with an interval that holds at least something."""
+
+    of: Uncertainty
+    reach: Interval
+
+    @property
+    def sums(self) -> EpisodeSums | None:
+        """Those of the other."""
+        return self.of.sums
+
+    def interval(self, value: float, log: Log, seed: int) -> tuple[float, Interval]:
+        """The hull of both."""
+        error, (low, high) = self.of.interval(value, log, seed)
+        return error, (min(low, self.reach[0]), max(high, self.reach[1]))
 
 
 def uncharged(charge: float, rate: float, charged: RawEstimate) -> RawEstimate:

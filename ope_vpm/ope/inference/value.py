@@ -176,7 +176,8 @@ def _plain(value: Any) -> Any:
 NEGLIGIBLE = 1e-3
 """Of the rewards' deviation: values that lie nearer together do not disagree, however small the standard error."""
 SAYS_NOTHING = "every logged step pays the same, so the log says nothing about the value per step"
-SAME_RETURN = "every logged step pays the same and a time limit alone ends episodes, so the log says nothing about ends"
+NO_ENDS = "every logged step pays the same and a time limit alone ends episodes, so the log says nothing about ends"
+SAME_RETURN = "every logged episode ends with the same pay, so the log says nothing about other ends"
 NO_VALUE = "no value: every weight is zero, the log holds nothing the target does"
 ONE_EPISODE = "one episode gives no interval: it cannot say how episodes differ"
 RETURN_SAYS = "every logged step pays the same, so the value per step is known: the verdict is that of the return"
@@ -293,10 +294,12 @@ def _episode_return(problem: Problem, raw: RawEstimate) -> EpisodeReturn | None:
     level, reasons = judge(raw.evidence, problem.data.n_episodes, problem.log.warnings)
     if interval is None:
         reasons = (ONE_EPISODE, *reasons)
+    elif hull.single:
+        level, reasons = "unreliable", (SAME_RETURN, *reasons)
     elif hull.beyond(interval):  # values beyond it by chance are usual where the truth is near an end of the hull
         level, reasons = "unreliable", (_outside("return", raw.value, hull), *reasons)
     if rewards_hull(problem).single and not problem.data.table.terminated.any():
-        level, reasons = "unreliable", (SAME_RETURN, *reasons)
+        level, reasons = "unreliable", (NO_ENDS, *reasons)
     if level == "unreliable" and interval is not None:
         interval = hull.low, hull.high  # without an end where episodes have no limit
     cut = None if interval is None else hull.cut(interval)

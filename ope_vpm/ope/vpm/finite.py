@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ope_vpm.ope.finite.choice import chosen_solution
 from ope_vpm.ope.finite.estimate import finite_estimate
 from ope_vpm.ope.finite.problem import FiniteProblem, finite_problem
 from ope_vpm.ope.finite.regression import Regression
@@ -28,14 +27,11 @@ def find_finite(problem: Problem, unseen: str) -> RawEstimate:
 
     Args:
         problem: the question, on finite states and actions.
-        unseen: one of `EXACT_TREATMENTS`. "auto" takes `preference` where something is unseen, and `regression` where
-            many rarely seen pairs are well predicted by the others.
+        unseen: one of `EXACT_TREATMENTS`; "auto", the default of all estimators on counts, is `Chosen`.
     """
     finite = finite_problem(problem)
-    if unseen == "auto":
-        solution, name = chosen_solution(finite)
-    else:
-        solution, name = solve(finite, treatment(unseen)), unseen
+    solution = solve(finite, treatment(unseen))
+    name = solution.treatment or unseen
     diagnostics = _diagnostics(finite, solution, name)
     # The error of a regression says how far single pairs may be off: nothing is widened for them.
     return finite_estimate(problem, solution, diagnostics, solution.doubts, widened=name != Regression.name)

@@ -6,7 +6,7 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope.finite.limits import binomial_limits, rare_rewards, worst_case
-from ope_vpm.ope.finite.pooling import FROM_THE_LOG, Pool, components, from_state_mean
+from ope_vpm.ope.finite.pooling import FROM_THE_LOG, components, from_state_mean, pooled_model
 from ope_vpm.ope.finite.preference import Preference, PreferredSolution
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.solve import solve
@@ -38,14 +38,36 @@ def ending_log(seed, episodes=30, length=10):
     )
 
 
-def test_as_data_vanish_the_value_goes_to_the_logged_mean():
-    """With nothing kept of single pairs the policy is the behaviour, whose restarted chain the log itself balances."""
+def test_where_nothing_of_the_target_was_seen_the_value_is_the_logged_mean():
+    """The model is then that of the behaviour, whose restarted chain the log itself balances."""
     data = ending_log(0)
-    finite = finite_problem(pose(data, WANTED))
-    found = Pool.of(finite, float("inf")).model.solve()
-    assert found.unseen_mass > 0.1
-    # unseen pairs alone take the small share of the log, whose mean is the same
+    data = ov.LoggedDataset.from_arrays(
+        data.observations,
+        data.actions % 4,
+        data.rewards,
+        data.next_observations,
+        terminated=data.terminated,
+        observation_space=data.observation_space,
+        action_space=data.action_space,
+    )
+    other = np.zeros((40, 8))
+    other[:, 7] = 1  # an action that nobody took
+    finite = finite_problem(pose(data, other))
+    found = pooled_model(finite).solve()
+    assert found.unseen_mass == pytest.approx(1)
     assert found.value == pytest.approx(data.rewards.mean(), abs=FROM_THE_LOG * data.rewards.std())
+
+
+@pytest.mark.parametrize("actions", [1, 8])
+def test_unseen_pairs_end_nothing_by_themselves(actions):
+    """Every episode pays 1 with its only step: so does an unseen action, discounted or not."""
+    steps = np.zeros(20, dtype=int)
+    data = ov.LoggedDataset.from_arrays(steps, steps, np.ones(20), steps, terminated=np.ones(20, dtype=bool))
+    target = np.zeros((1, actions + 1))
+    target[0, actions] = 1
+    found = pooled_model(finite_problem(pose(data, target, 0.99))).solve()
+    assert found.unseen_mass == pytest.approx(1)
+    assert found.value == pytest.approx(0.01)
 
 
 def test_an_unseen_pair_has_its_states_mean():
@@ -53,7 +75,7 @@ def test_an_unseen_pair_has_its_states_mean():
     actions, rewards = [0, 1, 1, 1], [1.0, 2.0, 2.0, 2.0]
     data = ov.LoggedDataset.from_arrays([0] * 4, actions, rewards, [0] * 4, truncated=[True] * 4)
     finite = finite_problem(pose(data, [[0.0, 0.0, 1.0]]))
-    model = Pool.of(finite, 0.0).model
+    model = pooled_model(finite)
     share = 2 / (2 + FROM_THE_LOG)
     np.testing.assert_allclose(model.probability, [share / 4, share * 3 / 4])
     np.testing.assert_allclose(model.substitute, [1 - share])

@@ -1,0 +1,123 @@
+"""Survival in ICU-Sepsis: what better treatment policies would be worth, from logs of the clinicians.
+
+The task was built from MIMIC-III by other people (Choudhary et al. 2024, package icu-sepsis): 716 states, 25
+treatments, and an episode ends with death or survival. The clinicians log; the targets are the optimal policy and a
+half-way mixture of both. What is asked is the probability of survival, the undiscounted return of an episode, which is
+known exactly.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+from matplotlib.figure import Figure
+
+import ope_vpm as ov
+from ope_vpm.envs.wild import wild_task
+from ope_vpm.envs.wild.tables import FiniteTask, clinicians
+from ope_vpm.policy import TablePolicy
+from ope_vpm.studies.plots import panels
+from ope_vpm.studies.study import Cell, Outcome, Results, Row, Study, Table, select
+
+EPISODES = (50, 200, 1000, 5000)
+TARGETS = ("optimal", "half-way")
+METHODS = ("auto", "model", "dr", "wdr", "wist", "onestep", "naive")
+"""The estimators that tell the return of an episode on finite states, `auto` being `vpm` there."""
+TUNING_SEEDS = "100-103 of made-up wards"
+"""No setting was chosen on this task: see docs/finite.md."""
+SWEEPS = 500
+"""Of value iteration at γ = 1; episodes have about ten steps."""
+
+
+def study(quick: bool) -> Study:
+    """Two targets at four sizes of the log; the quick one has the two smallest."""
+    sizes = EPISODES[:2] if quick else EPISODES
+    cells: list[Cell] = [{"target": target, "episodes": size} for target in TARGETS for size in sizes]
+    settings = {"methods": list(METHODS), "sweeps": SWEEPS, "gamma": 1.0}
+    return Study("sepsis", "Survival in ICU-Sepsis", settings, cells, run, table, draw, TUNING_SEEDS)
+
+
+@cache
+def task() -> FiniteTask:
+    """ICU-Sepsis as a wild task, with its exact outcomes."""
+    found = wild_task("Sepsis/ICU-Sepsis-v2")
+    assert isinstance(found, FiniteTask)
+    return found
+
+
+@cache
+def target(name: str) -> TablePolicy:
+    """The optimal policy by value iteration, or the mixture of it and the clinicians in equal parts."""
+    values = task().model.action_values(1.0, SWEEPS)
+    best = np.eye(values.shape[1])[values.argmax(axis=1)]
+    return TablePolicy(best if name == "optimal" else 0.5 * best + 0.5 * clinicians().table)
+
+
+@cache
+def truth(name: str) -> tuple[float, float]:
+    """The probability of survival under a target, and its deviation per episode."""
+    found = task().model.episode_return(target(name), task().own_limit)
+    return found.value, found.deviation
+
+
+def run(cell: Cell, seed: int) -> Outcome:
+    """Run all methods on one log."""
+    data = task().run([clinicians()], cell["episodes"], task().own_limit, seed)
+    return Outcome([_row(name, data, cell["target"], seed) for name in METHODS])
+
+
+def _row(method: str, data: ov.LoggedDataset, name: str, seed: int) -> Row:
+    start = time.perf_counter()
+    found = ov.evaluate(data, target(name), method, gamma=1.0, seed=seed)
+    survival = found.episode_return
+    exact, _ = truth(name)
+    row: Row = {"method": method, "error": float("nan"), "covered": "", "verdict": "", "seconds": 0.0}
+    if survival is not None:
+        low, high = survival.interval or (np.nan, np.nan)
+        row |= {"error": survival.value - exact, "covered": int(low <= exact <= high), "verdict": survival.verdict}
+    return row | {"seconds": round(time.perf_counter() - start, 4)}
+
+
+def rms(rows: Sequence[Row]) -> float:
+    """The root mean squared error over runs."""
+    return float(np.sqrt(np.mean([row["error"] ** 2 for row in rows]))) if rows else float("nan")
+
+
+def table(results: Results) -> Table:
+    """Root mean squared errors of the survival probability, and how often auto's intervals hold it."""
+    lines = []
+    for cell in dict.fromkeys((row["target"], row["episodes"]) for row in results.rows):
+        rows = select(results.rows, target=cell[0], episodes=cell[1])
+        own = select(rows, method="auto")
+        errors = [f"{rms(select(rows, method=name)):.3f}" for name in METHODS]
+        floor = truth(cell[0])[1] / np.sqrt(cell[1])
+        reliable = sum(row["verdict"] == "reliable" for row in own)
+        lines.append([*map(str, cell), *errors, f"{floor:.3f}", _covered(own), f"{reliable} of {len(own)}"])
+    head = ["target", "episodes", *METHODS, "on-policy", "auto covered", "auto reliable"]
+    return Table(head, lines, "root mean squared error of the survival probability")
+
+
+def _covered(rows: Sequence[Row]) -> str:
+    return f"{sum(int(row['covered'] or 0) for row in rows)} of {len(rows)}"
+
+
+def draw(results: Results) -> Figure:
+    """Error against the number of episodes, one panel for each target."""
+    figure, axes = panels(1, len(TARGETS), height=4.2)
+    for axis, name in zip(axes, TARGETS, strict=True):
+        for number, method in enumerate(METHODS):
+            rows = select(results.rows, target=name, method=method)
+            sizes = sorted({row["episodes"] for row in rows})
+            errors = [rms(select(rows, episodes=size)) for size in sizes]
+            axis.plot(sizes, errors, color=f"C{number}", marker=".", label=method)
+        sizes = sorted({row["episodes"] for row in results.rows})
+        floor = [truth(name)[1] / np.sqrt(size) for size in sizes]
+        axis.plot(sizes, floor, color="black", linestyle=":", label="on-policy")
+        axis.set(xscale="log", yscale="log", xlabel="episodes of the clinicians")
+        axis.set_title(f"{name}: {truth(name)[0]:.3f}")
+    axes[0].set_ylabel("rms error of the survival probability")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize="small")
+    return figure
