@@ -2,7 +2,7 @@
 
 A page's blocks run one after another in one namespace and one empty folder. What a page takes for granted, such as the
 reader's own log, stands in a comment `<!-- setup … -->` above the block, which the site does not show. A page about a
-script in `examples/` shows what it prints; the test compares the words, not the digits, which other processors may round
+script in `examples/` shows what it prints; the test compares words, not digits, which other processors may round
 differently.
 """
 

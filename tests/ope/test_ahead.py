@@ -209,7 +209,7 @@ def test_a_world_is_learned_with_its_limits():
     )
     policy = CategoricalPolicy(lambda s: np.full((len(s), 2), 0.5), 2)
     problem = Problem.pose(data, policy, ignore=("one-row-off",))
-    found = fit_world(problem.log, policy, 0)
+    found = fit_world(problem.log, policy.clipping, policy.n_actions, 0)
     scaled = found.states(states)
     room = 0.1 * np.ptp(scaled)
     assert found.low == pytest.approx(scaled.min() - room)
@@ -227,7 +227,7 @@ def test_end_rewards_are_those_of_ending_steps():
     data = log(terminated=True, episodes=60)
     policy = DeterministicPolicy(lambda s: -s)
     problem = Problem.pose(data, policy, gamma=0.5, ignore=("flags-confused", "one-row-off"))
-    found = fit_world(problem.log, policy, 0)
+    found = fit_world(problem.log, policy.clipping, policy.n_actions, 0)
     assert found.end_reward == pytest.approx(data.rewards[data.terminated].mean())
     rate = found.end_probability(found.states(data.next_observations)).mean()
     assert rate == pytest.approx(0.25, abs=1e-3)  # a logistic regression with a constant meets the frequency
