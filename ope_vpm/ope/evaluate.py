@@ -9,7 +9,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from ope_vpm.logged.scan import scan_dataset
+from ope_vpm.logged import LoggedDataset, scan_dataset
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
 from ope_vpm.ope.estimator import NEEDS_ROWS, Estimator, ProblemEstimator, make
 from ope_vpm.ope.inference.value import PolicyValue
@@ -77,7 +77,7 @@ def evaluate(
     chosen = _estimators(estimator, options)
     choices: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit}
     discounts = _discounts(gamma)
-    log = scan_dataset(data)
+    log = data if isinstance(data, LoggedDataset) else scan_dataset(data)
     first: Problem | None = None
 
     def one(target: TargetPolicy) -> Any:

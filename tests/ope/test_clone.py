@@ -105,10 +105,10 @@ def test_features_that_are_computed_in_batches_give_the_clone_of_those_in_memory
     features = StateFeatures.draw(data, 20, 0)
     draws = clipped(np.array(data.actions), -0.5, 0.7) if bounds else Draws.unclipped(np.array(data.actions))
     held, logs = data.episode % 5 == 4, []
-    for settings in ({}, {"KEPT_ROWS": 0, "BATCH_ROWS": 100}, {"SINGLE_PRECISION_ROWS": 0}):
+    for settings, precision in (({}, None), ({"KEPT_ROWS": 0, "BATCH_ROWS": 100}, None), ({}, np.float32)):
         for name, value in settings.items():
             monkeypatch.setattr(f"ope_vpm.ope.behaviour.gaussian.{name}", value)
-        design = Design.of_states(features, data.observations)
+        design = Design.of_states(features, data.observations, precision)
         logs.append(fit_clone(draws, design, held, data.episode).log_prob)
     table, computed, in_single = logs
     np.testing.assert_allclose(computed, table, atol=1e-10)

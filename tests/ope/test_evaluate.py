@@ -107,7 +107,7 @@ MISTAKES = {
         "needs initial states",
     ),
     "absorbing at gamma 1": (lambda: ov.evaluate(DATA, TABLES["first"], on_end="absorb"), "use on_end='restart'"),
-    "not a dataset": (lambda: ov.evaluate("log.h5", TABLES["first"]), "must be a LoggedDataset"),
+    "not a dataset": (lambda: ov.evaluate(3, TABLES["first"]), "a int is not a dataset we know"),
     "paper with other settings": (lambda: ov.evaluate(DATA, TABLES["first"], preset="paper", steps=3), "fixes every"),
 }
 

@@ -165,7 +165,7 @@ def test_single_precision_moves_a_value_by_far_less_than_its_error(monkeypatch):
     """Even at the smallest ridge, 10⁻⁶, which is nearest to the rounding of single precision."""
     data, values = walk(200, 30), {}
     for rows in (0, 1 << 40):
-        monkeypatch.setattr("ope_vpm.ope.adapter.pair_features.SINGLE_PRECISION_ROWS", rows)
+        monkeypatch.setattr("ope_vpm.ope.log.SINGLE_PRECISION_ROWS", rows)
         values[rows] = ov.evaluate(data, chance(0.3), "vpm", gamma=0.9, n_features=40, ignore=IGNORE)
     single, double = values.values()
     assert single.value != double.value
