@@ -1,5 +1,7 @@
 """Estimators on the wild tasks: `python -m benchmarks wild --half tuning --estimators auto,vpm --seeds 100-105`.
 
+`--half made` takes the made-up finite tasks of `ope_vpm.envs.made`, on which rules for counts are chosen.
+
 Every run is a row of a CSV as soon as it is finished; rows that are there are not run again, so another version of
 the library needs another file. Settings are chosen on the tuning half with seeds from 100 on and reported on the
 reporting half with seeds from 0 on.
@@ -10,7 +12,7 @@ from __future__ import annotations
 import argparse
 import csv
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +21,12 @@ from joblib import Parallel, delayed
 
 import ope_vpm as ov
 from benchmarks._wild_tables import Run, print_tables
-from ope_vpm.envs.wild import BEHAVIOURS, HALVES, collect_log, wild_task, wild_tasks
+from ope_vpm.envs.made import made_tasks
+from ope_vpm.envs.wild import BEHAVIOURS, HALVES, WildTask, collect_log, wild_task, wild_tasks
 
 Key = tuple[Any, ...]
+MADE = "made"
+"""The name of the made-up tasks, besides those of the halves."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +63,14 @@ def main() -> None:
 
 def evaluate_log(log: Log, missing: list[tuple[str, float]]) -> list[Run]:
     """Collect a log and run the estimators that its rows lack."""
-    task = wild_task(log.task)
+    task = _task(log.task)
     data = collect_log(task, log.behaviour, log.episodes, log.seed, cut=log.cut)
     return [run for estimator, gamma in missing for run in _evaluated(log, data, estimator, gamma)]
 
 
 def _evaluated(log: Log, data: Any, estimator: str, gamma: float) -> Iterator[Run]:
     """One row, or at γ = 1 two: the mean reward per step, and the return per episode where there is one."""
-    task = wild_task(log.task)
+    task = _task(log.task)
     finite = data.finite
     about = {**asdict(log), "gamma": gamma, "estimator": estimator, "finite": finite}
     truth = task.truth(gamma, cut=log.cut)
@@ -99,8 +104,12 @@ def _with_return(row: Run, value: Any) -> Run:
         return replace(row, verdict="", error=f"{type(error).__name__}: {error}")
 
 
+def _task(name: str) -> WildTask:
+    return made_tasks().get(name) or wild_task(name)
+
+
 def _logs(options: argparse.Namespace) -> Iterator[Log]:
-    tasks = wild_tasks(options.half)
+    tasks: Mapping[str, WildTask] = made_tasks() if options.half == MADE else wild_tasks(options.half)
     chosen = options.tasks.split(",") if options.tasks else list(tasks)
     strangers = [name for name in chosen if name not in tasks]
     if strangers:
@@ -152,7 +161,7 @@ def append_runs(file: Path, runs: list[Run]) -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--half", choices=HALVES, default="tuning")
+    parser.add_argument("--half", choices=(*HALVES, MADE), default="tuning")
     parser.add_argument("--estimators", default="auto,naive,onestep", help="names, separated by commas")
     parser.add_argument("--seeds", default="100", help="one, or first-last")
     parser.add_argument("--tasks", default="", help="gymnasium ids, separated by commas; all of the half if not given")
