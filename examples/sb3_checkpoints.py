@@ -23,24 +23,24 @@ from ope_vpm.envs.collect import collect
 from ope_vpm.plugins import Selection, log_to_dataset, select
 
 GAMMA = 0.99
-STEPS, EVERY = 12_000, 2_000
+CHECKPOINTS, EVERY = 6, 2_000
 LOGGED = 100
 """Episodes in the log."""
-TRUTH_EPISODES, TRUTH_STEPS = 100, 600
+TRUTH_EPISODES, TRUTH_STEPS = 30, 600
 """Of each checkpoint in the environment; after 600 steps γ^t is 0.002."""
 
 
-def train(folder: Path, seed: int) -> list[Path]:
-    """Checkpoints in the order of training."""
+def train(folder: Path, every: int, seed: int) -> list[Path]:
+    """Checkpoints in the order of training, one after every so many steps."""
     model = PPO("MlpPolicy", "CartPole-v1", n_steps=500, batch_size=100, gamma=GAMMA, seed=seed, device="cpu")
-    model.learn(STEPS, CheckpointCallback(EVERY, str(folder), "ppo"))
-    return [folder / f"ppo_{step}_steps.zip" for step in range(EVERY, STEPS + 1, EVERY)]
+    model.learn(CHECKPOINTS * every, CheckpointCallback(every, str(folder), "ppo"))
+    return [folder / f"ppo_{number * every}_steps.zip" for number in range(1, CHECKPOINTS + 1)]
 
 
-def true_value(file: Path, seed: int) -> float:
+def true_value(file: Path, episodes: int, seed: int) -> float:
     """(1 - γ)·E[Σ γ^t r_t] in the environment itself."""
     made = lambda: gym.make("CartPole-v1", max_episode_steps=TRUTH_STEPS)  # noqa: E731
-    log = collect(made, ov.load_policy(file), TRUTH_EPISODES, TRUTH_STEPS, seed=seed)
+    log = collect(made, ov.load_policy(file), episodes, TRUTH_STEPS, seed=seed)
     return float((1 - GAMMA) * np.sum(GAMMA**log.time * log.rewards) / log.n_episodes)
 
 
@@ -67,15 +67,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--output", type=Path, default=Path("results"), help="the folder for the page and the picture")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--quick", action="store_true", help="a fifth of everything, to see whether it runs")
     given = parser.parse_args()
+    part = 5 if given.quick else 1
     given.output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        files = train(Path(folder), given.seed)
+        files = train(Path(folder), EVERY // part, given.seed)
         half_way = files[len(files) // 2 - 1]
         logger = PPO.load(half_way, device="cpu")
-        data = log_to_dataset(logger, gym.make("CartPole-v1"), LOGGED, seed=given.seed)
+        data = log_to_dataset(logger, gym.make("CartPole-v1"), LOGGED // part, seed=given.seed)
         chosen = select(data, {file.stem: ov.load_policy(file) for file in files}, "auto", GAMMA)
-        truths = {file.stem: true_value(file, given.seed + 1) for file in files}
+        truths = {file.stem: true_value(file, TRUTH_EPISODES // part, given.seed + 1) for file in files}
     print(f"{len(data)} steps, logged by {half_way.stem}")
     print(chosen)
     print("true values:", ", ".join(f"{name} {value:.3f}" for name, value in truths.items()))
