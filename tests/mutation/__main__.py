@@ -36,7 +36,7 @@ def main() -> None:
     """Measure, draw, try, print."""
     options = _options()
     preload()
-    measure(options.output / "lines")
+    measure(options.output / "lines", options.without)
     if options.number:
         seen = read_log(options.output / "mutants.jsonl", "seed")
         before = {key for key, seed in seen.items() if seed != options.seed}
@@ -116,6 +116,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rooms", nargs="+", choices=ROOMS, default=ROOMS)
     parser.add_argument("--survivors", action="store_true", help="try again those that survived before")
+    parser.add_argument("--without", nargs="*", default=(), help="names of test files that are not measured, nor tried")
     parser.add_argument("--output", type=Path, default=ROOT / "results" / "mutants")
     return parser.parse_args()
 
