@@ -155,11 +155,16 @@ def last(path: Floats, seed: int) -> Sample:
 
 def lagged(path: Floats, seed: int) -> Sample:
     """Return our default's weighted sample: lagged pairs from the second half of the path, weighted by VPM on cells."""
+    data = lagged_pairs(path)
+    return data.x[:, 0], cell_ratio(data, seed=seed, **OUR_VPM)
+
+
+def lagged_pairs(path: Floats) -> Transitions:
+    """Return pairs a tenth of the path apart, from its second half."""
     steps = len(path) - 1
     lag = max(1, round(LAG_SHARE * steps))
     times = np.linspace((steps - lag) // 2, steps - lag, TIMES).astype(int)
-    data = Transitions(path[times].ravel(), path[times + lag].ravel())
-    return data.x[:, 0], cell_ratio(data, seed=seed, **OUR_VPM)
+    return Transitions(path[times].ravel(), path[times + lag].ravel())
 
 
 def recent(path: Floats, seed: int) -> Sample:
