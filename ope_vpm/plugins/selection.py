@@ -113,7 +113,9 @@ class Selection:
         """What was found, in words."""
         best, rest = self.best, len(self.not_told_apart)
         by = "highest lower end" if self.rank_by == "lower" else "highest value"
-        between = "" if best.value.interval is None else " (95 %: {:.6g} to {:.6g})".format(*best.value.interval)
+        between = (
+            "" if best.value.interval is None else ", between {:.4g} and {:.4g} (95 %)".format(*best.value.interval)
+        )
         others = (
             "all others differ from it by more than noise"
             if rest == 0
@@ -126,13 +128,13 @@ class Selection:
         better = sum(each.told_apart and each.behind < 0 for each in self.candidates)
         if better:
             others += f", and {better} look{'s' * (better == 1)} better, but on less that can be relied on"
-        cost = "" if not np.isfinite(best.regret) else f"; choosing it costs at most {best.regret:.4g}"
+        cost = f"; choosing it costs at most {best.regret:.4g}" if 0 < best.regret < np.inf else ""
         doubt = (
             ""
             if best.value.verdict == "reliable"
             else f" Its verdict is {best.value.verdict}: {best.value.reasons[0]}."
         )
-        return f"{best.name} has the {by}: {best.value.value:.6g}{between}; {others}{cost}.{doubt}"
+        return f"{best.name} has the {by}: its value is {best.value.value:.4g}{between}; {others}{cost}.{doubt}"
 
     def page(self, path: str | Path) -> None:
         """Write a page with the table and the intervals."""
