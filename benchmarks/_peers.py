@@ -14,7 +14,7 @@ from ope_vpm.chain import Transitions
 LINE_CENTRES, PLANE_CENTRES = 20, 300
 """Gaussian bumps of the Koopman basis. On a line they are evenly spaced, as wide as they are apart: on tuning seeds 100
 to 104 of the diffusions 10, 20 and 40 had a mean log MMD of -2.46, -2.41 and -2.52 over the runs that did not fail (3,
-1 and 2 of 30 failed). On the plane they are at rows drawn at random; 50, 100 and 300 failed in 10, 9 and 7 of 12 runs."""
+1 and 2 of 30 failed). On the plane they are at rows drawn at random; with 50, 100 and 300, 10, 9 and 7 of 12 failed."""
 KOOPMAN_CELLS = 100
 """Indicators of cells with equally many rows, the other basis on a line: on the same seeds 30, 60 and 100 had a mean of
 -2.12, -2.32 and -2.43, without failures."""

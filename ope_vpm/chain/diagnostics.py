@@ -50,7 +50,7 @@ class Diagnostics:
     settings: dict[str, Any] = field(default_factory=dict)
     """What the solver chose from the data."""
     pareto_k: float = float("nan")
-    """The shape k̂ of the weights' upper tail, as in PSIS: above 0.7 a few rows decide; see `ope_vpm.chain.pareto`. NaN
+    """The shape k̂ of the weights' upper tail, as in PSIS: above 0.7 it is heavy; see `ope_vpm.chain.pareto`. NaN
     where there are too few different weights to tell."""
 
     def rows_of_table(self) -> list[tuple[str, str]]:
@@ -91,7 +91,7 @@ class Diagnostics:
 def _tail_in_words(k: float) -> str:
     if np.isnan(k):
         return "too few different weights to tell"
-    return f"{k:.2f} ({'a few rows decide' if k > LIMIT else 'fine'}; limit {LIMIT})"
+    return f"{k:.2f} ({'a heavy tail' if k > LIMIT else 'fine'}; limit {LIMIT})"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ FEWEST = 5
 PRIOR_SHAPE, PRIOR_WEIGHT = 0.5, 10
 """The estimate is drawn towards 0.5 with the weight of ten tail values, as in the packages."""
 LIMIT = 0.7
-"""The k̂ above which a few rows decide a weighted mean."""
+"""The k̂ above which the tail is called heavy. The shape knows nothing of the scale: where the effective sample size is
+near the number of rows, even a heavy tail has little weight."""
 
 
 def pareto_k(weights: Floats) -> float:

@@ -87,7 +87,7 @@ class PostProcessed:
 
     @property
     def pareto_k(self) -> float:
-        """The shape k̂ of the weights' upper tail: above 0.7 a few draws decide; see `ope_vpm.chain.pareto`."""
+        """The shape k̂ of the weights' upper tail: above 0.7 it is heavy; see `ope_vpm.chain.pareto`."""
         return pareto_k(self.weights.ravel())
 
     def expectation(self, f: Callable[[Floats], Floats], name: str = "f") -> Corrected:

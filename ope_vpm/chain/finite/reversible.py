@@ -17,11 +17,13 @@ from scipy import sparse
 
 from ope_vpm.arrays import Array, Floats, Integers, group_sums
 from ope_vpm.chain.finite.counts import CountedChain, StateIndex
-from ope_vpm.chain.finite.solve import SparseMatrix, StationaryWarning, closed_classes
+from ope_vpm.chain.finite.solve import SparseMatrix, StationaryWarning, closed_classes, stationary_distribution
 from ope_vpm.chain.transitions import Transitions
 
-CHANGE = 1e-12
-"""The iteration ends where no sum x_i changes by more than this part of itself: near what double precision allows."""
+CHANGE = 1e-10
+"""The iteration ends where no sum x_i changes by more than this part of itself: far below any noise of counts."""
+LEAST = 1e-300
+"""Where the iteration starts no state has less: a quotient with 0 would stay 0 or become NaN."""
 ROUNDS = 100_000
 """Rounds after which it gives up; chains with clear barriers between their parts take some thousands."""
 
@@ -84,14 +86,22 @@ def _within(counts: SparseMatrix, members: Integers, size: int) -> SparseMatrix:
         return sparse.coo_array((np.ones(len(members)), (members, members)), shape=(size, size))
     both = (counts + counts.T).tocoo()
     i, j, moves = both.row, both.col, both.data
-    flow = _flow(i, j, moves, np.asarray(counts.sum(axis=1)).ravel())
+    left = np.asarray(counts.sum(axis=1)).ravel()
+    flow = _flow(i, j, moves, left, _start(counts, left))
     total = group_sums(i, flow, len(members))
     return sparse.coo_array((flow / total[i], (members[i], members[j])), shape=(size, size))
 
 
-def _flow(i: Integers, j: Integers, moves: Floats, left: Floats) -> Floats:
+def _start(counts: SparseMatrix, left: Floats) -> Floats:
+    """The stationary distribution of the counted chain: where that is reversible, as on trees, the answer itself."""
+    ways = sparse.csr_array(counts + sparse.diags_array((left == 0).astype(np.float64)) @ counts.T)
+    kernel = sparse.diags_array(1 / np.asarray(ways.sum(axis=1)).ravel()) @ ways
+    found = stationary_distribution(kernel.tocsr(), np.full(len(left), 1 / len(left)))
+    return np.maximum(found, LEAST)
+
+
+def _flow(i: Integers, j: Integers, moves: Floats, left: Floats, sums: Floats) -> Floats:
     """The x_ij of the most likely reversible chain, for the pairs (i, j) with c_ij + c_ji moves between them."""
-    sums = group_sums(i, moves, len(left))
     flow: Floats = np.zeros_like(moves)
     for _ in range(ROUNDS):
         sums = sums / sums.sum()
