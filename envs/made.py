@@ -130,7 +130,7 @@ def pits(side: int, share: float, cost: float, seed: int) -> FiniteModel:
     return from_arrays(transition, reward, ends, (np.arange(cells) == start).astype(float))
 
 
-def ward(states: int, used: int, effect: float, seed: int) -> FiniteModel:
+def ward(states: int, used: int, effect: float, seed: int, stay: float = 0.0) -> FiniteModel:
     """Patients: a severity that treatments move a little, and survival that depends on it.
 
     Args:
@@ -138,6 +138,7 @@ def ward(states: int, used: int, effect: float, seed: int) -> FiniteModel:
         used: how many of the 25 treatments are in use in a state; the others do what these do on average.
         effect: by how many logits of severity treatments differ.
         seed: of the draw.
+        stay: the mean share of patients whose state a treatment leaves as it is.
     """
     rng, actions, reached = np.random.default_rng(seed), 25, 12
     severity = np.sort(rng.normal(size=states))
@@ -151,6 +152,9 @@ def ward(states: int, used: int, effect: float, seed: int) -> FiniteModel:
             dies = expit(1.2 * (severity[state] + drift) - 1.5)
             transition[state, action, reach] = (1 - leave) * rng.dirichlet(np.ones(reached))
             transition[state, action, -2:] = leave * np.array([dies, 1 - dies])
+            same = rng.beta(2 * stay, 2 * (1 - stay)) if stay > 0 else 0.0
+            transition[state, action] *= 1 - same
+            transition[state, action, state] += same
         others = rng.permutation(actions)[used:]
         transition[state, others] = np.delete(transition[state], others, axis=0).mean(axis=0)
     transition[-2, :, -2] = transition[-1, :, -1] = 1
@@ -248,6 +252,18 @@ _TASKS = (
         temperature=0.02,
         discount=1.0,
         make=partial(ward, 200, 5, 0.8, 8),
+    ),
+    MadeTask(
+        id="Made/Ward-stays",
+        half="tuning",
+        limit=300,
+        own_limit=300,
+        sweeps=300,
+        older_sweeps=None,
+        noise=1.0,
+        temperature=0.005,
+        discount=1.0,
+        make=partial(ward, 500, 8, 0.3, 9, 0.4),
     ),
 )
 

@@ -82,8 +82,10 @@ def _row(method: str, data: ov.LoggedDataset, name: str, seed: int) -> Row:
 
 
 def rms(rows: Sequence[Row]) -> float:
-    """The root mean squared error over runs."""
-    return float(np.sqrt(np.mean([row["error"] ** 2 for row in rows]))) if rows else float("nan")
+    """The root mean squared error over the runs with an answer: by some logs a target reaches no end."""
+    errors = np.array([row["error"] for row in rows], dtype=float)
+    known = errors[np.isfinite(errors)]
+    return float(np.sqrt(np.mean(known**2))) if len(known) else float("nan")
 
 
 def table(results: Results) -> Table:
@@ -92,12 +94,20 @@ def table(results: Results) -> Table:
     for cell in dict.fromkeys((row["target"], row["episodes"]) for row in results.rows):
         rows = select(results.rows, target=cell[0], episodes=cell[1])
         own = select(rows, method="auto")
-        errors = [f"{rms(select(rows, method=name)):.3f}" for name in METHODS]
+        errors = [_error(select(rows, method=name)) for name in METHODS]
         floor = truth(cell[0])[1] / np.sqrt(cell[1])
         reliable = sum(row["verdict"] == "reliable" for row in own)
         lines.append([*map(str, cell), *errors, f"{floor:.3f}", _covered(own), f"{reliable} of {len(own)}"])
     head = ["target", "episodes", *METHODS, "on-policy", "auto covered", "auto reliable"]
     return Table(head, lines, "root mean squared error of the survival probability")
+
+
+def _error(rows: Sequence[Row]) -> str:
+    """The error as text, with the number of answers where some are missing."""
+    known = sum(bool(np.isfinite(row["error"])) for row in rows)
+    if known == 0:
+        return "none"
+    return f"{rms(rows):.3f}" + (f" ({known} of {len(rows)})" if known < len(rows) else "")
 
 
 def _covered(rows: Sequence[Row]) -> str:

@@ -26,6 +26,7 @@ from ope_vpm.ope.finite.pooling import (
     behaviour_shares,
     components,
     from_state_mean,
+    given_up,
     pooled_model,
     share_of_state,
     unseen_range,
@@ -123,7 +124,8 @@ class PreferencePairs(Completion):
         ell = centred_log_probabilities(self.problem.target)
         logged = counts.times @ ell[counts.state_of_pair, counts.action_of_pair] / counts.times.sum()
         local, whole = (missing * self.preference).sum(axis=1), (missing * (ell - logged)).sum(axis=1)
-        total: Floats = share * local + (1 - share) * whole
+        lost = group_sums(counts.state_of_pair, given_up(self.problem) * self.of_pairs, counts.states)
+        total: Floats = share * local + (1 - share) * whole + lost
         return total
 
     @cached_property
