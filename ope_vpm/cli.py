@@ -293,9 +293,9 @@ def main() -> None:
     # Newer typers carry their own copy of click; the class of usage errors is the parent of this public one.
     usage_error: Any = typer.BadParameter.__base__
     try:
-        sys.exit(app(standalone_mode=False))
+        sys.exit(app(prog_name="ope-vpm", standalone_mode=False))
     except usage_error as error:
-        message = error.format_message()
+        message = _with_help(error)
     except typer.Abort:
         sys.exit(130)
     except (ValueError, TypeError, OSError, ImportError, ArithmeticError, MemoryError) as error:
@@ -303,6 +303,13 @@ def main() -> None:
     if message:  # empty where the help has been shown instead
         print(f"ope-vpm: {_shown(message)}", file=sys.stderr)
     sys.exit(2)
+
+
+def _with_help(error: Any) -> str:
+    """What is wrong with a command line, and where its help is; nothing where the help has been shown instead."""
+    message, context = error.format_message(), error.ctx
+    where = "ope-vpm" if context is None else context.command_path
+    return f"{message.rstrip('.')} (see {where} --help)" if message else ""
 
 
 def _shown(message: str) -> str:

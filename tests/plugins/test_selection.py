@@ -59,7 +59,9 @@ def test_order_and_regret_by_hand():
     assert c.regret == pytest.approx(max(1.5 + reach * 0.1 * np.sqrt(2), 1.6 + reach * 0.1 * np.sqrt(3)))
     assert [each.name for each in chosen.not_told_apart] == ["b"]
     assert [each.name for each in ranked(found, "value", 10).candidates] == ["b", "a", "c"]
-    assert "a has the highest lower end: its value is 2, between 1 and 3 (95 %); 1 of 2 others cannot" in chosen.sentence()
+    assert (
+        "a has the highest lower end: its value is 2, between 1 and 3 (95 %); 1 of 2 others cannot" in chosen.sentence()
+    )
 
 
 def test_unreliable_ones_come_last_and_those_without_a_value_do_not_count():
