@@ -10,7 +10,7 @@ import typer
 
 from ope_vpm import __version__
 from ope_vpm.plugins.command import select
-from ope_vpm.terminal import Command, Group, print_estimators, print_values
+from ope_vpm.terminal import Command, Group, columns_of, print_estimators, print_values
 
 if TYPE_CHECKING:
     from ope_vpm.policy import TargetPolicy
@@ -55,7 +55,7 @@ def inspect(
     from ope_vpm.logged.page import write_page
     from ope_vpm.outside import json_text
 
-    data = load_dataset(dataset, format=format_name, columns=_columns(columns), trust=trust)
+    data = load_dataset(dataset, format=format_name, columns=columns_of(columns), trust=trust)
     report = look_over(data)
     if page is not None:
         write_page(data, report, page, title=Path(dataset).name)
@@ -114,7 +114,7 @@ def evaluate(
     for name in names:
         estimator_class(name)  # a misspelt name is answered before a large file is read
     with working(f"reading {dataset}"):
-        data = load_dataset(dataset, format=format_name, columns=_columns(columns), trust=trust)
+        data = load_dataset(dataset, format=format_name, columns=columns_of(columns), trust=trust)
         target = _policy(policy, trust=trust, activation=activation, deterministic=deterministic)
     choices: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit, "ignore": ignore or ()}
     with working(f"evaluating by {', '.join(names)}"):
@@ -125,16 +125,6 @@ def evaluate(
         typer.echo(json_text([value.as_dict() for value in values.values()]))
     else:
         print_values(values.values())
-
-
-def _columns(given: list[str] | None) -> dict[str, str | list[str]] | None:
-    """OUR_NAME=THEIR_NAME or OUR_NAME=FIRST,SECOND as a mapping."""
-    if not given:
-        return None
-    pairs = [one.partition("=") for one in given]
-    if not all(ours and sign and theirs for ours, sign, theirs in pairs):
-        raise ValueError(f"columns are given as OUR_NAME=THEIR_NAME, such as rewards=score: got {', '.join(given)}")
-    return {ours: theirs.split(",") if "," in theirs else theirs for ours, _, theirs in pairs}
 
 
 def _policy(given: str, **options: Any) -> TargetPolicy:

@@ -161,6 +161,18 @@ def test_the_command(folder):
     assert run(*given).stdout.startswith(f"{printed['best']} has the highest lower end")
 
 
+def test_the_command_takes_a_table_with_names_of_its_own(tmp_path):
+    np.save(tmp_path / "one.npy", np.tile([0.2, 0.8], (2, 1)))
+    rows = [f"{k // 5},{k % 2},{k % 3 % 2},{k % 4},0" for k in range(40)]
+    (tmp_path / "log.csv").write_text("\n".join(["visit,place,move,score,over", *rows]) + "\n")
+    names = {"observations": "place", "actions": "move", "rewards": "score", "terminated": "over", "episode": "visit"}
+    given = [word for ours, theirs in names.items() for word in ("--columns", f"{ours}={theirs}")]
+    printed = json.loads(run(tmp_path / "log.csv", "--policies", tmp_path / "one.npy", "--json", *given).stdout)
+    data = ov.load_dataset(tmp_path / "log.csv", columns=names)
+    direct = ov.evaluate(data, ov.load_policy(tmp_path / "one.npy"), "auto")
+    assert printed["candidates"][0]["value"] == direct.value
+
+
 def test_files_come_by_pattern_in_the_order_of_their_numbers(folder):
     assert list(found_files([str(folder / "*.zip")])) == ["step_2.zip", "step_3.zip", "step_10.zip"]
     assert list(found_files([str(folder / "step_3.zip"), str(folder / "step_3.zip")])) == ["step_3.zip"]
