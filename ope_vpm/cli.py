@@ -11,7 +11,7 @@ import typer
 
 from ope_vpm import __version__
 from ope_vpm.plugins.command import select
-from ope_vpm.terminal import Command, Group, print_estimators, print_values
+from ope_vpm.terminal import Command, Group, columns_of, print_estimators, print_values
 
 if TYPE_CHECKING:
     from ope_vpm.policy import TargetPolicy
@@ -56,7 +56,7 @@ def inspect(
     from ope_vpm.logged.page import write_page
     from ope_vpm.outside import json_text
 
-    data = load_dataset(dataset, format=format_name, columns=_columns(columns), trust=trust)
+    data = load_dataset(dataset, format=format_name, columns=columns_of(columns), trust=trust)
     report = look_over(data)
     if page is not None:
         write_page(data, report, page, title=Path(dataset).name)
@@ -123,7 +123,7 @@ def evaluate(
     for name in names:
         estimator_class(name)  # a misspelt name is answered before a large file is read
     with working(f"reading {dataset}"):
-        data = _log(dataset, format_name, _columns(columns), trust, backend)
+        data = _log(dataset, format_name, columns_of(columns), trust, backend)
         target = _policy(policy, trust=trust, activation=activation, deterministic=deterministic)
     choices: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit, "ignore": ignore or ()}
     waiting = working if isinstance(data, LoggedDataset) else nullcontext  # passes over rows have a bar of their own
@@ -152,16 +152,6 @@ def _log(dataset: str, format_name: str | None, columns: Any, trust: bool, backe
     if backend != "local":
         raise ValueError(f"--backend {backend} is for Parquet files, and {dataset} is none")
     return load_dataset(dataset, format=format_name, columns=columns, trust=trust)
-
-
-def _columns(given: list[str] | None) -> dict[str, str | list[str]] | None:
-    """OUR_NAME=THEIR_NAME or OUR_NAME=FIRST,SECOND as a mapping."""
-    if not given:
-        return None
-    pairs = [one.partition("=") for one in given]
-    if not all(ours and sign and theirs for ours, sign, theirs in pairs):
-        raise ValueError(f"columns are given as OUR_NAME=THEIR_NAME, such as rewards=score: got {', '.join(given)}")
-    return {ours: theirs.split(",") if "," in theirs else theirs for ours, _, theirs in pairs}
 
 
 def _policy(given: str, **options: Any) -> TargetPolicy:
@@ -320,9 +310,9 @@ def main() -> None:
     # Newer typers carry their own copy of click; the class of usage errors is the parent of this public one.
     usage_error: Any = typer.BadParameter.__base__
     try:
-        sys.exit(app(standalone_mode=False))
+        sys.exit(app(prog_name="ope-vpm", standalone_mode=False))
     except usage_error as error:
-        message = error.format_message()
+        message = _with_help(error)
     except typer.Abort:
         sys.exit(130)
     except (ValueError, TypeError, OSError, ImportError, ArithmeticError, MemoryError) as error:
@@ -330,6 +320,13 @@ def main() -> None:
     if message:  # empty where the help has been shown instead
         print(f"ope-vpm: {_shown(message)}", file=sys.stderr)
     sys.exit(2)
+
+
+def _with_help(error: Any) -> str:
+    """What is wrong with a command line, and where its help is; nothing where the help has been shown instead."""
+    message, context = error.format_message(), error.ctx
+    where = "ope-vpm" if context is None else context.command_path
+    return f"{message.rstrip('.')} (see {where} --help)" if message else ""
 
 
 def _shown(message: str) -> str:

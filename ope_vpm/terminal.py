@@ -96,3 +96,13 @@ def _plain_flags(parameters: list[Any]) -> list[Any]:
         if getattr(parameter, "is_flag", False) and parameter.metavar is None:
             parameter.metavar = ""
     return parameters
+
+
+def columns_of(given: list[str] | None) -> dict[str, str | list[str]] | None:
+    """What `--columns` was given, OUR_NAME=THEIR_NAME or OUR_NAME=FIRST,SECOND, as a mapping."""
+    if not given:
+        return None
+    pairs = [one.partition("=") for one in given]
+    if not all(ours and sign and theirs for ours, sign, theirs in pairs):
+        raise ValueError(f"columns are given as OUR_NAME=THEIR_NAME, such as rewards=score: got {', '.join(given)}")
+    return {ours: theirs.split(",") if "," in theirs else theirs for ours, _, theirs in pairs}

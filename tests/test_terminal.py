@@ -58,6 +58,19 @@ def test_estimators_are_listed_with_a_line_each(run):
     assert all(len(line) > 10 for _, line in rows)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["evaluate"], "Missing argument 'dataset' (see ope-vpm evaluate --help)"),
+        (["select", "log.npz"], "Missing option '--policies' (see ope-vpm select --help)"),
+        (["frobnicate"], "No such command 'frobnicate' (see ope-vpm --help)"),
+    ],
+)
+def test_a_wrong_command_line_is_answered_in_one_sentence_that_names_the_help(run, given, said):
+    failed = run(*given)
+    assert (failed.returncode, failed.stdout, failed.stderr) == (2, "", f"ope-vpm: {said}\n")
+
+
 def test_a_shipped_policy_is_named_with_its_task(run, tmp_path):
     data = taxi.simulate(taxi.shipped(950), 20, 30, seed=0)
     data.save(tmp_path / "log.npz")

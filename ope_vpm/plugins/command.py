@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from ope_vpm.terminal import columns_of
+
 
 def select(
     dataset: Annotated[str, typer.Argument(help="The log: a file, a Minari folder, or a Minari id.")],
@@ -22,6 +24,12 @@ def select(
     time_limit: Annotated[str, typer.Option(help="After a truncation: continue or restart.")] = "continue",
     ignore: Annotated[list[str] | None, typer.Option(help="A finding of `inspect` to pass over.")] = None,
     format_name: Annotated[str | None, typer.Option("--format", help="The dataset's format.")] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A table's columns by their names, such as observations=x,y or rewards=score; may be repeated."
+        ),
+    ] = None,
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="Greedy actions, for stable-baselines3 and d3rlpy.")
     ] = False,
@@ -42,7 +50,7 @@ def select(
     estimator_class(estimator)  # a misspelt name is answered before a large file is read
     files = found_files(policies)
     loaded = {name: load_policy(file, trust=trust, deterministic=deterministic) for name, file in files.items()}
-    data = load_dataset(dataset, format=format_name, trust=trust)
+    data = load_dataset(dataset, format=format_name, columns=columns_of(columns), trust=trust)
     choices: dict[str, Any] = {"rank_by": rank_by, "on_end": on_end, "time_limit": time_limit, "ignore": ignore or ()}
     with counting("evaluating", len(loaded)) as progress:
         found = choose(data, loaded, estimator, gamma, seed=seed, progress=progress, **choices)

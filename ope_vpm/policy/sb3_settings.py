@@ -233,8 +233,8 @@ def _shape(fields: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _bounds(fields: Mapping[str, Any], side: str, shape: tuple[int, ...]) -> list[float]:
-    """One bound for each coordinate; newer files print one for all of them, to the last digit."""
-    common = _shown(fields, f"{side}_repr") if f"{side}_repr" in fields else []
+    """One bound for each coordinate; where all are equal, older files print that one as well, to the last digit."""
+    common = _shown(fields, f"{side}_repr") if fields.get(f"{side}_repr") is not None else []
     values = common * prod(shape) if len(common) == 1 else _numbers(fields, side)
     if len(values) != prod(shape):
         raise UnknownPart(f"{side} of its action space reads {fields.get(side)!r:.80}")

@@ -284,3 +284,17 @@ def test_the_order_of_episodes_does_not_matter():
     turned = data.select(np.arange(20)[::-1])
     first, second = (find_followed(posed(each), 40, 8) for each in (data, turned))
     assert first.value == pytest.approx(second.value, rel=1e-6)  # ridges down to 1e-9
+
+
+def test_policies_share_one_model_and_are_answered_as_if_alone():
+    data, other = log_of(BEHAVIOUR_GAIN, episodes=30), controller(np.array([-0.1, -0.3]))
+    first = posed(data)
+    shared, alone = first.with_policy(other), Problem.pose(data, other, gamma=GAMMA)
+    find_followed(first, 40, 8)
+    found, expected = find_followed(shared, 40, 8), find_followed(alone, 40, 8)
+    world = [each.log.shared(fit_world, other.clipping, other.n_actions, 0) for each in (first, shared, alone)]
+    assert world[0] is world[1]
+    assert world[0] is not world[2]
+    assert found.value == expected.value
+    assert found.suspected_bias == expected.suspected_bias
+    assert found.diagnostics == expected.diagnostics

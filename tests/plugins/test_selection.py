@@ -59,7 +59,9 @@ def test_order_and_regret_by_hand():
     assert c.regret == pytest.approx(max(1.5 + reach * 0.1 * np.sqrt(2), 1.6 + reach * 0.1 * np.sqrt(3)))
     assert [each.name for each in chosen.not_told_apart] == ["b"]
     assert [each.name for each in ranked(found, "value", 10).candidates] == ["b", "a", "c"]
-    assert "a has the highest lower end: its value is 2, between 1 and 3 (95 %); 1 of 2 others cannot" in chosen.sentence()
+    assert (
+        "a has the highest lower end: its value is 2, between 1 and 3 (95 %); 1 of 2 others cannot" in chosen.sentence()
+    )
 
 
 def test_unreliable_ones_come_last_and_those_without_a_value_do_not_count():
@@ -157,6 +159,18 @@ def test_the_command(folder):
     assert "://" not in text  # nothing is fetched
     assert "against the first" in text
     assert run(*given).stdout.startswith(f"{printed['best']} has the highest lower end")
+
+
+def test_the_command_takes_a_table_with_names_of_its_own(tmp_path):
+    np.save(tmp_path / "one.npy", np.tile([0.2, 0.8], (2, 1)))
+    rows = [f"{k // 5},{k % 2},{k % 3 % 2},{k % 4},0" for k in range(40)]
+    (tmp_path / "log.csv").write_text("\n".join(["visit,place,move,score,over", *rows]) + "\n")
+    names = {"observations": "place", "actions": "move", "rewards": "score", "terminated": "over", "episode": "visit"}
+    given = [word for ours, theirs in names.items() for word in ("--columns", f"{ours}={theirs}")]
+    printed = json.loads(run(tmp_path / "log.csv", "--policies", tmp_path / "one.npy", "--json", *given).stdout)
+    data = ov.load_dataset(tmp_path / "log.csv", columns=names)
+    direct = ov.evaluate(data, ov.load_policy(tmp_path / "one.npy"), "auto")
+    assert printed["candidates"][0]["value"] == direct.value
 
 
 def test_files_come_by_pattern_in_the_order_of_their_numbers(folder):

@@ -209,3 +209,14 @@ def test_arrays_of_no_known_network_are_named(tmp_path):
     settings, weights = saved(made(PPO, "CartPole-v1"), tmp_path / "model.zip")
     with pytest.raises(PermissionError, match=r"its weights hold lstm_actor\.weight, a part of no network we know"):
         load_policy(written(tmp_path / "other.zip", settings, weights | {"lstm_actor.weight": torch.zeros(2, 2)}))
+
+
+def test_spaces_of_newer_gymnasium_that_were_never_printed(tmp_path):
+    """From some version on a Box makes its texts when it is first printed: until then they are null in the file."""
+    model = made(SAC, "Pendulum-v1")
+    settings, weights = saved(model, tmp_path / "model.zip")
+    for name in ("observation_space", "action_space"):
+        settings[name] |= {"low_repr": None, "high_repr": None}
+    policy = load_policy(written(tmp_path / "newer.zip", settings, weights))
+    seen = PENDULUM[:5]
+    np.testing.assert_array_equal(policy.log_prob(seen, seen[:, :1]), as_policy(model).log_prob(seen, seen[:, :1]))

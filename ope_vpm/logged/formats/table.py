@@ -40,9 +40,14 @@ def from_table(path: object, table: Mapping[str, Array], options: Options) -> Lo
     found = {name: _find(path, table, name, mapping.get(name)) for name in NAMES}
     columns: dict[str, Any] = {name: array for name, array in found.items() if array is not None}
     missing = [name for name in REQUIRED if name not in columns]
-    require(path, missing, table, "map your names with columns=")
+    require(path, missing, table, "map your names with columns=, or --columns on the command line")
     if not columns.keys() & {"terminated", "truncated", "episode"}:
-        require(path, ("terminated",), table, "or give an episode column or truncated; map your names with columns=")
+        require(
+            path,
+            ("terminated",),
+            table,
+            "or give an episode column or truncated; map your names with columns=, or --columns on the command line",
+        )
     resets = columns.pop("from_reset", None)
     data = LoggedDataset.from_arrays(
         **columns, observation_space=options.observation_space, action_space=options.action_space
