@@ -9,6 +9,7 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
+from ope_vpm.ope.inference.returns import share_limits
 from ope_vpm.ope.inference.value import RETURN_SAYS
 from ope_vpm.ope.inference.verdict import return_hull
 from ope_vpm.policy import CategoricalPolicy
@@ -336,3 +337,29 @@ def test_an_unreliable_return_without_a_limit_has_no_upper_end():
     assert value.return_verdict == "unreliable"
     assert value.return_interval == (1, np.inf)
     assert value.as_dict()["return_interval"] == [1, None]
+
+
+@pytest.mark.parametrize(
+    ("events", "trials", "limits"), [(3, 10, (0.0667, 0.6525)), (0, 20, (0.0, 0.1684)), (20, 20, (0.8316, 1.0))]
+)
+def test_limits_of_a_share_are_clopper_and_pearsons(events, trials, limits):
+    assert share_limits(events, trials) == pytest.approx(limits, abs=1e-4)
+
+
+def test_a_survival_that_was_never_missed_is_not_certain():
+    """Twenty ends by the target itself that all pay 1 and one that pays 0: the interval is that of 20 in 21."""
+    rewards = np.append(np.ones(20), 0.0)
+    zeros = np.zeros(21, dtype=int)
+    data = ov.LoggedDataset.from_arrays(zeros, zeros, rewards, zeros, terminated=np.ones(21, dtype=bool))
+    found = ov.evaluate(data, [[1.0]], ignore=QUIET)
+    low, high = found.return_interval
+    assert found.as_return() == pytest.approx(20 / 21)
+    assert low <= 0.7618 + 1e-3
+    assert high >= 0.9988 - 1e-3
+
+
+def test_ends_that_all_pay_the_same_say_nothing_of_others():
+    zeros = np.zeros(20, dtype=int)
+    data = ov.LoggedDataset.from_arrays(zeros, zeros, np.zeros(20), zeros, terminated=np.ones(20, dtype=bool))
+    found = ov.evaluate(data, [[1.0]], ignore=QUIET)
+    assert found.return_verdict == "unreliable"
