@@ -104,7 +104,9 @@ def missed_odds(total: Floats, probability: Floats, kappa: float) -> Floats:
         return np.where(total >= times, np.exp(ways + betaln(times + yes, left + no) - betaln(yes, no)), 0.0)
 
     rarely = sum((seen(times) for times in range(1, RARE + 1)), np.zeros_like(total))
-    return seen(0) / rarely
+    # By a behaviour without doubt (probability 0 or 1) a pair is seen never or always, and speaks for no unseen one.
+    known = np.isfinite(rarely) & (rarely > 0)
+    return np.divide(seen(0), rarely, out=np.zeros_like(rarely), where=known)
 
 
 def rare_pair_weights(problem: FiniteProblem, rare: Integers, preference: Floats, unit: int) -> Floats:
