@@ -26,10 +26,6 @@ MOST_WIDENING = 10.0
 """The most by which pairs seen more than once widen an interval for the others: where hardly any was seen more than
 once, nothing is known about how outcomes vary, and a larger factor would only pretend to know it."""
 
-NEARLY_ALL = 0.97
-"""The share of the target's steps with unseen pairs above which the log holds nothing of the target: it then says what
-the behaviour is worth, and nothing speaks for the target being like it. Below, what unseen pairs may do is part of the
-error: on made-up wards with 80 to 95 % unseen, all intervals held the truth (docs/finite.md)."""
 FEW_CUT = 0.1
 """The share of the target's episodes up to which a time limit may end them without a remark that the states do not hold
 the time: what is unknown about so few hardly moves a mean over all."""
@@ -60,7 +56,8 @@ def finite_estimate(
     evidence = evidence_of_weights(
         problem.data,
         weights,
-        unseen_mass=_unforeseen(solution),
+        unseen_mass=None if solution.treatment else solution.unseen_mass,
+        predicted_mass=solution.unseen_mass if solution.treatment else None,
         disagreement=apart,
         counted_error=_counted_error(problem, sums.standard_error, solution.error),
         rare_reward_episodes=None if rare is None else rare.episodes,
@@ -81,12 +78,6 @@ def _about(problem: Problem, solution: FiniteSolution) -> dict[str, Any]:
     """What is left out, for people to read."""
     steps = problem.steps
     return {"unseen_mass": solution.unseen_mass, "dropped": steps.dropped, "ended": steps.ended}
-
-
-def _unforeseen(solution: FiniteSolution) -> float | None:
-    """The share of unseen pairs, where the treatment does not say how far they may be off, or hardly any was seen."""
-    known = solution.treatment and solution.unseen_mass <= NEARLY_ALL
-    return None if known else solution.unseen_mass
 
 
 def _counted_error(problem: Problem, error: float, bias: float) -> float | None:

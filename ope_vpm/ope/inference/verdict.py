@@ -35,6 +35,8 @@ class Evidence:
     """The residual that sampling noise alone would leave."""
     unseen_mass: float | None = None
     """The share of the target's steps that lead where there are no data."""
+    predicted_mass: float | None = None
+    """The same where values are predicted for such steps, and how far these may be off is part of the error."""
     negative_mass: float | None = None
     """The share of negative weights in Σ|τ|."""
     disagreement: float | None = None
@@ -102,6 +104,14 @@ RULES = (
         0.05,
         0.2,
         "{0:.0%} of the target's steps lead where there are no data",
+        low_is_bad=False,
+        help="log the actions that the target takes, in the states that it visits",
+    ),
+    Rule(
+        "predicted_mass",
+        0.5,
+        0.97,
+        "{0:.0%} of the target's steps are with pairs that were never logged, and their values are predictions",
         low_is_bad=False,
         help="log the actions that the target takes, in the states that it visits",
     ),
