@@ -145,10 +145,21 @@ def test_files_in_another_order_than_that_of_time(tmp_path):
     files = [folder / f"{name}.parquet" for name in "132"]
     with pytest.raises(ValueError, match=r"episode 4 is left open in .*1\.parquet and goes on in .*2\.parquet"):
         ov.scan_dataset(files)
+    for order in ("21", "321", "231"):
+        with pytest.raises(ValueError, match=r"episode \d is left open in .*, which does not come next"):
+            ov.scan_dataset([folder / f"{name}.parquet" for name in order])
     table = {name: column for name, column in columns().items() if name != "episode"}
     write(folder, parts, table)  # without labels, states that do not fit tell
     with pytest.raises(ValueError, match="not the following row's state"):
         Log.check(ov.scan_dataset(files), ignore=("rewards-out-of-line",))
+
+
+def test_labels_that_are_counted_anew_in_each_file_may_end_open(tmp_path):
+    table = columns()
+    table["episode"][60:] = 0
+    table["terminated"][59], table["terminated"][60:] = True, False
+    folder = write(tmp_path / "a", {"1": slice(0, 60), "2": slice(60, 100)}, table)
+    assert ov.scan_dataset(folder).n_episodes == 10
 
 
 def test_numbers_that_are_none_are_found_in_any_part(tmp_path):

@@ -185,32 +185,47 @@ class ParquetSource(TableSource):
         return self.files[number].tables(first, last, columns)
 
     def check_order(self) -> None:
-        """Refuse files in another order than that of time: an episode that one leaves open goes on in a later one.
+        """Refuse files in another order than that of time: an episode that one leaves open goes on in the next one.
 
-        Labels that are counted anew in each file are no sign of that, for the first one of a file is then rarely the
-        last one of another; nor are labels without flags, of which nothing tells that they are open.
+        Labels that are counted anew in each file are no sign of another order, for the first one of a file is then
+        rarely the last one of another, or it begins several files; nor are labels without flags, of which nothing
+        tells that they are open.
         """
         label, flags = (names_of("", self.columns, self.options, some) for some in (("episode",), FLAGS[:2]))
-        if not label or not flags or len(self.files) < 3:
+        if not label or not flags or len(self.files) < 2:
             return
+        began: dict[Any, list[str]] = {}  # files whose first row is of another episode than the row before
         left_open: dict[Any, str] = {}
         before: Any = None
+        gone_on = set()
         for file, (begin, end) in zip(self.files, pairwise(self.bounds), strict=True):
             if begin == end:
                 continue
             first, last = (self._ends(row, [*label, *flags]) for row in (begin, end - 1))
-            if first[0] != before and first[0] in left_open:
-                raise ValueError(
-                    f"episode {first[0]} is left open in {left_open[first[0]]} and goes on in {file.path}, with other "
-                    "files between them: give the files in the order of time"
-                )
+            if first[0] == before:
+                gone_on.add(before)
+            else:
+                began.setdefault(first[0], []).append(file.path)
+                if first[0] in left_open:
+                    raise ValueError(_torn(first[0], left_open[first[0]], file.path))
             before = last[0]
             if not any(last[1:]):
                 left_open[last[0]] = file.path
+        for episode, path in left_open.items():  # whose end, in a wrong order, comes before its beginning
+            others = began.get(episode, [])
+            if episode not in gone_on and len(others) == 1 and others != [path]:
+                raise ValueError(_torn(episode, path, others[0]))
 
     def _ends(self, row: int, columns: Sequence[str]) -> list[Any]:
         (table,) = self._tables(row, row + 1, columns)
         return [table.column(name)[0].as_py() for name in columns]
+
+
+def _torn(episode: Any, opened: str, later: str) -> str:
+    return (
+        f"episode {episode} is left open in {opened} and goes on in {later}, which does not come next: "
+        "give the files in the order of time"
+    )
 
 
 class _Columns(Mapping[str, Array]):
