@@ -33,9 +33,9 @@ def test_texts_in_chunks_are_read_and_compressed_ones_refused(tmp_path):
 
 def test_texts_after_a_block_of_somebody_else_are_refused(tmp_path):
     """Their addresses do not count from the file's begin."""
-    with opened(written(tmp_path / "log.h5", userblock_size=512)) as members:
-        with pytest.raises(ValueError, match="addressed by eight bytes from the file's begin"):
-            members.texts("plain")
+    path, message = written(tmp_path / "log.h5", userblock_size=512), "addressed by eight bytes from the file's begin"
+    with opened(path) as members, pytest.raises(ValueError, match=message):
+        members.texts("plain")
 
 
 def test_texts_addressed_by_four_bytes_are_refused(tmp_path):
@@ -70,5 +70,5 @@ def test_images_unpack_to_no_more_than_the_space_has():
     with _images_as_claimed(dataset, trust=False):
         assert PIL.Image.MAX_IMAGE_PIXELS == 60
     with _images_as_claimed(dataset, trust=True):
-        assert PIL.Image.MAX_IMAGE_PIXELS == before
-    assert PIL.Image.MAX_IMAGE_PIXELS == before
+        assert before == PIL.Image.MAX_IMAGE_PIXELS
+    assert before == PIL.Image.MAX_IMAGE_PIXELS
