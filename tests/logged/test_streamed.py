@@ -180,7 +180,7 @@ def test_a_pattern_that_fits_nothing_and_files_of_other_kinds(tmp_path):
 def test_several_files_are_read_into_memory_by_load_dataset(tmp_path):
     folder = write(tmp_path / "a", {"1": slice(0, 31), "2": slice(31, 100)})
     files = [folder / "1.parquet", folder / "2.parquet"]
-    for source in (folder, str(folder), f"{folder}/*.parquet", files):
+    for source in (folder, str(folder), f"{folder}/*.parquet", files, ov.scan_dataset(folder)):
         data = ov.load_dataset(source)
         assert isinstance(data, ov.LoggedDataset)
         np.testing.assert_array_equal(data.rewards, np.arange(100) % 5)

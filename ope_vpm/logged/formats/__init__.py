@@ -32,6 +32,7 @@ from ope_vpm.logged.formats import (
 )
 from ope_vpm.logged.formats.files import Options
 from ope_vpm.logged.formats.sniff import SUFFIXES, check_name, sniff
+from ope_vpm.logged.streamed import StreamedDataset
 from ope_vpm.outside import check_regular, reading, write_whole
 
 FORMATS: dict[str, ModuleType] = {
@@ -78,6 +79,8 @@ def load_dataset(
     """
     if isinstance(source, LoggedDataset):
         return source
+    if isinstance(source, StreamedDataset):
+        return source.read()
     if format is not None and _reader(format) is None:
         raise ValueError(f"format must be one of {', '.join(others.names(others.FORMATS, FORMATS))}: got {format!r}")
     options = Options(columns, trust, mmap, observation_space, action_space)
