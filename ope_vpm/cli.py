@@ -36,7 +36,9 @@ def _root(
 
 @app.command(cls=Command)
 def inspect(
-    dataset: Annotated[str, typer.Argument(help="A file, a Minari folder, or a Minari id.")],
+    dataset: Annotated[
+        str, typer.Argument(help="A file, a Minari folder or id; or a folder or pattern of Parquet files.")
+    ],
     format_name: Annotated[
         str | None, typer.Option("--format", help="Its format, if not to be found by content.")
     ] = None,
@@ -145,7 +147,7 @@ def _log(dataset: str, format_name: str | None, columns: Any, trust: bool, backe
     from ope_vpm.ope.log import SAMPLE_ROWS
     from ope_vpm.progress import rates
 
-    if format_name is None and parquet_files(dataset) is not None:
+    if format_name in (None, "parquet") and parquet_files(dataset) is not None:
         found = scan_dataset(dataset, columns=columns, trust=trust, backend=backend, progress=rates)
         short = len(found) <= SAMPLE_ROWS and not isinstance(found, LoggedDataset)
         return found.read() if short else found  # type: ignore[union-attr]  # what is short is read in any case

@@ -14,10 +14,12 @@ def as_chains(samples: Any) -> tuple[Floats, tuple[str, ...]]:
 
     Args:
         samples: an array of that shape; or variables with the axes chain and draw, as `InferenceData` (ArviZ before
-            1.0) and `DataTree` (since) have them in their group `posterior`, or as an xarray `Dataset`. ArviZ itself
-            is not imported.
+            1.0) and `DataTree` (since) have them in their group `posterior`, or as an xarray `Dataset` or
+            `DataArray`. ArviZ itself is not imported.
     """
     posterior = getattr(samples, "posterior", samples)
+    if not hasattr(posterior, "data_vars") and {"chain", "draw"} <= set(getattr(posterior, "dims", ())):
+        posterior = posterior.to_dataset(name=posterior.name or "x")
     chains, names = _flatten(posterior) if hasattr(posterior, "data_vars") else (_array(samples), ())
     if chains.shape[1] < 2:
         raise ValueError(f"a chain needs at least 2 draws to make a pair: got {chains.shape[1]}")

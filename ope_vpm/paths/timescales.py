@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
+from scipy.sparse import csgraph
 from scipy.spatial import cKDTree
 
 from ope_vpm.arrays import Bools, Floats, Integers, number_codes
 from ope_vpm.chain.finite.reversible import reversible_kernel
-from ope_vpm.chain.finite.solve import closed_classes, stationary_distribution
+from ope_vpm.chain.finite.solve import stationary_distribution
 
 CELLS = 50
 """Cells of continuous paths. A round number: finer cells make the process nearer to Markov, and counts noisier."""
@@ -143,15 +144,23 @@ def cells_of(paths: Any, cells: int, seed: int) -> tuple[list[Integers], int]:
 
 
 def _chain(labelled: list[Integers], size: int, lag: int, reversible: bool) -> tuple[Floats, Integers]:
-    """The transition matrix of a lag on the largest closed class of the counts, and the numbers of its states."""
+    """The transition matrix of a lag on the states that reach one another with the most steps, and their numbers.
+
+    They need not be closed: a path that ends in a state that it never left before would leave nothing else.
+    """
     if lag < 1 or not any(len(path) > lag for path in labelled):
         raise ValueError(f"a lag must be at least 1 and shorter than a path: got {lag}")
     counts = np.zeros((size, size))
     for path in labelled:
         if len(path) > lag:
             np.add.at(counts, (path[:-lag], path[lag:]), 1.0)
-    visited = closed_classes(sparse.csr_array(counts))
-    kept = next(members for members in visited if counts[np.ix_(members, members)].sum() > 0)
+    number, label = csgraph.connected_components(sparse.csr_array(counts), directed=True, connection="strong")
+    start, end = np.nonzero(counts)
+    within = label[start] == label[end]
+    if not within.any():
+        raise ValueError(f"paths must come back to some state after a multiple of the lag: none does at lag {lag}")
+    steps = np.bincount(label[start[within]], counts[start[within], end[within]], number)
+    kept = np.flatnonzero(label == steps.argmax())
     inside = counts[np.ix_(kept, kept)]
     kernel = reversible_kernel(inside).toarray() if reversible else inside / inside.sum(axis=1, keepdims=True)
     return kernel, kept
@@ -159,6 +168,8 @@ def _chain(labelled: list[Integers], size: int, lag: int, reversible: bool) -> t
 
 def _slowest_side(kernel: Floats) -> Bools:
     """The states on the one side of the slowest process."""
+    if len(kernel) < 2:
+        raise ValueError("the chain must move between at least 2 states: it stays in one")
     values, vectors = np.linalg.eig(kernel)
     slowest = vectors[:, np.argsort(-np.abs(values))[1]].real
     side: Bools = slowest > 0

@@ -12,7 +12,9 @@ from ope_vpm.terminal import columns_of
 
 
 def select(
-    dataset: Annotated[str, typer.Argument(help="The log: a file, a Minari folder, or a Minari id.")],
+    dataset: Annotated[
+        str, typer.Argument(help="The log: a file, a Minari folder or id; or a folder or pattern of Parquet files.")
+    ],
     policies: Annotated[
         list[str], typer.Option(help="Files of policies, as a pattern such as 'checkpoints/*.zip'; may be repeated.")
     ],

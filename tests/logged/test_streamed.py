@@ -177,6 +177,20 @@ def test_a_pattern_that_fits_nothing_and_files_of_other_kinds(tmp_path):
         ov.scan_dataset(str(tmp_path / "*.csv"))
 
 
+def test_several_files_are_read_into_memory_by_load_dataset(tmp_path):
+    folder = write(tmp_path / "a", {"1": slice(0, 31), "2": slice(31, 100)})
+    files = [folder / "1.parquet", folder / "2.parquet"]
+    for source in (folder, str(folder), f"{folder}/*.parquet", files, ov.scan_dataset(folder)):
+        data = ov.load_dataset(source)
+        assert isinstance(data, ov.LoggedDataset)
+        np.testing.assert_array_equal(data.rewards, np.arange(100) % 5)
+        assert data.n_episodes == 15
+    assert len(ov.load_dataset(folder, format="parquet")) == 100
+    assert len(ov.load_dataset(folder, columns={"rewards": "observation_0"})) == 100
+    with pytest.raises(FileNotFoundError, match="no file fits"):
+        ov.load_dataset(f"{folder}/x*.parquet")
+
+
 def test_labels_may_be_texts_and_columns_renamed(tmp_path):
     table = columns()
     table["episode"] = np.array([f"run {number}" for number in table["episode"]])

@@ -80,6 +80,15 @@ def test_variables_of_xarray_are_read_by_the_names_of_their_axes(form):
         np.testing.assert_array_equal(draws[:, :, column], chains[:, :, 0])
 
 
+def test_one_variable_of_xarray_is_read_by_the_names_of_its_axes():
+    xarray = pytest.importorskip("xarray")
+    chains = np.random.default_rng(0).standard_normal((2, 30, 3))
+    variable = xarray.DataArray(chains, dims=("chain", "draw", "side"), name="a").transpose("draw", "side", "chain")
+    found, names = as_chains(variable)
+    np.testing.assert_array_equal(found, chains)
+    assert names == ("a[0]", "a[1]", "a[2]")
+
+
 def test_arviz_itself_where_it_is_installed():
     arviz = pytest.importorskip("arviz")
     chains = ou_chains(10, 30, wide, 2)

@@ -81,3 +81,14 @@ def test_pictures_show_all_processes_and_both_sets():
     assert len(draw_timescales(timescales(path, [1, 2, 4])).axes[0].lines) == 3
     figure = draw_chapman_kolmogorov(chapman_kolmogorov(path, 1))
     assert [axes.get_title() for axes in figure.axes] == ["set 1", "set 2"]
+
+
+def test_a_last_state_that_was_never_left_is_no_part_of_the_chain():
+    path = two_states(2000, 0)
+    expected = timescales(path, [1], number=1).times
+    for more in ([2], [2] * 5):
+        np.testing.assert_allclose(timescales(np.append(path, more), [1], number=1).times, expected)
+    with pytest.raises(ValueError, match="come back to some state"):
+        timescales(np.arange(50), [1])
+    with pytest.raises(ValueError, match="at least 2 states"):
+        chapman_kolmogorov(np.zeros(40, dtype=int), 1)

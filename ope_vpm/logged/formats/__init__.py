@@ -8,6 +8,7 @@ name does not promise a format of ours.
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -16,9 +17,22 @@ from typing import Any
 from ope_vpm import others
 from ope_vpm.logged.columns import Space
 from ope_vpm.logged.dataset import LoggedDataset
-from ope_vpm.logged.formats import csv, d3rlpy, d4rl, imitation, minari, npz, open_bandit, parquet, parts, sb3
+from ope_vpm.logged.formats import (
+    csv,
+    d3rlpy,
+    d4rl,
+    imitation,
+    minari,
+    npz,
+    open_bandit,
+    parquet,
+    parquet_stream,
+    parts,
+    sb3,
+)
 from ope_vpm.logged.formats.files import Options
 from ope_vpm.logged.formats.sniff import SUFFIXES, check_name, sniff
+from ope_vpm.logged.streamed import StreamedDataset
 from ope_vpm.outside import check_regular, reading, write_whole
 
 FORMATS: dict[str, ModuleType] = {
@@ -51,10 +65,11 @@ def load_dataset(
     observation_space: Space | None = None,
     action_space: Space | None = None,
 ) -> LoggedDataset:
-    """Logged data from a file, a Minari id or folder, or an object of another library.
+    """Logged data from a file, a Minari id or folder, or an object of another library, all of it in memory.
 
     Args:
-        source: a path; a Minari id; a d3rlpy, Minari or stable-baselines3 object; imitation trajectories.
+        source: a path; a Minari id; a d3rlpy, Minari or stable-baselines3 object; imitation trajectories; or a folder,
+            a pattern such as `logs/*.parquet` or a list of Parquet files, as in `scan_dataset`.
         format: one of `FORMATS`; found by content if not given.
         columns: names of a table's columns, as in `{"observations": ["x", "y"], "rewards": "score"}`.
         trust: allow unpickling, which runs whatever code the file holds, and sizes far beyond that of the file.
@@ -64,9 +79,13 @@ def load_dataset(
     """
     if isinstance(source, LoggedDataset):
         return source
+    if isinstance(source, StreamedDataset):
+        return source.read()
     if format is not None and _reader(format) is None:
         raise ValueError(f"format must be one of {', '.join(others.names(others.FORMATS, FORMATS))}: got {format!r}")
     options = Options(columns, trust, mmap, observation_space, action_space)
+    if format in (None, "parquet") and _is_several(source):
+        return _read_several(source, options)
     if not isinstance(source, str | Path):
         return _read_object(source, format, options)
     path = Path(source).expanduser()
@@ -83,6 +102,8 @@ def load_dataset(
         foreign = None if path.suffix.lower() in SUFFIXES else others.found(others.FORMATS, path)
         format = sniff(path) if foreign is None else foreign[0]  # noqa: A001
         check_name(path, format)
+    if format == "parquet" and path.is_dir():
+        return _read_several(path, options)
     return _read_file(path, format, options)
 
 
@@ -129,6 +150,19 @@ def _read_object(source: object, name: str | None, options: Options) -> LoggedDa
         f"a {type(source).__name__} is not a dataset we know: give a path, a Minari id, a d3rlpy, Minari or "
         "stable-baselines3 object, or use LoggedDataset.from_arrays"
     )
+
+
+def _is_several(source: object) -> bool:
+    """Whether it is a list of paths, or a pattern of them."""
+    if isinstance(source, list | tuple):
+        return bool(source) and all(isinstance(each, str | Path) for each in source)
+    return isinstance(source, str | Path) and glob.has_magic(str(source)) and not Path(source).expanduser().exists()
+
+
+def _read_several(source: Any, options: Options) -> LoggedDataset:
+    from ope_vpm.logged.scan import parquet_files, scanned  # which asks this module about files that are not Parquet
+
+    return scanned(parquet_stream.ParquetSource.of(parquet_files(source) or [], options)).read()
 
 
 def _read_file(path: Path, name: str, options: Options) -> LoggedDataset:

@@ -60,7 +60,11 @@ def _folder(path: Path) -> str:
         return "parts"
     if open_bandit.matches(path):
         return "open-bandit"
-    raise ValueError(f"{path} is a folder, and not one of a Minari dataset or an Open Bandit campaign: give a file")
+    if any(each.is_file() for each in path.rglob("*.parquet")):
+        return "parquet"
+    raise ValueError(
+        f"{path} is a folder, and not one of a Minari dataset, an Open Bandit campaign or Parquet files: give a file"
+    )
 
 
 def _hdf5(path: Path) -> str:
