@@ -22,8 +22,12 @@ def test_exact_model_and_fixed_point_agree_where_all_pairs_are_seen(gamma):
 
 @pytest.mark.parametrize("gamma", [1.0, 0.95])
 def test_consistent_estimators_converge(gamma):
-    """RMSE over 30 MDPs falls at least like n^-0.4 from 1,000 to 10,000 steps."""
-    sizes = (1_000, 10_000)
+    """RMSE over 30 MDPs falls at least like n^-0.4 from 1,000 to 40,000 steps.
+
+    More than one decade, because on small logs unseen pairs are predicted, and the better that is done the slower
+    errors fall from there: at 1,000 steps those of vpm and dr are 0.064 and 0.071, where they were 0.065 and 0.087.
+    """
+    sizes = (1_000, 40_000)
     rmse = {}
     for size in sizes:
         errors = []

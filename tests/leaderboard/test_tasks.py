@@ -106,7 +106,7 @@ def test_returns_of_episodes_have_their_own_truth():
 
 def test_cells_per_episode_hold_the_return(tmp_path):
     """Action 0 pays 1 and ends, action 1 pays 2: a target that stops with probability ¼ gets 7 in 4 steps."""
-    actions = np.array([0, 1, 0, 1, 1, 0] * 5)
+    actions = np.array([0, 1, 0, 1, 1, 0] * 40)  # fewer would be unreliable, and the interval without an end
     zeros, ends = np.zeros(len(actions), dtype=int), actions == 0
     LoggedDataset.from_arrays(zeros, actions, np.where(ends, 1.0, 2.0), zeros, terminated=ends).save(
         tmp_path / "log.npz"

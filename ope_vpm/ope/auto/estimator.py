@@ -84,7 +84,7 @@ class Auto(ProblemEstimator):
             return Candidate("vpm", VPMEstimator().find), "finite states and actions: counted and solved exactly"
         if not problem.policy.has_log_prob:
             return self._doubted_lstd, "continuous states, and a policy without densities: Q in closed form, no ratios"
-        overlap = ratio_model(problem).overlap
+        overlap = min(ratio_model(problem).overlap, 1.0)  # a mean of ratios, which by its noise may exceed 1
         if overlap < LEAST_OVERLAP:
             networks = Networks(training_steps=self.training_steps, n_features=self.n_features)
             reason = f"continuous states with little overlap ({overlap:.0%}): Q by networks, no ratios"
