@@ -13,6 +13,7 @@ import ope_vpm as ov
 from ope_vpm.cli import main
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.envs.random_mdp import RandomMDP
+from ope_vpm.ope.inference.value import EpisodeReturn
 from ope_vpm.ope.inference.verdict import Evidence, advise
 from ope_vpm.ope.reporting import words
 from ope_vpm.ope.reporting.html import element
@@ -74,6 +75,12 @@ def test_the_sentence_on_top():
     assert words.would_help(doubtful) == "What would help: log more episodes."
     bad = words.headline("wist", value_of("unreliable", reasons=("no overlap",)))
     assert bad.startswith("Do not rely on this: no overlap. wist puts the value at 1.238")
+    found = EpisodeReturn(296.0, 4.0, (286.0, 300.0), "reliable", ())
+    same = value_of(value=1.0, interval=(1.0, 1.0), episode_return=found)
+    assert words.headline("auto", same) == (
+        "auto puts the return of an episode at 296, between 286 and 300; nothing speaks against it."
+    )
+    assert words.compared(same, 1.0) == ""  # every policy is paid 1 a step
     nothing = value_of("unreliable", value=float("nan"), interval=None, reasons=("every weight is zero",))
     assert words.headline("wist", nothing) == "wist found no value: every weight is zero."
 
@@ -153,10 +160,8 @@ def test_the_two_main_directions_of_a_state():
     grey, blue, names = main_directions(states, states[:10])
     assert len(grey) == 499
     assert len(blue) == 9
-    assert names[0].startswith("mostly coordinates 0 and 2 (67% of") or names[0].startswith(
-        "mostly coordinates 2 and 0"
-    )
-    assert names[1].startswith("mostly coordinates 1")
+    assert names[0].startswith("coordinates 0, 2: 67% of") or names[0].startswith("coordinates 2, 0")
+    assert names[1].startswith("coordinates 1")
     assert main_directions(np.ones((5, 2)), np.ones((5, 2))) is None
 
 

@@ -123,7 +123,7 @@ def main_directions(logged: Array, visited: Array) -> tuple[Floats, Floats, tupl
     _, strength, directions = np.linalg.svd((both[:, columns] - centre) / scale, full_matrices=False)
     shares = strength**2 / (strength**2).sum()
     axes = directions[:2].T / scale[:, None]
-    words = [f"{_direction(directions[at], columns)} ({shares[at]:.0%} of the variance)" for at in (0, 1)]
+    words = [f"{_direction(directions[at], columns)}: {shares[at]:.0%} of variance" for at in (0, 1)]
     return (one - centre) @ axes, (two - centre) @ axes, (words[0], words[1])
 
 
@@ -193,7 +193,7 @@ def _largest(values: Floats) -> Integers:
 def _direction(direction: Floats, columns: Integers) -> str:
     """The coordinates that a direction is mostly made of."""
     largest = np.argsort(-np.abs(direction))[:2]
-    return "mostly coordinates " + " and ".join(str(columns[at]) for at in largest)
+    return "coordinates " + ", ".join(str(columns[at]) for at in largest)
 
 
 def _entry(value: Array) -> str:

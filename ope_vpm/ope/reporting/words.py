@@ -48,14 +48,22 @@ def unit(gamma: float) -> str:
     return "average reward per step" if gamma == 1 else f"reward per step, discounted by γ = {gamma:g}"
 
 
+def is_about_return(value: PolicyValue) -> bool:
+    """Whether only the return of an episode tells policies apart, because every step pays the same."""
+    return value.episode_return is not None and value.interval is not None and value.interval[0] == value.interval[1]
+
+
 def found(value: PolicyValue) -> str:
-    """Where the value lies, as half a sentence."""
-    width = half_width(value.interval)
-    at = f"puts the value at {number(value.value, width)}"
-    if value.interval is None:
-        return f"{at}, without an interval"
-    low, high = (number(end, width) for end in value.interval)
-    return f"{at}, between {low} and {high}"
+    """Where the value lies, or the return where every step pays the same, as half a sentence."""
+    what, at, interval = "value", value.value, value.interval
+    if value.episode_return is not None and is_about_return(value):
+        what, at, interval = "return of an episode", value.episode_return.value, value.episode_return.interval
+    width = half_width(interval)
+    said = f"puts the {what} at {number(at, width)}"
+    if interval is None:
+        return f"{said}, without an interval"
+    low, high = (number(end, width) for end in interval)
+    return f"{said}, between {low} and {high}"
 
 
 def headline(name: str, value: PolicyValue) -> str:
@@ -64,7 +72,10 @@ def headline(name: str, value: PolicyValue) -> str:
         return f"{name} found no value: {', '.join(value.reasons)}."
     if value.verdict == "reliable":
         return f"{name} {found(value)}; nothing speaks against it."
-    first = value.reasons[0] if value.reasons else "its evidence is weak"
+    reasons = value.reasons
+    if value.episode_return is not None and is_about_return(value):
+        reasons = value.episode_return.reasons or reasons
+    first = reasons[0] if reasons else "its evidence is weak"
     if value.verdict == "caution":
         return f"{name} {found(value)}; take it with caution: {first}."
     return f"Do not rely on this: {first}. {name} {found(value)}."
@@ -77,8 +88,8 @@ def would_help(value: PolicyValue) -> str:
 
 def compared(value: PolicyValue, logged: float | None) -> str:
     """How the target stands to the policy that logged the data."""
-    if logged is None or value.interval is None or value.verdict == "unreliable":
-        return ""
+    if logged is None or value.interval is None or value.verdict == "unreliable" or is_about_return(value):
+        return ""  # where every step pays the same, so does every policy's
     low, high = value.interval
     said = f"The logged data themselves average {number(logged, half_width(value.interval))}"
     if low <= logged <= high:
