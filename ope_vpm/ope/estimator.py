@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
@@ -93,13 +94,17 @@ def threads_for(rows: int) -> Iterator[None]:
     if rows >= FEW_ROWS:
         yield
         return
-    with _controller().limit(limits=1):
+    with _controller(len(sys.modules)).limit(limits=1):
         yield
 
 
-@cache
-def _controller() -> ThreadpoolController:
-    """The libraries with threads of their own; looking for them takes milliseconds, so it is done once."""
+@lru_cache(maxsize=1)
+def _controller(modules: int) -> ThreadpoolController:
+    """The libraries with threads of their own; looking for them takes milliseconds, so it is done after imports only.
+
+    Args:
+        modules: how many have been imported: one that came later may have brought a library along.
+    """
     return ThreadpoolController()
 
 

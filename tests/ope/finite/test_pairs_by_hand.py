@@ -12,20 +12,26 @@ from ope_vpm.ope.finite.rare_pairs import missed_odds
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes", "one-row-off")
 
 
-def counted(states, actions, rewards, target):
-    """Steps that are episodes of their own and stay where they are."""
+def counted(states, actions, rewards, target, after=None):
+    """Steps that are episodes of their own and stay where they are, or lead to other states."""
     cut = np.ones(len(states), dtype=bool)
-    data = ov.LoggedDataset.from_arrays(states, actions, rewards, states, truncated=cut)
+    data = ov.LoggedDataset.from_arrays(states, actions, rewards, states if after is None else after, truncated=cut)
     return finite_problem(Problem.pose(data, target, gamma=1.0, ignore=QUIET))
 
 
 def test_rarely_seen_pairs_give_a_share_to_their_state():
-    """Action 0 was seen once and action 1 three times; action 2, half of the target, never."""
-    problem = counted([0] * 4, [0, 1, 1, 1], np.arange(4.0), [[0.2, 0.3, 0.5]])
+    """Action 0 was seen once and action 1 three times, with two outcomes; action 2, half of the target, never."""
+    target = [[0.2, 0.3, 0.5], [0.2, 0.3, 0.5]]
+    problem = counted([0] * 4, [0, 1, 1, 1], np.arange(4.0), target, after=[0, 0, 0, 1])
     np.testing.assert_allclose(behaviour_shares(problem.counts), [0.25, 0.75])
     kept = np.array([1 / (1 + FROM_THE_STATE), 3 / (3 + FROM_THE_STATE)])
     np.testing.assert_allclose(kept_shares(problem), kept)
     np.testing.assert_allclose(given_up(problem), [0.2, 0.3] * (1 - kept))
+
+
+def test_pairs_that_always_lead_to_one_state_keep_what_was_seen_of_them():
+    problem = counted([0] * 4, [0, 1, 1, 1], np.arange(4.0), [[0.2, 0.3, 0.5]])
+    np.testing.assert_array_equal(kept_shares(problem), [1, 1])
 
 
 def test_nothing_is_given_away_where_all_was_seen():
