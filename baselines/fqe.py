@@ -10,7 +10,7 @@ import numpy as np
 from ope_vpm.arrays import Floats
 from ope_vpm.ope.authoring import Problem, ProblemEstimator, RawEstimate
 from ope_vpm.ope.estimator import NEEDS_ROWS, check_positive, check_ridge
-from ope_vpm.ope.finite.estimate import counted_estimate
+from ope_vpm.ope.finite.counted import counted_estimate
 from ope_vpm.ope.finite.likelihood import likelihood_interval
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.solve import Treatment

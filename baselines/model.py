@@ -22,7 +22,7 @@ from ope_vpm.ope.adapter.encoding import StateFeatures
 from ope_vpm.ope.adapter.ends import clock_of, rows_of
 from ope_vpm.ope.authoring import Bootstrap, Problem, ProblemEstimator, RawEstimate
 from ope_vpm.ope.estimator import check_positive
-from ope_vpm.ope.finite.estimate import counted_estimate
+from ope_vpm.ope.finite.counted import counted_estimate
 from ope_vpm.ope.finite.pooling import Pooled
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.treatments import DEFAULT, Smooth, treatment

@@ -12,8 +12,7 @@ from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.finite.limits import RareRewards, rare_rewards, worst_case
 from ope_vpm.ope.finite.mixture import mixture_sums
 from ope_vpm.ope.finite.problem import finite_problem
-from ope_vpm.ope.finite.solve import FiniteSolution, solve
-from ope_vpm.ope.finite.treatments import DEFAULT, treatment
+from ope_vpm.ope.finite.solve import FiniteSolution
 from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.inference.uncertainty import EpisodeSums, Interval, Reaching, influence_sums
 from ope_vpm.ope.inference.value import NEGLIGIBLE, RawEstimate, disagreement, evidence_of_weights
@@ -59,14 +58,14 @@ def finite_estimate(
         unseen_mass=None if solution.treatment else solution.unseen_mass,
         predicted_mass=solution.unseen_mass if solution.treatment else None,
         disagreement=apart,
-        counted_error=_counted_error(problem, sums.standard_error, solution.error),
+        counted_error=counted_error(logged_mean(problem), problem, sums.standard_error, solution.error),
         rare_reward_episodes=None if rare is None else rare.episodes,
         remarks=(*doubts, *_clock(problem, weights)),
     )
     return RawEstimate(
         value=solution.value,
         uncertainty=Reaching(
-            episodes=sums, suspected_bias=solution.error, reach=_reach(problem, solution, rare, evidence)
+            episodes=sums, suspected_bias=solution.error, reach=reach(problem, solution, rare, evidence)
         ),
         weights=weights,
         evidence=evidence,
@@ -80,9 +79,9 @@ def _about(problem: Problem, solution: FiniteSolution) -> dict[str, Any]:
     return {"unseen_mass": solution.unseen_mass, "dropped": steps.dropped, "ended": steps.ended}
 
 
-def _counted_error(problem: Problem, error: float, bias: float) -> float | None:
+def counted_error(logged: RawEstimate, problem: Problem, error: float, bias: float) -> float | None:
     """The whole standard error in units of the logged mean's, or of a thousandth of the rewards' deviation."""
-    own = logged_mean(problem).sums
+    own = logged.sums
     least = np.hypot(0.0 if own is None else own.standard_error, NEGLIGIBLE * float(problem.data.rewards.std()))
     return float(np.hypot(error, bias) / least) if least > 0 else None
 
@@ -96,7 +95,7 @@ def _clock(problem: Problem, weights: Floats) -> tuple[str, ...]:
     return clock_remarks(problem.data, problem.time_limit, known=False)
 
 
-def _reach(problem: Problem, solution: FiniteSolution, rare: RareRewards | None, evidence: Evidence) -> Interval:
+def reach(problem: Problem, solution: FiniteSolution, rare: RareRewards | None, evidence: Evidence) -> Interval:
     """What the interval holds at least.
 
     That are the limits of rare rewards, what unseen pairs would do if they were like seen ones, and, where the verdict
@@ -110,14 +109,6 @@ def _reach(problem: Problem, solution: FiniteSolution, rare: RareRewards | None,
         return low, high
     least, largest = worst_case(problem, finite_problem(problem))
     return min(low, least), max(high, largest)
-
-
-def counted_estimate(problem: Problem, unseen: str = DEFAULT) -> RawEstimate:
-    """The exact solution of the counted model, with a treatment of unseen pairs by name."""
-    solution = solve(finite_problem(problem), treatment(unseen))
-    return finite_estimate(
-        problem, solution, {"solver": "counts", "unseen": solution.treatment or unseen}, solution.doubts
-    )
 
 
 def ratio_of_pairs(problem: Problem, solution: FiniteSolution) -> Floats:

@@ -190,7 +190,7 @@ class PredictedPairs(Completion):
             values=values,
             q=q,
             unseen_mass=float(found @ self.problem.unseen / found.sum()),
-            error=self._error(found, q, beta),
+            error=self.error_of(found, q, beta),
             coefficient=beta,
             explained=self._explained(q, beta),
             rare_pairs=len(self.rare),
@@ -214,7 +214,7 @@ class PredictedPairs(Completion):
             beta = self.coefficient(y)
         return beta
 
-    def _error(self, distribution: Floats, y: Floats, beta: float) -> float:
+    def error_of(self, distribution: Floats, y: Floats, beta: float) -> float:
         """√(Σ (c·e)² + σ²·Σ m²): c what each rare pair counts, e its residual, m the mass of each unseen pair.
 
         The first sum is the error of the coefficients, the second that of each single prediction.

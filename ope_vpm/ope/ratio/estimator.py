@@ -16,7 +16,7 @@ from ope_vpm.arrays import Floats
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.behaviour.action_ratio import known_overlap
 from ope_vpm.ope.estimator import ProblemEstimator, check_positive, check_ridge
-from ope_vpm.ope.finite.estimate import counted_estimate
+from ope_vpm.ope.finite.counted import counted_estimate
 from ope_vpm.ope.inference.returns import UNKNOWN, reaches_ends, return_estimate
 from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.inference.value import RawEstimate, disagreement, evidence_of_weights, value_or_nan

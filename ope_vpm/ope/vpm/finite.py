@@ -7,13 +7,16 @@ begins.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from ope_vpm.ope.finite.episodes import limited_steps
 from ope_vpm.ope.finite.estimate import finite_estimate
+from ope_vpm.ope.finite.limited import limited_estimate
 from ope_vpm.ope.finite.problem import FiniteProblem, finite_problem
 from ope_vpm.ope.finite.regression import Regression
 from ope_vpm.ope.finite.solve import FiniteSolution, solve
-from ope_vpm.ope.finite.treatments import treatment
+from ope_vpm.ope.finite.treatments import DEFAULT, treatment
 from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.problem import Problem
 
@@ -29,7 +32,10 @@ def find_finite(problem: Problem, unseen: str) -> RawEstimate:
         problem: the question, on finite states and actions.
         unseen: one of `EXACT_TREATMENTS`; "auto", the default of all estimators on counts, is `Chosen`.
     """
-    finite = finite_problem(problem)
+    finite, steps = finite_problem(problem), limited_steps(problem)
+    if unseen == DEFAULT and steps is not None:
+        found = limited_estimate(problem, steps)
+        return replace(found, diagnostics={**found.diagnostics, "solver": "tabular", "states": _states(finite)})
     solution = solve(finite, treatment(unseen))
     name = solution.treatment or unseen
     diagnostics = _diagnostics(finite, solution, name)
@@ -39,5 +45,10 @@ def find_finite(problem: Problem, unseen: str) -> RawEstimate:
 
 def _diagnostics(problem: FiniteProblem, solution: FiniteSolution, unseen: str) -> dict[str, Any]:
     """What was solved, for people to read."""
-    states = int((problem.counts.visits > 0).sum())
-    return {"solver": "tabular", "unseen": unseen, "states": states, "notes": solution.doubts, **solution.details}
+    about = {"solver": "tabular", "unseen": unseen, "states": _states(problem), "notes": solution.doubts}
+    return {**about, **solution.details}
+
+
+def _states(problem: FiniteProblem) -> int:
+    """How many states were left."""
+    return int((problem.counts.visits > 0).sum())

@@ -1,0 +1,300 @@
+"""Episodes that a time limit ends: the completed model followed from the first step to the last.
+
+Where an episode has at most L steps, what is left of it depends on the time, which finite states do not hold. Counting
+by time would leave hardly anything to count. But only the limit depends on the time: where a pair leads, and what it
+pays, does not. So all steps are counted together, the task going on after a truncation, and the counted model is
+followed for L steps:
+
+    μ_{t+1} = γP̂'m_t,  m_t = Mμ_t,        V_t = M'(r̂ + γP̂V_{t+1}),  V_L = 0,
+
+M being what a treatment of unseen pairs makes of the target: how much each seen pair counts in each state. An episode
+pays R = Σ_t m_t·r̂ and lasts ℓ = Σ_t |μ_t| steps, discounted both, so that the value per step is R/ℓ where the next
+episode follows, and (1 - γ)·R where nothing does. A logged step moves R by
+
+    1/n(s, a) · Σ_t m_t(s, a)·(r + γV_{t+1}(s') - mean of the same over the steps of its pair).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from ope_vpm.arrays import Floats, group_sums
+from ope_vpm.chain.finite.solve import SparseMatrix
+from ope_vpm.ope.adapter.ends import limit_of
+from ope_vpm.ope.finite.counts import PairCounts
+from ope_vpm.ope.finite.pooling import components, from_state_mean, unseen_range
+from ope_vpm.ope.finite.preference import MOST_FEEDBACK, PreferencePairs, shrunk_share
+from ope_vpm.ope.finite.problem import FiniteProblem, finite_problem
+from ope_vpm.ope.finite.regression import PredictedPairs, PredictedSolution, predicted_pairs
+from ope_vpm.ope.log import Memory
+from ope_vpm.ope.problem import Problem
+
+NOBODY_LEFT = 1e-12
+"""The share of episodes still going on below which the rest of the time is not followed."""
+MOST_PRODUCTS = 3e8
+"""Steps times counted transitions that are followed, a few seconds and, as steps times states, a few hundred MB; beyond
+it the limit is taken for an end that may come in any state, and the estimate says so."""
+
+
+class Target(ABC):
+    """The target in a completed model, as a linear map from states to seen pairs."""
+
+    @abstractmethod
+    def mass(self, distribution: Floats) -> Floats:
+        """(pairs,): how much each seen pair counts, from how much each state does."""
+
+    @abstractmethod
+    def values(self, y: Floats) -> Floats:
+        """(states, k): V from the outcomes y of the seen pairs, (pairs, k): the transpose of `mass`."""
+
+    @abstractmethod
+    def error(self, problem: FiniteProblem, states: Floats, after: Floats) -> tuple[float, tuple[float, float]]:
+        """How far a total may be off because of unseen pairs: as one standard error, and the range of it.
+
+        Args:
+            problem: the counts, with the rewards that are summed up.
+            states: (states,): how often an episode visits each state.
+            after: (states,): V of the state after a step, averaged over the time.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Preferred(Target):
+    """Unseen pairs are worth what `Preference` says."""
+
+    pairs: PreferencePairs
+    regress: Floats
+    """(pairs,): h, from outcomes to the coefficient."""
+
+    @cached_property
+    def _policy(self) -> SparseMatrix:
+        return self.pairs.model.policy
+
+    def mass(self, distribution: Floats) -> Floats:
+        """Pooled, and by way of the coefficient."""
+        through: Floats = float(self.pairs.surplus @ distribution) * self.regress
+        return self.pairs.model.mass(distribution) + through
+
+    def values(self, y: Floats) -> Floats:
+        """Pooled, and by the coefficient."""
+        model = self.pairs.model
+        drawn, through = model.represented_by @ y, self.regress @ y
+        whole: Floats = self._policy @ y + np.outer(model.substitute, drawn) + np.outer(self.pairs.surplus, through)
+        return whole
+
+    def coefficient(self, problem: FiniteProblem, after: Floats) -> tuple[float, float]:
+        """C of the outcomes averaged over the time, and its standard error."""
+        y = problem.q(after, 0.0)
+        coefficient = float(self.regress @ y)
+        residual = self._residuals(problem, y, coefficient)
+        return coefficient, float(np.sqrt(((self.regress * residual) ** 2).sum()))
+
+    def _residuals(self, problem: FiniteProblem, y: Floats, coefficient: float) -> Floats:
+        return from_state_mean(problem.counts, y - coefficient * self.pairs.of_pairs)
+
+    def error(self, problem: FiniteProblem, states: Floats, after: Floats) -> tuple[float, tuple[float, float]]:
+        """As for `PreferredSolution`, with outcomes averaged over the time."""
+        coefficient, uncertain = self.coefficient(problem, after)
+        kept = self.pairs.kept
+        predicted = coefficient * self.pairs.of_pairs
+        unseen, through = float(states @ problem.unseen), float(states @ self.pairs.surplus)
+        spread = components(problem, after, predicted).of_any_pair ** 0.5
+        apart = self._residuals(problem, problem.q(after, 0.0), coefficient)
+        error = float(np.hypot(spread * unseen, through * uncertain / kept if kept > 0 else 0.0))
+        return error, unseen_range(problem, states, apart)
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted(Target):
+    """Unseen pairs are worth what `Regression` says."""
+
+    pairs: PredictedPairs
+    beta: float
+
+    def mass(self, distribution: Floats) -> Floats:
+        """The transpose of the predictions."""
+        return self.pairs.mass(distribution, self.beta)
+
+    def values(self, y: Floats) -> Floats:
+        """Seen and predicted pairs."""
+        return np.stack([self.pairs.values(column, self.beta) for column in y.T], axis=1)
+
+    def error(self, problem: FiniteProblem, states: Floats, after: Floats) -> tuple[float, tuple[float, float]]:
+        """That of the predictions."""
+        return self.pairs.error_of(states, problem.q(after, 0.0), self.beta), (0.0, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """The target's episodes, step by step."""
+
+    problem: FiniteProblem
+    target: Target
+    states: Floats
+    """(steps, states): μ_t, where episodes that still go on are, times γ^t."""
+
+    @classmethod
+    def follow(cls, problem: FiniteProblem, target: Target, steps: int) -> Course:
+        """From the logged initial states, for at most that many steps."""
+        back, mu, states = problem.gamma * problem.counts.transitions.T.tocsr(), problem.counts.initial, []
+        for _ in range(steps):
+            states.append(mu)
+            mu = back @ target.mass(mu)
+            if np.abs(mu).sum() < NOBODY_LEFT:
+                break
+        return cls(problem, target, np.array(states))
+
+    @property
+    def visits(self) -> Floats:
+        """(states,): how often an episode visits each state."""
+        total: Floats = self.states.sum(axis=0)
+        return total
+
+    @property
+    def length(self) -> float:
+        """ℓ, the steps of an episode on average."""
+        return float(self.states.sum())
+
+    def values(self, reward: Floats) -> Floats:
+        """(steps + 1, states, k): V_t of rewards (pairs, k), 0 after the last step."""
+        steps, states = self.states.shape
+        values, forward = (
+            np.zeros((steps + 1, states, reward.shape[1])),
+            self.problem.gamma * self.problem.counts.transitions,
+        )
+        for time in range(steps - 1, -1, -1):
+            values[time] = self.target.values(reward + forward @ values[time + 1])
+        return values
+
+    def after(self, values: Floats, weight: Floats) -> Floats:
+        """(states,): V of the state after a step, averaged over the time with some weight."""
+        total = float(weight.sum())
+        mean: Floats = weight @ values[1:] / total if total > 0 else values[1]
+        return mean
+
+    def outcomes(self, counts: PairCounts, values: Floats) -> Floats:
+        """(steps of the log,): Σ_t m_t(s, a)·(r + γV_{t+1}(s')) of each logged step.
+
+        Args:
+            counts: with the rewards r.
+            values: V of the same rewards.
+        """
+        goes_on = counts.next_state >= 0
+        edge, of_step = np.unique(
+            counts.pair[goes_on] * counts.states + counts.next_state[goes_on], return_inverse=True
+        )
+        pair, following = np.divmod(edge, counts.states)
+        passed, after = np.zeros(counts.pairs), np.zeros(len(edge))
+        for mu, later in zip(self.states, values[1:], strict=True):
+            mass = self.target.mass(mu)
+            passed += mass
+            after += mass[pair] * later[following]
+        outcome = passed[counts.pair] * counts.rewards
+        outcome[goes_on] += self.problem.gamma * after[of_step]
+        return outcome
+
+    @cached_property
+    def passes(self) -> Floats:
+        """(pairs,): how often an episode counts each seen pair."""
+        return self.target.mass(self.visits)
+
+
+def limited_steps(problem: Problem) -> int | None:
+    """The most steps of an episode, where a time limit is part of the task and the log shows it; None elsewhere."""
+    if problem.time_limit == "continue":
+        return None
+    limit, rows = limit_of(problem.data), len(problem.data)
+    return None if limit is None or limit * rows > MOST_PRODUCTS else limit
+
+
+def ongoing(problem: Problem) -> Problem:
+    """The question whose steps go on after a truncation, and nowhere after a termination."""
+    return problem.shared(_ongoing)
+
+
+def _ongoing(problem: Problem) -> Problem:
+    return replace(problem, on_end="absorb", time_limit="continue", _memory=Memory())
+
+
+def course_of(problem: Problem, steps: int, chosen: object) -> Course:
+    """The target's episodes of at most so many steps, unseen pairs treated as in a solution without the clock."""
+    finite = finite_problem(ongoing(problem))
+    if isinstance(chosen, PredictedSolution):
+        pairs = predicted_pairs(finite)
+        if pairs is not None:
+            return Course.follow(finite, Predicted(pairs, chosen.coefficient), steps)
+    pairs_seen = PreferencePairs(finite)
+    if finite.all_seen:
+        return Course.follow(finite, Preferred(pairs_seen, np.zeros(finite.counts.pairs)), steps)
+    return _preferred(finite, pairs_seen, steps)
+
+
+def _preferred(finite: FiniteProblem, pairs: PreferencePairs, steps: int) -> Course:
+    """With a coefficient that is shrunk by its own standard error, and whose feedback on itself is limited."""
+    counts, forward = finite.counts, finite.gamma * finite.counts.transitions
+    pooled = Course.follow(finite, Preferred(pairs, np.zeros(counts.pairs)), steps)
+    fed_back = np.zeros(counts.states)
+    for _ in range(len(pooled.states)):
+        fed_back = pairs.surplus + pooled.target.values((forward @ fed_back)[:, None])[:, 0]
+    feedback = float(pairs.regress @ (forward @ fed_back))
+    regress = pairs.regress / (1 + max(feedback - MOST_FEEDBACK, 0.0))
+    plain = Course.follow(finite, Preferred(pairs, regress), steps)
+    charged = charged_problem(finite, plain)
+    values = plain.values(charged.counts.reward[:, None])[..., 0]
+    target = plain.target
+    assert isinstance(target, Preferred)
+    kept = shrunk_share(*target.coefficient(charged, plain.after(values, unseen_weight(plain, finite))))
+    return Course.follow(finite, Preferred(replace(pairs, kept=kept), kept * regress), steps)
+
+
+def charged_problem(finite: FiniteProblem, course: Course) -> FiniteProblem:
+    """Every step charged the value per step, so that what is left does not depend on the length of the episodes.
+
+    Where all rewards are equal nothing would be left: then the length itself is the question.
+    """
+    rewards = finite.counts.rewards
+    if np.ptp(rewards) == 0:
+        return with_rewards(finite, np.ones_like(rewards))
+    return with_rewards(finite, rewards - float(course.passes @ finite.counts.reward) / course.length)
+
+
+def with_rewards(finite: FiniteProblem, rewards: Floats) -> FiniteProblem:
+    """The same counts with other rewards of the logged steps."""
+    return replace(finite, counts=replace(finite.counts, rewards=rewards))
+
+
+def unseen_weight(course: Course, finite: FiniteProblem) -> Floats:
+    """(steps,): how much of each time is spent on unseen pairs; on any where all are seen."""
+    unseen = np.maximum(course.states @ finite.unseen, 0)
+    return unseen if unseen.sum() > 0 else np.maximum(course.states.sum(axis=1), 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Total:
+    """What an episode's rewards sum up to, and how that may be off."""
+
+    value: float
+    step: Floats
+    """(steps of the log,): how each logged step moves it, before leverage."""
+    first: Floats
+    """(states,): V_0."""
+    error: float
+    reach: tuple[float, float]
+
+
+def total(finite: FiniteProblem, course: Course) -> Total:
+    """Of the rewards of a finite problem."""
+    counts = finite.counts
+    values = course.values(counts.reward[:, None])[..., 0]
+    outcome = course.outcomes(counts, values)
+    mean = group_sums(counts.pair, counts.weight * outcome, counts.pairs) / counts.times
+    error, reach = 0.0, (0.0, 0.0)
+    if not finite.all_seen:
+        after = course.after(values, unseen_weight(course, finite))
+        error, reach = course.target.error(finite, course.visits, after)
+    step = counts.weight / counts.times[counts.pair] * (outcome - mean[counts.pair])
+    return Total(float(counts.initial @ values[0]), step, values[0], error, reach)
