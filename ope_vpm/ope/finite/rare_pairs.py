@@ -101,7 +101,8 @@ def missed_odds(total: Floats, probability: Floats, kappa: float) -> Floats:
     def seen(times: int) -> Floats:
         left = np.maximum(total - times, 0)
         ways = gammaln(total + 1) - gammaln(times + 1) - gammaln(left + 1)
-        return np.where(total >= times, np.exp(ways + betaln(times + yes, left + no) - betaln(yes, no)), 0.0)
+        with np.errstate(invalid="ignore"):  # by a behaviour without doubt, see below
+            return np.where(total >= times, np.exp(ways + betaln(times + yes, left + no) - betaln(yes, no)), 0.0)
 
     rarely = sum((seen(times) for times in range(1, RARE + 1)), np.zeros_like(total))
     # By a behaviour without doubt (probability 0 or 1) a pair is seen never or always, and speaks for no unseen one.
@@ -135,8 +136,8 @@ def rare_pair_weights(problem: FiniteProblem, rare: Integers, preference: Floats
         weight: Floats = odds * relative ** (tenths / 10)
         if effective_sample_size(weight) >= EFFECTIVE_RARE_PAIRS:
             break
-    weight /= weight.sum()
-    return weight
+    total = float(weight.sum())
+    return weight / total if total > 0 else np.full(len(rare), 1 / len(rare))
 
 
 def _about_the_targets_distribution(problem: FiniteProblem) -> Floats:
