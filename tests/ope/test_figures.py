@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
+from ope_vpm.ope.inference.value import EpisodeReturn
 from ope_vpm.ope.problem import Question
 from ope_vpm.ope.reporting import svg, weights, words
 from ope_vpm.ope.reporting.page import card, report
@@ -289,6 +290,23 @@ def test_estimates_side_by_side_share_an_axis(tmp_path):
         assert f'class="dot" style="left:{(dot + 0.12) * unit:.2f}%"' in page
     assert page.count('class="dot"') == 2
     assert page.count('class="bar"') == 2
+
+
+def test_where_every_step_pays_the_same_returns_are_side_by_side(tmp_path):
+    """Returns from 4 to 8, and one without an upper end, which goes on to that of the axis, 4 % beyond."""
+    known = EpisodeReturn(6.0, 1.0, (4.0, 8.0), "reliable", ())
+    endless = EpisodeReturn(5.0, 1.0, (4.0, float("inf")), "unreliable", ())
+    named = {
+        "one": value_of(1.0, (1.0, 1.0), episode_return=known),
+        "two": value_of(1.0, (1.0, 1.0), episode_return=endless),
+    }
+    report(named, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    unit = 100 / 4.32
+    assert "Returns of an episode" in page
+    assert f'class="bar" style="left:{0.16 * unit:.2f}%;width:{4 * unit:.2f}%"' in page
+    assert f'class="bar" style="left:{0.16 * unit:.2f}%;width:{4.16 * unit:.2f}%"' in page
+    assert f'class="dot" style="left:{2.16 * unit:.2f}%"' in page
 
 
 def test_long_diagnostics_are_cut(tmp_path):

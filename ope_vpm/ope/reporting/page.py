@@ -15,7 +15,7 @@ import numpy as np
 
 from ope_vpm.logged import LoggedDataset, inspect
 from ope_vpm.ope.inference.logged_mean import weights_by_time
-from ope_vpm.ope.inference.value import PolicyValue
+from ope_vpm.ope.inference.value import EpisodeReturn, PolicyValue
 from ope_vpm.ope.reporting import svg, weights, words
 from ope_vpm.ope.reporting.html import EMPTY, Html, element, joined, listed, table
 from ope_vpm.ope.reporting.words import between, number
@@ -92,7 +92,7 @@ def _sections(named: dict[str, PolicyValue], data: LoggedDataset | None) -> list
     logged = logged_mean(value, data)
     return [
         _top(named, leader, logged),
-        section("The estimates side by side", side_by_side(named, logged), _values_table(named, logged)),
+        section("The estimates side by side", _pictures(named, leader, logged), _values_table(named, logged)),
         *_weight_sections(leader, value, data),
         *_doctor(data),
         section("What was assumed", _assumptions(value, data)),
@@ -140,11 +140,22 @@ def logged_mean(value: PolicyValue, data: LoggedDataset | None) -> float | None:
     return float(by_time @ data.rewards) / mass if mass > 0 else None
 
 
-def side_by_side(named: dict[str, PolicyValue], logged: float | None = None) -> Html:
-    """One line per estimate: its interval as a bar, its value as a dot, the logged mean as a dashed line."""
-    finite = [value for value in named.values() if np.isfinite(value.value)]
-    ends = [end for value in finite for end in (value.interval or ())] + [value.value for value in finite]
-    ends += [logged] if logged is not None else []
+def _pictures(named: dict[str, PolicyValue], leader: str, logged: float | None) -> Html:
+    """The values; where every step pays the same, so that they say nothing, the returns of an episode."""
+    returns = {name: value.episode_return for name, value in named.items() if value.episode_return is not None}
+    if words.is_about_return(named[leader]):
+        said = element("p", "Returns of an episode: every step pays the same, so values per step do not differ.")
+        return joined(said, side_by_side(returns))
+    return side_by_side(named, logged)
+
+
+def side_by_side(named: Mapping[str, PolicyValue | EpisodeReturn], logged: float | None = None) -> Html:
+    """One line per estimate: its interval as a bar, its value as a dot, the logged mean as a dashed line.
+
+    The axis holds all numbers; an interval without an end goes on to that of the axis.
+    """
+    given = [number for value in named.values() for number in (value.value, *(value.interval or ()))]
+    ends = [number for number in (*given, *([] if logged is None else [logged])) if np.isfinite(number)]
     if not ends:
         return EMPTY
     low, high = svg.spanning(ends)
@@ -162,10 +173,10 @@ def side_by_side(named: dict[str, PolicyValue], logged: float | None = None) -> 
     return element("div", rows, scale, element("p", note, class_="quiet"), class_="estimates")
 
 
-def _track(value: PolicyValue, axis: svg.Axis, mean: str) -> Html:
+def _track(value: PolicyValue | EpisodeReturn, axis: svg.Axis, mean: str) -> Html:
     marks: list[str] = [mean]
     if value.interval is not None:
-        start, end = (axis(end) for end in value.interval)
+        start, end = (axis(min(max(end, axis.low), axis.high)) for end in value.interval)
         marks.append(element("i", class_="bar", style=f"left:{start:.2f}%;width:{max(end - start, 0):.2f}%"))
     if np.isfinite(value.value):
         marks.append(element("i", class_="dot", style=f"left:{axis(value.value):.2f}%"))
