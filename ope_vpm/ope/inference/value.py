@@ -282,7 +282,9 @@ def _interval(problem: Problem, raw: RawEstimate) -> tuple[float | None, Interva
     """The standard error and the interval; none from one episode, or where there is no value."""
     if problem.data.n_episodes < 2 or not np.isfinite(raw.value) or raw.uncertainty is None:
         return None, None
-    return raw.uncertainty.interval(raw.value, problem.log, problem.seed)
+    error, (low, high) = raw.uncertainty.interval(raw.value, problem.log, problem.seed)
+    rounding = ROUNDING * abs(raw.value)  # where nothing varies the solution is exact, but for rounding
+    return error, (low - rounding, high + rounding)
 
 
 def _episode_return(problem: Problem, raw: RawEstimate) -> EpisodeReturn | None:
