@@ -36,8 +36,8 @@ def from_function(
     Args:
         function: takes a batch of observations (n,) or (n, d).
         n_actions: how many discrete actions there are; None for continuous ones, or where a `Categorical` tells.
-        output: what it returns. Without it, a torch distribution is itself; with `n_actions`, integers are actions
-            and a matrix holds probabilities; without `n_actions`, floats are continuous actions.
+        output: what it returns. Without it, a torch distribution is itself; with `n_actions`, or on data with discrete
+            actions, integers are actions and a matrix holds probabilities; elsewhere floats are continuous actions.
         batched: False if the function takes one observation at a time.
     """
     if output is not None and output not in OUTPUTS:
@@ -47,7 +47,7 @@ def from_function(
         return CategoricalPolicy(call.reading(lambda seen, _: _as_probabilities(seen, n_actions, output)), n_actions)
     if output == "action":
         return DeterministicPolicy(call.reading(_as_actions))
-    return FunctionPolicy(lambda seen: _recognise(call, seen, output))
+    return FunctionPolicy(lambda seen, count: _recognise(call, seen, output, count))
 
 
 def from_module(module: torch.nn.Module, **options: Any) -> TargetPolicy:
@@ -59,17 +59,17 @@ class FunctionPolicy(TargetPolicy):
     """A policy whose kind is seen at the first call; every question goes to the policy of that kind.
 
     Args:
-        recognise: makes that policy, from a few observations.
+        recognise: makes that policy, from a few observations and the number of discrete actions, where it is known.
     """
 
-    def __init__(self, recognise: Callable[[Array], TargetPolicy]) -> None:
+    def __init__(self, recognise: Callable[[Array, int | None], TargetPolicy]) -> None:
         self._recognise = recognise
         self._known: TargetPolicy | None = None
 
-    def recognised(self, observations: Array) -> TargetPolicy:
+    def recognised(self, observations: Array, n_actions: int | None = None) -> TargetPolicy:
         """The policy of the kind that the function returns."""
         if self._known is None:
-            known = self._recognise(observations)
+            known = self._recognise(observations, n_actions)
             known.observation_size = known.observation_size or self.observation_size
             self.n_actions, self.action_dimension = known.n_actions, known.action_dimension
             self._known = known
@@ -132,14 +132,18 @@ class FunctionPolicy(TargetPolicy):
         return self.recognised(observations).score(observations, actions)
 
 
-def _recognise(call: Call, observations: Array, output: Output | None) -> TargetPolicy:
+def _recognise(call: Call, observations: Array, output: Output | None, n_actions: int | None) -> TargetPolicy:
     """The policy of the kind that a function returns for the first observations."""
     returned, rows = call.probe(observations)
     if isinstance(returned, Distribution):
         return of_distributions(call, returned, rows)
     if output == "distribution":
         raise TypeError(f"output='distribution' needs a torch distribution: got a {type(returned).__name__}")
-    return DeterministicPolicy(call.reading(_as_actions))
+    if n_actions is None:
+        return DeterministicPolicy(call.reading(_as_actions))
+    shape = np.shape(as_array(returned))
+    count = shape[1] if len(shape) == 2 and shape[1] > 1 else n_actions  # columns of probabilities
+    return CategoricalPolicy(call.reading(lambda seen, _: _as_probabilities(seen, count, output)), count)
 
 
 def _forward(module: torch.nn.Module, observations: Array) -> Any:

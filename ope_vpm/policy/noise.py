@@ -54,7 +54,7 @@ def _once_recognised(policy: TargetPolicy, change: Callable[[TargetPolicy], Targ
     """The changed policy; of a function, whose kind is not known yet, after its first call."""
     if not isinstance(policy, FunctionPolicy):
         return change(policy)
-    changed = FunctionPolicy(lambda observations: change(policy.recognised(observations)))
+    changed = FunctionPolicy(lambda observations, count: change(policy.recognised(observations, count)))
     changed.observation_size = policy.observation_size
     return changed
 

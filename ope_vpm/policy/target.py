@@ -106,8 +106,13 @@ class TargetPolicy(ABC):
         """The bounds to which `sample` clips; infinite where it does not clip."""
         return Clipping()
 
-    def recognised(self, observations: Array) -> TargetPolicy:
-        """The policy itself, once it is known of what kind it is; a few observations are there to find out."""
+    def recognised(self, observations: Array, n_actions: int | None = None) -> TargetPolicy:
+        """The policy itself, once it is known of what kind it is.
+
+        Args:
+            observations: a few of them, to find out.
+            n_actions: how many discrete actions the data have; None where they are continuous, or not known.
+        """
         return self
 
     @abstractmethod

@@ -142,3 +142,34 @@ def test_a_list_of_models_is_several_policies():
     )
     values = ov.evaluate(data, models, "onestep")
     assert [value.value for value in values] == [ov.evaluate(data, model, "onestep").value for model in models]
+
+
+def three_arms():
+    """States and actions at random: what a function returns is all that matters."""
+    rng = np.random.default_rng(0)
+    states, actions = rng.normal(size=(200, 2)), rng.integers(3, size=200)
+    following = np.vstack([states[1:], states[:1]])
+    return ov.LoggedDataset.from_arrays(
+        states, actions, states[:, 0] + actions, following, truncated=np.arange(200) % 20 == 19
+    )
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda seen: np.tile([0.2, 0.3, 0.5], (len(seen), 1)), lambda seen: (seen[:, 0] > 0).astype(int)],
+    ids=["probabilities", "actions"],
+)
+def test_on_discrete_actions_a_function_needs_no_further_word(function):
+    """The data know how many actions there are."""
+    data = three_arms()
+    plain = ov.evaluate(data, function, "fqe", gamma=0.5, solver="linear")
+    named = ov.evaluate(data, ov.as_policy(function, n_actions=3), "fqe", gamma=0.5, solver="linear")
+    assert plain.value == named.value
+    noisy = ov.evaluate(data, ov.with_noise(ov.as_policy(function), epsilon=0.1), "fqe", gamma=0.5, solver="linear")
+    other = ov.with_noise(ov.as_policy(function, n_actions=3), epsilon=0.1)
+    assert noisy.value == ov.evaluate(data, other, "fqe", gamma=0.5, solver="linear").value
+
+
+def test_a_function_for_fewer_actions_is_refused():
+    with pytest.raises(ValueError, match="the policy chooses from 2 actions, the data have 3"):
+        ov.evaluate(three_arms(), lambda seen: np.full((len(seen), 2), 0.5), "fqe")

@@ -280,7 +280,7 @@ def check_match(data: LoggedDataset, policy: TargetPolicy) -> TargetPolicy:
             f"the policy takes observations of {policy.observation_size} numbers, the data have {size} "
             "(is it a policy for another task?)"
         )
-    policy = policy.recognised(data.head.observations)
+    policy = policy.recognised(data.head.observations, data.n_actions if data.discrete_actions else None)
     if data.discrete_actions:
         _check_discrete(data, policy)
     elif policy.has_probabilities:
