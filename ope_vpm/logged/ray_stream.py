@@ -35,7 +35,7 @@ class RayDataset(StreamedDataset):
     ) -> Result:
         """As `StreamedDataset.total`, by tasks; their results are merged in the order of the rows, as they come."""
         ray = started()
-        local = StreamedDataset(self.source, self.table, self.head, None, self.facts, self.part_rows)
+        local = StreamedDataset(self.source, self.table, self.head, None, self.facts, self.part_rows, self.charge)
         log, asked = ray.put(local), ray.put((function, settings))
         task = ray.remote(max_retries=RETRIES, num_cpus=1)(_run)
         numbers = np.asarray(range(self.count) if only is None else only)
@@ -71,7 +71,7 @@ def started() -> Any:
 
 def on_ray(data: StreamedDataset) -> RayDataset:
     """The same log, its passes on Ray."""
-    return RayDataset(data.source, data.table, data.head, data.progress, data.facts, data.part_rows)
+    return RayDataset(data.source, data.table, data.head, data.progress, data.facts, data.part_rows, data.charge)
 
 
 @dataclass(frozen=True)

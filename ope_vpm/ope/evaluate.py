@@ -11,7 +11,7 @@ import numpy as np
 
 from ope_vpm.logged import LoggedDataset, scan_dataset
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
-from ope_vpm.ope.estimator import NEEDS_ROWS, Estimator, ProblemEstimator, make
+from ope_vpm.ope.estimator import Estimator, ProblemEstimator, make, needs_rows
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy, as_policy
@@ -91,7 +91,7 @@ def evaluate(
                 each.check_rows(problem)
                 each.check(problem)
             elif problem.streamed:
-                raise ValueError(f"{each.name} {NEEDS_ROWS}")
+                raise ValueError(f"{each.name} {needs_rows(problem)}")
         found = {problem.gamma: at(problem) for problem in problems}
         return found if isinstance(gamma, Sequence) else found[discounts[0]]
 

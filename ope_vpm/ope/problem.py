@@ -119,6 +119,12 @@ class Problem:
         """The same question about other rewards; nothing is shared, for most of what is kept depends on them."""
         return replace(self, log=self.log.with_rewards(rewards), _memory=Memory())
 
+    def charged(self, keep: float, price: float) -> Problem:
+        """The same question about the rewards keep·r - price·1[the task ends with this row]; nothing is shared."""
+        if isinstance(self.log, StreamedLog):
+            return replace(self, log=self.log.charged(keep, price, self.time_limit), _memory=Memory())
+        return self.with_rewards(keep * self.data.rewards - price * self.ending)
+
     def shared(
         self, make: Callable[Concatenate[Problem, Settings], Result], *given: Settings.args, **settings: Settings.kwargs
     ) -> Result:

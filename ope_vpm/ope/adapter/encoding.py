@@ -64,6 +64,8 @@ class Encoder:
                 f"{prod(shape)} finite states with continuous actions are too many to tell apart "
                 f"(at most {MOST_ONE_HOT}): give the observations as floats"
             )
+        if shape is not None and n_actions is not None:  # numbers are not scaled
+            return cls(shape, n_actions, Standardiser.unit(1), Standardiser.unit(1), absorbs, labels)
         scales = Standardiser.fit(data.observations), Standardiser.fit(data.actions)
         return cls(shape, n_actions, *scales, absorbs, labels)
 
@@ -125,6 +127,12 @@ def _state_shape(data: LoggedDataset) -> tuple[int, ...] | None:
     if (np.atleast_1d(seen) > np.array(shape)).any():
         raise ValueError(f"observations must be inside their space {space}: they reach {seen - 1}")
     return shape
+
+
+def has_transition_codes(data: LoggedDataset) -> bool:
+    """Whether each (s, a, s') of finite states and actions has a number of its own: see `TransitionCodes`."""
+    shape = _state_shape(data)
+    return shape is not None and prod(shape) * (data.n_actions or 1) * (prod(shape) + 1) < 1 << 63
 
 
 def _labels(data: LoggedDataset) -> dict[bytes, int]:

@@ -12,6 +12,7 @@ from ope_vpm.logged import LoggedDataset
 
 OnEnd = Literal["restart", "absorb"]
 TimeLimit = Literal["continue", "restart"]
+NO_INITIAL_STATES = "no episode begins at a reset, so a restart has nowhere to go: log whole episodes"
 NOTHING_FOLLOWS = "no logged row has a next state, so nothing can be learnt (log the state after steps)"
 
 
@@ -146,7 +147,7 @@ def _restarts(data: LoggedDataset, ends: int, seed: int, episodes: Integers) -> 
     """Rows of initial states for each ending row, (ends, copies)."""
     first = data.starts[episodes[data.from_reset[episodes]]]
     if len(first) == 0:
-        raise ValueError("no episode begins at a reset, so a restart has nowhere to go: log whole episodes")
+        raise ValueError(NO_INITIAL_STATES)
     shuffled = np.random.default_rng(seed).permutation(first)
     copies = min(len(first), max(1, len(data) // ends))
     dealt: Integers = np.resize(shuffled, (ends, copies))

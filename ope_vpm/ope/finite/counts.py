@@ -55,7 +55,11 @@ def number_states(log: Log, steps: Steps) -> NumberedStates:
 
 @dataclass(frozen=True, eq=False)
 class PairCounts:
-    """The steps of a log as counts of the pairs (s, a) that were seen, with their mean rewards and next states."""
+    """The steps of a log as counts of the pairs (s, a) that were seen, with their mean rewards and next states.
+
+    Of a log that is read in parts, an entry stands for all steps with the same pair and next state: its weight is
+    theirs together, and its reward their mean.
+    """
 
     labels: Integers
     """The state that each state number means, as the encoder writes it."""
@@ -77,6 +81,10 @@ class PairCounts:
     """The number of each initial state, in the order of `Log.initial_episodes`."""
     initial_weight: Floats
     """How much each initial state counts."""
+    steps: Floats | None = None
+    """How many steps each entry stands for; None: for one."""
+    spread: Floats | None = None
+    """Σ weight·(r - mean r)² of the steps of each entry; None: 0."""
 
     @property
     def states(self) -> int:
@@ -121,6 +129,18 @@ class PairCounts:
         probability = self.weight / self.times[self.pair]
         places = self.pair[goes_on], self.next_state[goes_on]
         return sparse.csr_array((probability[goes_on], places), shape=(self.pairs, self.states))
+
+    @property
+    def steps_of_pair(self) -> Floats:
+        """(pairs,): the number of steps with each pair, copies of a restart included."""
+        return group_sums(self.pair, np.ones(len(self.pair)) if self.steps is None else self.steps, self.pairs)
+
+    def outcomes(self, values: Floats, gamma: float) -> tuple[Floats, float]:
+        """The mean of r + γV(s') over the steps of each pair, and the sum of the squared distances from it."""
+        outcome = self.rewards + gamma * self.value_after(values)
+        mean = group_sums(self.pair, self.weight * outcome, self.pairs) / self.times
+        apart = float(self.weight @ (outcome - mean[self.pair]) ** 2)
+        return mean, apart if self.spread is None else apart + float(self.spread.sum())
 
     @cached_property
     def initial(self) -> Floats:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from ope_vpm.arrays import Floats, effective_sample_size, group_sums
+from ope_vpm.arrays import Bools, Floats, effective_sample_size, group_sums
 from ope_vpm.chain.finite.chain import FiniteChain
 from ope_vpm.ope.finite.model import CompletedModel
 from ope_vpm.ope.finite.problem import FiniteProblem
@@ -52,7 +52,19 @@ def rare_rewards(problem: Problem, weights: Floats) -> RareRewards | None:
         return None
     added = weights * other / problem.steps.weight.sum()
     gains = group_sums(data.episode, np.maximum(added, 0), data.n_episodes)
-    losses = group_sums(data.episode, np.maximum(-added, 0), data.n_episodes)
+    return limits_of_rewards(holding, gains, group_sums(data.episode, np.maximum(-added, 0), data.n_episodes))
+
+
+def limits_of_rewards(holding: Bools, gains: Floats, losses: Floats) -> RareRewards | None:
+    """The same from sums over episodes.
+
+    Args:
+        holding: (episodes,): whether they hold other rewards than the commonest.
+        gains: (episodes,): what those above it add to the value.
+        losses: (episodes,): what those below it take from it.
+    """
+    if not holding.any() or holding.mean() > RARE_SHARE:
+        return None
     (fewer_gains, more_gains), (fewer_losses, more_losses) = binomial_limits(gains), binomial_limits(losses)
     below, above = max(fewer_gains, more_losses), max(more_gains, fewer_losses)
     return RareRewards(effective_sample_size(gains + losses), below, above)
