@@ -196,7 +196,7 @@ class Problem:
 
 
 def _steps(log: Log, on_end: OnEnd, time_limit: TimeLimit, seed: int) -> Steps:
-    return plan_steps(log.data, on_end, time_limit, seed, log.episodes)
+    return plan_steps(log.data, on_end, time_limit, seed, log.episodes, as_logged=log.sample is not log)
 
 
 def _pairs(problem: Problem, draws: int) -> Pairs:

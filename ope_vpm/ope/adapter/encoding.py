@@ -87,9 +87,16 @@ class Encoder:
             return np.array([self.labels.get(key, len(self.labels)) for key in _keys(observations)], dtype=np.int64)
         columns = np.asarray(observations).reshape(len(observations), len(self.shape))
         if len(self.shape) == 1 and len(columns) and columns.min() >= 0 and columns.max() < self.shape[0]:
-            return columns[:, 0].astype(np.int64)  # numbers already
+            return columns[:, 0].astype(np.int64, copy=False)  # numbers already
         numbers: Array = np.ravel_multi_index(tuple(columns.T), self.shape)
         return numbers.astype(np.int64)
+
+    def observations(self, states: Integers, like: Array) -> Array | None:
+        """The observation that each state number means, as a log writes observations; None where numbers are labels."""
+        if self.shape is None or self.labels is not None:
+            return None
+        columns = np.stack(np.unravel_index(states, self.shape), axis=1)
+        return columns.reshape(len(states), *like.shape[1:]).astype(like.dtype)
 
     def __call__(self, observations: Array, actions: Array) -> Array:
         """The x of each row."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -33,6 +34,15 @@ class Steps:
     """Logged rows left out because the state after them is unknown."""
     ended: int
     """Logged rows that end an episode, by restart or absorption."""
+
+    @cached_property
+    def as_logged(self) -> bool:
+        """Whether these steps are the log's rows, in their order."""
+        return len(self.rows) == len(self.data) and bool((np.diff(self.rows) == 1).all())
+
+    def of_rows(self, column: Array) -> Array:
+        """A column of the log at each step; itself where the steps are the log's rows."""
+        return column if self.as_logged else column[self.rows]
 
     @property
     def next_observations(self) -> Array:
@@ -75,18 +85,36 @@ def steps(
     return plan_steps(data, choice, time_limit, seed, ordered)
 
 
-def plan_steps(data: LoggedDataset, on_end: OnEnd, time_limit: TimeLimit, seed: int, episodes: Integers) -> Steps:
-    """The same with every choice made; arguments as in `steps`."""
+def plan_steps(
+    data: LoggedDataset,
+    on_end: OnEnd,
+    time_limit: TimeLimit,
+    seed: int,
+    episodes: Integers,
+    as_logged: bool = False,
+) -> Steps:
+    """The same with every choice made; other arguments as in `steps`.
+
+    Args:
+        data: the log.
+        on_end: what follows a termination.
+        time_limit: what follows a truncation.
+        seed: of the order in which initial states are dealt out.
+        episodes: the episodes' numbers in the order in which to go through them.
+        as_logged: whether steps are rather left in the order of the log where nothing restarts, as those of long logs:
+            then no column has to be put into another order.
+    """
     ending = ending_rows(data, time_limit)
-    ordered = rows_of(data, episodes)
-    kept = ordered[(ending | data.next_known)[ordered]]
+    leads_on, ended = ending | data.next_known, int(np.count_nonzero(ending))
+    restarts = on_end == "restart" and ended > 0
+    ordered = np.arange(len(data)) if as_logged and not restarts else rows_of(data, episodes)
+    kept = ordered if leads_on.all() else ordered[leads_on[ordered]]
     if len(kept) == 0:
         raise ValueError(NOTHING_FOLLOWS)
+    counts = {"dropped": len(data) - len(kept), "ended": ended}
+    if not restarts:
+        return Steps(kept, np.ones(len(kept)), data, None, ending[kept], **counts)
     ends, inner = kept[ending[kept]], kept[~ending[kept]]
-    counts = {"dropped": len(data) - len(kept), "ended": len(ends)}
-    if on_end == "absorb" or len(ends) == 0:
-        absorbed = ending[kept]
-        return Steps(kept, np.ones(len(kept)), data, None, absorbed, **counts)
     starts = _restarts(data, len(ends), seed, episodes)
     rows = np.concatenate([inner, np.repeat(ends, starts.shape[1])])
     weight = np.ones(len(rows))

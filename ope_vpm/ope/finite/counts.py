@@ -40,17 +40,20 @@ def number_states(log: Log, steps: Steps) -> NumberedStates:
     """
     data, goes_on = log.data, ~steps.absorbed
     encoder = Encoder.fit(data, 1 if data.discrete_actions else None, absorbs=False)
-    following = steps.next_observations
+    following = steps.of_rows(data.next_observations) if steps.restart is None else steps.next_observations
     after = following if goes_on.all() else following[goes_on]
-    parts = [data.observations[steps.rows], after, log.initial_observations]
-    labels, number = number_codes(np.concatenate([encoder.states(part) for part in parts]))
-    before, after_end = len(steps.rows), len(steps.rows) + len(after)
-    next_state = np.full(before, -1)
-    next_state[goes_on] = number[before:after_end]
-    observations = np.empty((len(labels), *data.observations.shape[1:]), dtype=data.observations.dtype)
-    for part, places in zip(parts, np.split(number, [before, after_end]), strict=True):
-        observations[places] = part
-    return NumberedStates(labels, observations, number[:before], next_state, number[after_end:])
+    parts = [steps.of_rows(data.observations), after, log.initial_observations]
+    labels, state, after, initial = number_codes(*(encoder.states(part) for part in parts))
+    next_state = after
+    if len(after) < len(state):
+        next_state = np.full(len(state), -1)
+        next_state[goes_on] = after
+    observations = encoder.observations(labels, data.observations)
+    if observations is None:
+        observations = np.empty((len(labels), *data.observations.shape[1:]), dtype=data.observations.dtype)
+        for part, places in zip(parts, (state, after, initial), strict=True):
+            observations[places] = part
+    return NumberedStates(labels, observations, state, next_state, initial)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,9 +129,11 @@ class PairCounts:
     def transitions(self) -> SparseMatrix:
         """(pairs, states), sparse: the probabilities P̂(s'|s, a); rows sum to less than 1 where episodes ended."""
         goes_on = self.next_state >= 0
-        probability = self.weight / self.times[self.pair]
-        places = self.pair[goes_on], self.next_state[goes_on]
-        return sparse.csr_array((probability[goes_on], places), shape=(self.pairs, self.states))
+        kept = slice(None) if goes_on.all() else goes_on
+        places = self.pair[kept], self.next_state[kept]
+        matrix = sparse.csr_array((self.weight[kept], places), shape=(self.pairs, self.states))
+        matrix.data /= np.repeat(self.times, np.diff(matrix.indptr))
+        return matrix
 
     @property
     def steps_of_pair(self) -> Floats:
@@ -174,7 +179,7 @@ class PairCounts:
 
 def count_pairs(log: Log, steps: Steps) -> PairCounts:
     """Count the pairs of a log with finite states and actions; arguments as in `number_states`."""
-    numbered, actions = log.shared(number_states, steps), log.data.actions[steps.rows]
+    numbered, actions = log.shared(number_states, steps), steps.of_rows(log.data.actions)
     factor = int(actions.max()) + 1
     code, pair = number_codes(numbered.state * factor + actions)
     return PairCounts(
@@ -183,7 +188,7 @@ def count_pairs(log: Log, steps: Steps) -> PairCounts:
         pair=pair,
         next_state=numbered.next_state,
         weight=steps.weight,
-        rewards=log.data.rewards[steps.rows],
+        rewards=steps.of_rows(log.data.rewards),
         state_of_pair=code // factor,
         action_of_pair=code % factor,
         initial_states=numbered.initial_states,

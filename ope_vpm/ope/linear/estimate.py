@@ -23,7 +23,8 @@ from ope_vpm.linear.moments import (
 )
 from ope_vpm.linear.system import DECADE, RIDGES, LinearSystem, choose_ridge, suspected_bias
 from ope_vpm.ope.adapter.ends import clock_remarks
-from ope_vpm.ope.adapter.pair_features import PairFeatures, Pairs
+from ope_vpm.ope.adapter.pair_features import PairFeatures
+from ope_vpm.ope.adapter.pair_stream import Pairs
 from ope_vpm.ope.behaviour.action_ratio import known_overlap
 from ope_vpm.ope.inference.returns import reaches_ends, with_rate_doubt
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, influence_sums, initial_sums
