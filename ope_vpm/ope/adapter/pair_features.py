@@ -8,16 +8,16 @@ be drawn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks
 from ope_vpm.linear.features import BATCH_ROWS, Standardiser
-from ope_vpm.linear.moments import Batch, GroupSums, Moments, accumulate, apply_to_groups
+from ope_vpm.linear.moments import Batch, Coefficients, GroupSums, Moments, accumulate, apply_to_groups
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.encoding import ActionCoordinates, Encoder, StateFeatures
 from ope_vpm.ope.adapter.ends import (
@@ -35,6 +35,8 @@ from ope_vpm.policy.target import DRAWS
 
 if TYPE_CHECKING:
     from ope_vpm.ope.adapter.pair_stream import Pairs
+
+Result = TypeVar("Result")
 
 KEPT_ROWS = 1 << 15
 """State features of at most so many rows are kept in memory, some 100 MB each for s and s': they are needed in every
@@ -236,25 +238,25 @@ class PairFeatures:
             values[part] = features @ theta[: self.next_size]
         return values
 
-    def sums(
-        self, beta: Floats, theta: Floats, gamma: float, after_end: Floats | None, of_ends: int, weights: bool = False
-    ) -> PairSums:
+    def sums(self, asked: Sequence[Coefficients], weights: bool = False) -> list[PairSums]:
         """Sums of τ·δ and more over the rows of each episode, in a second pass that keeps no row.
 
         Args:
-            beta: (features, columns).
-            theta: (features, columns).
-            gamma: the discount.
-            after_end: as in `ope_vpm.linear.moments.apply`.
-            of_ends: how many of the last columns are about the reward 1[the task ends here].
+            asked: coefficients of shape (features, columns), as of several discounts.
             weights: whether sums of the weights τ are wanted, too.
         """
         data = self.states.data
         episode, count = data.episode[self.rows], data.n_episodes
-        sums = apply_to_groups(self, episode, count, beta, theta, gamma, after_end, of_ends, weights)
-        first = np.zeros((count, theta.shape[1]))
-        first[self.states.first_episodes] = self.initial_values(theta)
-        return PairSums(0, sums, np.bincount(episode, minlength=count), first)
+        found, rows = [], np.bincount(episode, minlength=count)
+        for each, sums in zip(asked, apply_to_groups(self, episode, count, asked, weights), strict=True):
+            first = np.zeros((count, each.theta.shape[1]))
+            first[self.states.first_episodes] = self.initial_values(each.theta)
+            found.append(PairSums(0, sums, rows, first))
+        return found
+
+    def remembered(self, make: Callable[..., Result], *settings: Any) -> Callable[..., Result]:
+        """A function whose results are kept with these features and weights, for every discount: see `Memory`."""
+        return self._memory.recall(make, *settings)
 
     @property
     def steps(self) -> Steps:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -9,12 +10,12 @@ import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
 from ope_vpm.linear.features import Standardiser
-from ope_vpm.linear.moments import Moments, accumulate
+from ope_vpm.linear.moments import Coefficients, Moments, accumulate
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.streamed import Part
 from ope_vpm.ope.adapter.encoding import StateFeatures
 from ope_vpm.ope.adapter.ends import TimeLimit, ended_episodes
-from ope_vpm.ope.adapter.pair_features import PairFeatures, PairSums, centred_rows, memory_of, state_rows
+from ope_vpm.ope.adapter.pair_features import PairFeatures, PairSums, Result, centred_rows, memory_of, state_rows
 from ope_vpm.ope.log import Log, Memory, Precision, StreamedLog
 from ope_vpm.policy import TargetPolicy
 
@@ -80,12 +81,13 @@ class PairStream:
         """The moments of all rows and initial states, made in one pass when they are first asked for."""
         return self._memory.recall(_moments_of_stream)(self)
 
-    def sums(
-        self, beta: Floats, theta: Floats, gamma: float, after_end: Floats | None, of_ends: int, weights: bool = False
-    ) -> PairSums:
+    def sums(self, asked: Sequence[Coefficients], weights: bool = False) -> list[PairSums]:
         """As `PairFeatures.sums`, over all parts."""
-        settings = self.policy, self.recipe, beta, theta, gamma, after_end, of_ends, weights
-        return self.log.total(_sums_of_part, *settings)
+        return self.log.total(_sums_of_part, self.policy, self.recipe, asked, weights).each
+
+    def remembered(self, make: Callable[..., Result], *settings: Any) -> Callable[..., Result]:
+        """As `PairFeatures.remembered`."""
+        return self._memory.recall(make, *settings)
 
     @property
     def clock(self) -> int | None:
@@ -119,8 +121,22 @@ def _moments_of_part(part: Part, policy: TargetPolicy, recipe: PairRecipe) -> Mo
     return accumulate(recipe.pairs(part, policy))
 
 
-def _sums_of_part(part: Part, policy: TargetPolicy, recipe: PairRecipe, *settings: Any) -> PairSums:
-    return replace(recipe.pairs(part, policy).sums(*settings), place=part.first_episode)
+@dataclass(frozen=True)
+class _SumsOfAll:
+    """The sums for each of several sets of coefficients."""
+
+    each: list[PairSums]
+
+    def merge(self, other: _SumsOfAll) -> _SumsOfAll:
+        """Of both parts."""
+        return _SumsOfAll([one.merge(two) for one, two in zip(self.each, other.each, strict=True)])
+
+
+def _sums_of_part(
+    part: Part, policy: TargetPolicy, recipe: PairRecipe, asked: Sequence[Coefficients], weights: bool
+) -> _SumsOfAll:
+    found = recipe.pairs(part, policy).sums(asked, weights)
+    return _SumsOfAll([replace(each, place=part.first_episode) for each in found])
 
 
 def of_sample(recipe: PairRecipe, log: Log, policy: TargetPolicy) -> PairFeatures:
