@@ -38,8 +38,20 @@ def read_only(array: Array) -> Array:
     return view
 
 
+def ones(length: int) -> Floats:
+    """So many ones, which take no memory; not to be written to."""
+    return np.broadcast_to(np.float64(1.0), length)
+
+
+def are_ones(values: Floats) -> bool:
+    """Whether an array was made by `ones`, or is a part of one."""
+    return values.strides == (0,) and (len(values) == 0 or values[0] == 1.0)
+
+
 def group_sums(group: Array, values: Floats, size: int = 0) -> Floats:
     """The sum of the values in each group, for groups numbered from 0; at least `size` of them."""
+    if are_ones(values):
+        return np.bincount(group, minlength=size).astype(np.float64)
     return np.bincount(group, weights=values, minlength=size).astype(np.float64, copy=False)
 
 

@@ -321,7 +321,8 @@ def apply(
 
 def apply_all(batches: Batches, asked: Sequence[Coefficients]) -> list[tuple[Floats, Floats]]:
     """The same for coefficients of several kinds, as of several discounts, in one pass."""
-    shapes = [(len(batches), *each.theta.shape[1:]) for each in asked]
+    rows = len(batches)
+    shapes = [(rows, *each.theta.shape[1:]) for each in asked]
     found: list[tuple[Floats, Floats]] = [(np.empty(shape), np.empty(shape)) for shape in shapes]
     for batch in batches:
         for (tau, residual), each in zip(found, asked, strict=True):

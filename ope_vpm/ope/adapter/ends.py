@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
-from ope_vpm.arrays import Array, Bools, Floats, Integers
+from ope_vpm.arrays import Array, Bools, Floats, Integers, ones
 from ope_vpm.logged import LoggedDataset
 
 OnEnd = Literal["restart", "absorb"]
@@ -34,11 +33,8 @@ class Steps:
     """Logged rows left out because the state after them is unknown."""
     ended: int
     """Logged rows that end an episode, by restart or absorption."""
-
-    @cached_property
-    def as_logged(self) -> bool:
-        """Whether these steps are the log's rows, in their order."""
-        return len(self.rows) == len(self.data) and bool((np.diff(self.rows) == 1).all())
+    as_logged: bool = False
+    """Whether these steps are known to be the log's rows, in their order."""
 
     def of_rows(self, column: Array) -> Array:
         """A column of the log at each step; itself where the steps are the log's rows."""
@@ -111,9 +107,10 @@ def plan_steps(
     kept = ordered if leads_on.all() else ordered[leads_on[ordered]]
     if len(kept) == 0:
         raise ValueError(NOTHING_FOLLOWS)
-    counts = {"dropped": len(data) - len(kept), "ended": ended}
+    dropped = len(data) - len(kept)
     if not restarts:
-        return Steps(kept, np.ones(len(kept)), data, None, ending[kept], **counts)
+        whole = as_logged and len(kept) == len(data)
+        return Steps(kept, ones(len(kept)), data, None, ending[kept], dropped, ended, whole)
     ends, inner = kept[ending[kept]], kept[~ending[kept]]
     starts = _restarts(data, len(ends), seed, episodes)
     rows = np.concatenate([inner, np.repeat(ends, starts.shape[1])])
@@ -124,7 +121,7 @@ def plan_steps(
     place[ordered] = np.arange(len(data))
     order = np.argsort(place[rows], kind="stable")
     absorbed = np.zeros(len(rows), dtype=np.bool_)
-    return Steps(rows[order], weight[order], data, restart[order], absorbed, **counts)
+    return Steps(rows[order], weight[order], data, restart[order], absorbed, dropped, ended)
 
 
 def rows_of(data: LoggedDataset, episodes: Integers) -> Integers:

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from ope_vpm.arrays import Array, Bools, Floats, Integers, group_sums, number_codes
+from ope_vpm.arrays import Array, Bools, Floats, Integers, are_ones, group_sums, number_codes
 from ope_vpm.chain.finite.solve import SparseMatrix
 from ope_vpm.ope.adapter.encoding import Encoder
 from ope_vpm.ope.adapter.ends import Steps
@@ -123,7 +123,8 @@ class PairCounts:
     @cached_property
     def reward(self) -> Floats:
         """(pairs,): the mean reward r̂(s, a)."""
-        return group_sums(self.pair, self.weight * self.rewards, self.pairs) / self.times
+        paid = self.rewards if are_ones(self.weight) else self.weight * self.rewards
+        return group_sums(self.pair, paid, self.pairs) / self.times
 
     @cached_property
     def transitions(self) -> SparseMatrix:
@@ -131,7 +132,9 @@ class PairCounts:
         goes_on = self.next_state >= 0
         kept = slice(None) if goes_on.all() else goes_on
         places = self.pair[kept], self.next_state[kept]
-        matrix = sparse.csr_array((self.weight[kept], places), shape=(self.pairs, self.states))
+        # Steps that all count 1 are counted in half of the memory.
+        weight = np.ones(len(places[0]), dtype=np.int32) if are_ones(self.weight) else self.weight[kept]
+        matrix = sparse.csr_array((weight, places), shape=(self.pairs, self.states)).astype(np.float64)
         matrix.data /= np.repeat(self.times, np.diff(matrix.indptr))
         return matrix
 
@@ -181,7 +184,9 @@ def count_pairs(log: Log, steps: Steps) -> PairCounts:
     """Count the pairs of a log with finite states and actions; arguments as in `number_states`."""
     numbered, actions = log.shared(number_states, steps), steps.of_rows(log.data.actions)
     factor = int(actions.max()) + 1
-    code, pair = number_codes(numbered.state * factor + actions)
+    codes = numbered.state * factor
+    codes += actions
+    code, pair = number_codes(codes)
     return PairCounts(
         labels=numbered.labels,
         observations=numbered.observations,
