@@ -9,7 +9,7 @@ import numpy as np
 
 from ope_vpm.arrays import Floats
 from ope_vpm.ope.authoring import Problem, ProblemEstimator, RawEstimate
-from ope_vpm.ope.estimator import NEEDS_ROWS, check_positive, check_ridge
+from ope_vpm.ope.estimator import check_positive, check_ridge, needs_rows
 from ope_vpm.ope.finite.counted import counted_estimate
 from ope_vpm.ope.finite.likelihood import likelihood_interval
 from ope_vpm.ope.finite.problem import finite_problem
@@ -30,6 +30,7 @@ class FQE(ProblemEstimator):
 
     name: ClassVar[str] = "fqe"
     streams: ClassVar[bool] = True
+    counts_parts: ClassVar[bool] = True
 
     solver: str = "auto"
     """"tabular" (finite pairs: the counted equation, solved exactly), "linear" (LSTD-Q in random features),
@@ -63,15 +64,22 @@ class FQE(ProblemEstimator):
 
     def check(self, problem: Problem) -> None:
         """Refuse a solver that does not fit the data."""
-        if problem.streamed and (self.solver != "linear" or self.weighted):
-            raise ValueError(f"fqe with solver={self.solver!r}, weighted={self.weighted} {NEEDS_ROWS}")
+        if problem.streamed and not self._in_parts(problem):
+            settings = f"solver={self.solver!r}, weighted={self.weighted}, interval={self.interval!r}"
+            raise ValueError(f"fqe with {settings} {needs_rows(problem)}")
         if self.solver == "tabular" and not problem.finite:
             raise ValueError("solver 'tabular' needs finite states and actions: use solver='linear' or 'neural'")
 
         if self.interval == "likelihood" and (
-            not problem.finite or (problem.steps.ended and problem.on_end == "restart")
+            not problem.finite or (problem.ends.any() and problem.on_end == "restart")
         ):
             raise ValueError("interval='likelihood' needs finite pairs without restarts: use interval='bootstrap'")
+
+    def _in_parts(self, problem: Problem) -> bool:
+        """Whether these settings can do with a log that is read in parts."""
+        if problem.finite:
+            return self.solver in ("auto", "tabular") and self.interval == "bootstrap"
+        return self.solver == "linear" and not self.weighted
 
     def find(self, problem: Problem) -> RawEstimate:
         """By the solver that fits."""

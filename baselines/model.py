@@ -73,6 +73,7 @@ class ModelBased(ProblemEstimator):
     """Finite pairs: counts, solved exactly. Continuous ones: an ensemble of networks, rolled out."""
 
     name: ClassVar[str] = "model"
+    counts_parts: ClassVar[bool] = True
 
     method: str = "auto"
     """"auto"; on finite pairs also "rollout" for the definition of Liu et al. (2018), see `liu_rollout`, or "simulate"

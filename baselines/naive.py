@@ -15,6 +15,7 @@ class Naive(ProblemEstimator):
 
     name: ClassVar[str] = "naive"
     streams: ClassVar[bool] = True
+    counts_parts: ClassVar[bool] = True
 
     def find(self, problem: Problem) -> RawEstimate:
         """One ratio of sums."""

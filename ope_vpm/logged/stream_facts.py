@@ -29,6 +29,7 @@ from ope_vpm.logged.doctor import SHOWN, Finding, finding
 from ope_vpm.logged.episode import row_columns, take
 from ope_vpm.logged.episode_table import RewardFacts
 from ope_vpm.logged.fingerprint import Words, fingerprints
+from ope_vpm.logged.finite_facts import FiniteFacts, finite_facts_of
 from ope_vpm.logged.streamed import Part, StreamedDataset
 
 OF_ROWS = {"not-finite": not_finite, "actions-outside": actions_outside, "broken-chain": broken_chain}
@@ -90,6 +91,8 @@ class Facts:
     """The least observation and action of each column."""
     high: tuple[Array, Array]
     findings: tuple[Finding, ...]
+    finite: FiniteFacts | None = None
+    """More about finite states with discrete actions."""
 
     def merge(self, other: Facts) -> Facts:
         """Of two parts that follow one another; variances as by Chan, Golub and LeVeque (1983)."""
@@ -106,6 +109,7 @@ class Facts:
             low=(np.minimum(self.low[0], other.low[0]), np.minimum(self.low[1], other.low[1])),
             high=(np.maximum(self.high[0], other.high[0]), np.maximum(self.high[1], other.high[1])),
             findings=_together(self.findings, other.findings),
+            finite=None if self.finite is None or other.finite is None else self.finite.merge(other.finite),
         )
 
     @property
@@ -143,6 +147,7 @@ def facts_of(part: Part, ignore: Collection[str]) -> Facts:
         low=(columns[0].min(axis=0), columns[1].min(axis=0)),
         high=(columns[0].max(axis=0), columns[1].max(axis=0)),
         findings=tuple(_moved(each, part.first_row) for each in found if each is not None),
+        finite=finite_facts_of(part) if part.finite and part.discrete_actions else None,
     )
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from math import prod
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Integers
-from ope_vpm.logged.columns import Space
+from ope_vpm.logged.columns import Space, state_sizes
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.episode_table import EpisodeTable, RewardFacts
 from ope_vpm.logged.read_ahead import read_ahead
@@ -80,6 +81,24 @@ class Part(LoggedDataset):
         return here
 
 
+@dataclass(frozen=True)
+class Charge:
+    """Other rewards: keep·r - price·1[the task ends with this row]."""
+
+    keep: float
+    price: float
+    time_limit: str
+    """Whether a truncation ends the task: see `EpisodeTable.ended`."""
+
+    def __call__(self, part: Part) -> Part:
+        """The same rows with these rewards."""
+        table = part.table
+        ended = table.terminated if self.time_limit == "continue" else table.ended(part.limit)
+        rewards = self.keep * part.rewards
+        rewards[part.ends[ended & part.ends_here]] -= self.price
+        return replace(part, rewards=rewards)
+
+
 class Source(Protocol):
     """Where rows come from, in the order of time; it can be sent to other machines."""
 
@@ -115,6 +134,8 @@ class StreamedDataset:
     """What a pass over all rows has found, a `Facts`; None before it."""
     part_rows: int = field(default_factory=lambda: PART_ROWS)
     """Rows of a part."""
+    charge: Charge | None = None
+    """The rewards that are asked about, where they are not the logged ones."""
 
     def __len__(self) -> int:
         return self.source.rows
@@ -187,6 +208,20 @@ class StreamedDataset:
         return shown if known else max(shown, int(self.facts.high[1]) + 1)
 
     @property
+    def states_seen(self) -> Array:
+        """One more than the largest number of each coordinate of finite states."""
+        seen: Array = self.facts.finite.reached + 1
+        return seen
+
+    @property
+    def countable(self) -> bool:
+        """Whether states and actions are finite, and each (s, a, s') has a number of 64 bits to be counted by."""
+        if not (self.finite and self.discrete_actions):
+            return False
+        states = prod(state_sizes(self.observation_space, self.states_seen))
+        return states * (self.n_actions or 1) * (states + 1) < 1 << 63
+
+    @property
     def reward_facts(self) -> RewardFacts:
         """The range of the rewards, and what the ends of episodes pay."""
         found: RewardFacts = self.facts.rewards
@@ -225,7 +260,7 @@ class StreamedDataset:
         columns = {each.name: getattr(data, each.name) for each in fields(LoggedDataset)}
         columns |= {name: column[:count] for name, column in columns.items() if _by_row(name, column)}
         beyond = data.observations[count : count + 1] if len(data) > count else None
-        return Part(
+        part = Part(
             **columns | {"starts": starts, "from_reset": from_reset},
             first_row=first,
             first_episode=episode,
@@ -234,6 +269,7 @@ class StreamedDataset:
             earlier=earlier,
             beyond=beyond,
         )
+        return part if self.charge is None else self.charge(part)
 
     def total(
         self, function: Callable[..., Result], *settings: Any, title: str = "reading", only: Sequence[int] | None = None

@@ -35,10 +35,9 @@ class Estimator(Protocol):
         """Say what the policy is worth; `choices` are on_end, time_limit and ignore, see `Problem.pose`."""
 
 
-NEEDS_ROWS = (
-    "needs all rows at once, and these are read in parts: use vpm, auto, fqe with solver='linear', naive or onestep, "
-    "or read them into memory with load_dataset"
-)
+_IN_PARTS = "needs all rows at once, and these are read in parts: use {}, or read them into memory with load_dataset"
+NEEDS_ROWS = _IN_PARTS.format("vpm, auto, fqe with solver='linear', naive or onestep")
+NEEDS_FINITE_ROWS = _IN_PARTS.format("vpm, auto, model, fqe or naive, which count finite states in parts")
 
 
 class ProblemEstimator(ABC):
@@ -49,7 +48,9 @@ class ProblemEstimator(ABC):
 
     name: ClassVar[str]
     streams: ClassVar[bool] = False
-    """Whether it can do with a log that is read in parts."""
+    """Whether it can do with a log of continuous states that is read in parts."""
+    counts_parts: ClassVar[bool] = False
+    """The same for finite states and actions, whose steps are counted part by part."""
 
     def estimate(
         self, data: LoggedDataset, policy: Any, *, gamma: float = 1.0, seed: int = 0, **choices: Any
@@ -68,8 +69,8 @@ class ProblemEstimator(ABC):
 
     def check_rows(self, problem: Problem) -> None:
         """Refuse a log that is read in parts where all rows are needed at once."""
-        if problem.streamed and not self.streams:
-            raise ValueError(f"{self.name} {NEEDS_ROWS}")
+        if problem.streamed and not (self.counts_parts if problem.finite else self.streams):
+            raise ValueError(f"{self.name} {needs_rows(problem)}")
 
     def check(self, problem: Problem) -> None:  # noqa: B027  # most estimators take whatever comes
         """Refuse, before any work, what this estimator cannot do, and name one that can."""
@@ -81,6 +82,11 @@ class ProblemEstimator(ABC):
         At γ = 1 on tasks that end, the return of an episode is found by asking again about other rewards, unless the
         estimate has it already (`per_episode`).
         """
+
+
+def needs_rows(problem: Problem) -> str:
+    """What to say of an estimator that cannot do with a log that is read in parts."""
+    return NEEDS_FINITE_ROWS if problem.finite else NEEDS_ROWS
 
 
 FEW_ROWS = 50_000

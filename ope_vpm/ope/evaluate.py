@@ -11,7 +11,7 @@ import numpy as np
 
 from ope_vpm.logged import LoggedDataset, scan_dataset
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
-from ope_vpm.ope.estimator import NEEDS_ROWS, Estimator, ProblemEstimator, make
+from ope_vpm.ope.estimator import Estimator, ProblemEstimator, make, needs_rows
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy, as_policy
@@ -86,12 +86,14 @@ def evaluate(
             first = Problem.pose(log, target, gamma=discounts[0], seed=seed, ignore=ignore, **choices)
         base = first if first.policy is target else first.with_policy(target)
         problems = [base, *(base.with_gamma(each, **choices) for each in discounts[1:])]
+        together = tuple(problem.discount for problem in problems)
+        problems = [replace(problem, together=together) for problem in problems]
         for problem, each in product(problems, chosen.values()):
             if isinstance(each, ProblemEstimator):
                 each.check_rows(problem)
                 each.check(problem)
             elif problem.streamed:
-                raise ValueError(f"{each.name} {NEEDS_ROWS}")
+                raise ValueError(f"{each.name} {needs_rows(problem)}")
         found = {problem.gamma: at(problem) for problem in problems}
         return found if isinstance(gamma, Sequence) else found[discounts[0]]
 

@@ -13,12 +13,13 @@ import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers
 from ope_vpm.logged import Finding, LoggedDataset
+from ope_vpm.logged.checks import CHECKS
 from ope_vpm.logged.doctor import check_ignored, examined, refuse_errors
 from ope_vpm.logged.episode import take
 from ope_vpm.logged.fingerprint import number_contents
 from ope_vpm.logged.stream_facts import episodes_of, examine, facts_of
-from ope_vpm.logged.streamed import Mergeable, StreamedDataset
-from ope_vpm.ope.adapter.ends import rows_of
+from ope_vpm.logged.streamed import Charge, Mergeable, StreamedDataset
+from ope_vpm.ope.adapter.ends import TimeLimit, rows_of
 from ope_vpm.policy import TargetPolicy
 
 Settings = ParamSpec("Settings")
@@ -225,13 +226,16 @@ class StreamedLog(Log):
     def check_parts(cls, data: StreamedDataset, ignore: Collection[str] = ()) -> Log:
         """Examine the data in a pass over them.
 
-        A log as short as a sample is read into memory, and so is one of finite states, whose rows are a few numbers.
+        A log as short as a sample is read into memory, and so is one of finite states that cannot be counted in parts:
+        with continuous actions, or with so many states that their transitions have no numbers of 64 bits.
         """
         check_ignored(ignore)
-        if len(data) <= SAMPLE_ROWS or data.finite:
+        if len(data) <= SAMPLE_ROWS or (data.finite and not data.discrete_actions):
             return Log.check(data.read(), ignore)
         facts = data.total(facts_of, tuple(ignore), title="checking")
         data = data.of_facts(facts)
+        if data.finite and not data.countable:
+            return Log.check(data.read(), ignore)
         content = number_contents(facts.episodes.prints)
         order = np.argsort(content, kind="stable")
         chosen = order[: fitting(data.lengths[order])]
@@ -250,6 +254,12 @@ class StreamedLog(Log):
         """As many whole episodes as fit into `SAMPLE_ROWS` rows."""
         assert self.sample_of_rows is not None
         return self.sample_of_rows
+
+    def charged(self, keep: float, price: float, time_limit: TimeLimit) -> StreamedLog:
+        """The same checked log with the rewards keep·r - price·1[the task ends]; nothing is computed on it yet."""
+        data = replace(self.stream, charge=Charge(keep, price, time_limit))
+        data = data.of_facts(data.total(facts_of, tuple(CHECKS), title="reading"))
+        return replace(self, data=cast(LoggedDataset, data), _memory=Memory(), _of_policies=WeakKeyDictionary())
 
     def total(self, function: Callable[..., Merged], *settings: Any) -> Merged:
         """The merged results of a function over all parts: see `StreamedDataset.total`."""

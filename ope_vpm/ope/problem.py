@@ -20,6 +20,10 @@ Settings = ParamSpec("Settings")
 Result = TypeVar("Result")
 
 
+Discount = tuple[float, OnEnd]
+"""A discount, and what follows a termination there."""
+
+
 @dataclass(frozen=True)
 class Question:
     """What was asked, in words and numbers alone, so that every answer can carry it along."""
@@ -48,6 +52,9 @@ class Problem:
     """What follows a termination: a fresh initial state, or reward 0 for ever."""
     time_limit: TimeLimit
     """What follows a truncation: the task goes on, or it ended."""
+    together: tuple[Discount, ...] = ()
+    """The discounts that are asked about in one call, this one among them: passes over the rows are made for all of
+    them at once. Empty: this one alone."""
     _memory: Memory = field(default_factory=Memory, repr=False)
 
     @classmethod
@@ -105,6 +112,21 @@ class Problem:
         limit = time_limit or self.time_limit
         return Problem.on(self.log, self.policy, gamma=gamma, seed=self.seed, on_end=on_end, time_limit=limit)
 
+    @property
+    def discount(self) -> Discount:
+        """The discount, and what follows a termination."""
+        return self.gamma, self.on_end
+
+    @property
+    def all_discounts(self) -> tuple[Discount, ...]:
+        """The discounts that are asked about together with this one."""
+        return self.together if self.discount in self.together else (self.discount,)
+
+    def at(self, discount: Discount) -> Problem:
+        """The same question at a discount that is asked about together with this one."""
+        gamma, on_end = discount
+        return self if discount == self.discount else replace(self, gamma=gamma, on_end=on_end, _memory=Memory())
+
     @cached_property
     def on_sample(self) -> Problem:
         """The same question asked of the log's sample; itself where that is the whole log."""
@@ -118,6 +140,12 @@ class Problem:
     def with_rewards(self, rewards: Floats) -> Problem:
         """The same question about other rewards; nothing is shared, for most of what is kept depends on them."""
         return replace(self, log=self.log.with_rewards(rewards), _memory=Memory())
+
+    def charged(self, keep: float, price: float) -> Problem:
+        """The same question about the rewards keep·r - price·1[the task ends with this row]; nothing is shared."""
+        if isinstance(self.log, StreamedLog):
+            return replace(self, log=self.log.charged(keep, price, self.time_limit), _memory=Memory())
+        return self.with_rewards(keep * self.data.rewards - price * self.ending)
 
     def shared(
         self, make: Callable[Concatenate[Problem, Settings], Result], *given: Settings.args, **settings: Settings.kwargs
@@ -190,7 +218,7 @@ class Problem:
 
 
 def _steps(log: Log, on_end: OnEnd, time_limit: TimeLimit, seed: int) -> Steps:
-    return plan_steps(log.data, on_end, time_limit, seed, log.episodes)
+    return plan_steps(log.data, on_end, time_limit, seed, log.episodes, as_logged=log.sample is not log)
 
 
 def _pairs(problem: Problem, draws: int) -> Pairs:

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 
 from ope_vpm.linear.moments import (
+    Coefficients,
     accumulate,
     accumulate_folds,
     accumulate_where_positive,
@@ -74,7 +75,7 @@ def test_sums_over_groups_are_those_of_the_rows():
     rng = np.random.default_rng(1)
     beta, theta, group = rng.standard_normal((4, 2)), rng.standard_normal((4, 2)), np.sort(rng.integers(7, size=60))
     tau, residual = apply(rows, beta, theta, 0.9)
-    sums = apply_to_groups(rows, group, 8, beta, theta, 0.9)
+    (sums,) = apply_to_groups(rows, group, 8, [Coefficients(beta, theta, 0.9)])
     expected = [(tau * residual)[group == k].sum(axis=0) for k in range(8)]
     np.testing.assert_allclose(sums.influence, expected, atol=1e-12)
     np.testing.assert_allclose(sums.ended, tau[[12, 30, 59]].sum(axis=0), atol=1e-12)
@@ -87,10 +88,14 @@ def test_the_last_columns_may_be_about_ends():
     rows.phi_next[:, 0], rows.phi_next[ends] = 1, 0
     rng = np.random.default_rng(1)
     beta, theta, group = rng.standard_normal((4, 2)), rng.standard_normal((4, 2)), np.sort(rng.integers(7, size=60))
-    found = apply_to_groups(rows, group, 7, beta, theta, 1.0, of_ends=1).influence
+
+    def influence(of_rows, of_ends=0):
+        return apply_to_groups(of_rows, group, 7, [Coefficients(beta, theta, 1.0, of_ends=of_ends)])[0].influence
+
+    found = influence(rows, of_ends=1)
     paid = dataclasses.replace(rows, reward=ends.astype(float))
-    np.testing.assert_allclose(found[:, 0], apply_to_groups(rows, group, 7, beta, theta, 1.0).influence[:, 0])
-    np.testing.assert_allclose(found[:, 1], apply_to_groups(paid, group, 7, beta, theta, 1.0).influence[:, 1])
+    np.testing.assert_allclose(found[:, 0], influence(rows)[:, 0])
+    np.testing.assert_allclose(found[:, 1], influence(paid)[:, 1])
 
 
 def test_single_precision_features_are_added_up_in_double_precision():

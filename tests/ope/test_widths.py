@@ -6,7 +6,7 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
-from ope_vpm.ope.finite.estimate import finite_influence, leverage
+from ope_vpm.ope.finite.influence import finite_influence, leverage
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.solve import solve
 from ope_vpm.ope.finite.treatments import treatment

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ope_vpm.arrays import Array, Floats, Integers, read_only
+from ope_vpm.arrays import Array, Bools, Floats, Integers, read_only
 from ope_vpm.chain import Transitions
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.encoding import Encoder, check_match
@@ -95,7 +95,7 @@ def pairs_of(
         x = np.concatenate([x, end])
         x_next = np.concatenate([x_next, np.broadcast_to(end[:, None], (1, *x_next.shape[1:]))])
         probability = np.concatenate([probability, np.full((1, probability.shape[1]), 1 / probability.shape[1])])
-        share = absorbed_share(data, plan, gamma)
+        share = absorbed_share(data, _absorbed_episodes(data, plan), gamma)
         weight = np.append(weight, float(plan.weight.sum()) * share / (1 - share))
         rewards, rows = np.append(rewards, 0.0), np.append(rows, -1)
     single = x_next.shape[1] == 1
@@ -108,6 +108,13 @@ def pairs_of(
         initial_probability,
     )
     return Pairs(transitions, rewards, rows, encoder, plan.dropped, plan.ended)
+
+
+def _absorbed_episodes(data: LoggedDataset, plan: Steps) -> Bools:
+    """(episodes,): whether nothing follows the last step."""
+    absorbed = np.zeros(data.n_episodes, dtype=np.bool_)
+    absorbed[data.episode[plan.rows[plan.absorbed]]] = True
+    return absorbed
 
 
 def _action_count(data: LoggedDataset, policy: TargetPolicy) -> int | None:
@@ -184,15 +191,19 @@ def _drawn(policy: TargetPolicy, observations: Array, shape: tuple[int, int], rn
     return actions.reshape(shape)
 
 
-def absorbed_share(data: LoggedDataset, plan: Steps, gamma: float) -> float:
+def absorbed_share(data: LoggedDataset, ended: Bools, gamma: float) -> float:
     """The share of the log's discounted time that lies after the end of an episode; 0 where nothing is absorbed.
 
     It is how much the absorbing state counts among the log's states. Any share between 0 and 1 gives the same
     stationary distribution; this one makes the ratio there 1 for on-policy data. It is kept away from both ends so that
     neither the absorbing state nor the others vanish.
+
+    Args:
+        data: the log.
+        ended: (episodes,): whether the task ended with the episode.
+        gamma: the discount.
     """
-    if not plan.absorbed.any():
+    if not ended.any():
         return 0.0
-    ending_rows = plan.rows[plan.absorbed]
-    mass = float(np.sum(gamma ** (data.time[ending_rows] + 1.0))) / data.n_episodes
+    mass = float(np.sum(gamma ** data.lengths[ended].astype(np.float64))) / data.n_episodes
     return min(max(mass, 0.01), 0.99)

@@ -49,6 +49,7 @@ class Auto(ProblemEstimator):
 
     name: ClassVar[str] = "auto"
     streams: ClassVar[bool] = True
+    counts_parts: ClassVar[bool] = True
 
     combine: bool = True
     """On continuous states, whether a learned model may take the place of the first choice."""

@@ -22,11 +22,11 @@ from functools import cached_property
 
 import numpy as np
 
-from ope_vpm.arrays import Floats, group_sums
+from ope_vpm.arrays import Floats, Integers, group_sums
 from ope_vpm.chain.finite.solve import SparseMatrix
 from ope_vpm.ope.adapter.ends import limit_of
-from ope_vpm.ope.finite.counts import PairCounts
-from ope_vpm.ope.finite.pooling import components, from_state_mean, unseen_range
+from ope_vpm.ope.finite.influence import leverage
+from ope_vpm.ope.finite.pooling import components, from_state_mean, pooled_model, unseen_range
 from ope_vpm.ope.finite.preference import MOST_FEEDBACK, PreferencePairs, shrunk_share
 from ope_vpm.ope.finite.problem import FiniteProblem, finite_problem
 from ope_vpm.ope.finite.regression import PredictedPairs, PredictedSolution, predicted_pairs
@@ -36,8 +36,8 @@ from ope_vpm.ope.problem import Problem
 NOBODY_LEFT = 1e-12
 """The share of episodes still going on below which the rest of the time is not followed."""
 MOST_PRODUCTS = 3e8
-"""Steps times counted transitions that are followed, a few seconds and, as steps times states, a few hundred MB; beyond
-it the limit is taken for an end that may come in any state, and the estimate says so."""
+"""Steps times different transitions (s, a, s') that are followed: a few seconds, and not more numbers than these are
+held. Beyond it the limit is taken for an end that may come in any state, and the estimate says so."""
 
 
 class Target(ABC):
@@ -176,27 +176,6 @@ class Course:
         mean: Floats = weight @ values[1:] / total if total > 0 else values[1]
         return mean
 
-    def outcomes(self, counts: PairCounts, values: Floats) -> Floats:
-        """(steps of the log,): Σ_t m_t(s, a)·(r + γV_{t+1}(s')) of each logged step.
-
-        Args:
-            counts: with the rewards r.
-            values: V of the same rewards.
-        """
-        goes_on = counts.next_state >= 0
-        edge, of_step = np.unique(
-            counts.pair[goes_on] * counts.states + counts.next_state[goes_on], return_inverse=True
-        )
-        pair, following = np.divmod(edge, counts.states)
-        passed, after = np.zeros(counts.pairs), np.zeros(len(edge))
-        for mu, later in zip(self.states, values[1:], strict=True):
-            mass = self.target.mass(mu)
-            passed += mass
-            after += mass[pair] * later[following]
-        outcome = passed[counts.pair] * counts.rewards
-        outcome[goes_on] += self.problem.gamma * after[of_step]
-        return outcome
-
     @cached_property
     def passes(self) -> Floats:
         """(pairs,): how often an episode counts each seen pair."""
@@ -205,10 +184,11 @@ class Course:
 
 def limited_steps(problem: Problem) -> int | None:
     """The most steps of an episode, where a time limit is part of the task and the log shows it; None elsewhere."""
-    if problem.time_limit == "continue":
+    limit = limit_of(problem.data) if problem.time_limit == "restart" else None
+    if limit is None:
         return None
-    limit, rows = limit_of(problem.data), len(problem.data)
-    return None if limit is None or limit * rows > MOST_PRODUCTS else limit
+    transitions = finite_problem(ongoing(problem)).counts.transitions
+    return limit if limit * (transitions.nnz + transitions.shape[1]) <= MOST_PRODUCTS else None
 
 
 def ongoing(problem: Problem) -> Problem:
@@ -227,7 +207,7 @@ def course_of(problem: Problem, steps: int, chosen: object) -> Course:
         pairs = predicted_pairs(finite)
         if pairs is not None:
             return Course.follow(finite, Predicted(pairs, chosen.coefficient), steps)
-    pairs_seen = PreferencePairs(finite)
+    pairs_seen = PreferencePairs(finite, pooled_model(finite))
     if finite.all_seen:
         return Course.follow(finite, Preferred(pairs_seen, np.zeros(finite.counts.pairs)), steps)
     return _preferred(finite, pairs_seen, steps)
@@ -275,26 +255,69 @@ def unseen_weight(course: Course, finite: FiniteProblem) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Total:
-    """What an episode's rewards sum up to, and how that may be off."""
+    """What an episode's rewards sum up to, and how far that may be off because of unseen pairs."""
 
     value: float
-    step: Floats
-    """(steps of the log,): how each logged step moves it, before leverage."""
     first: Floats
     """(states,): V_0."""
     error: float
     reach: tuple[float, float]
 
 
-def total(finite: FiniteProblem, course: Course) -> Total:
-    """Of the rewards of a finite problem."""
-    counts = finite.counts
-    values = course.values(counts.reward[:, None])[..., 0]
-    outcome = course.outcomes(counts, values)
-    mean = group_sums(counts.pair, counts.weight * outcome, counts.pairs) / counts.times
+def total(finite: FiniteProblem, course: Course, values: Floats) -> Total:
+    """Of the rewards of a finite problem, whose V (steps + 1, states) is given."""
     error, reach = 0.0, (0.0, 0.0)
     if not finite.all_seen:
         after = course.after(values, unseen_weight(course, finite))
         error, reach = course.target.error(finite, course.visits, after)
-    step = counts.weight / counts.times[counts.pair] * (outcome - mean[counts.pair])
-    return Total(float(counts.initial @ values[0]), step, values[0], error, reach)
+    return Total(float(finite.counts.initial @ values[0]), values[0], error, reach)
+
+
+@dataclass(frozen=True, eq=False)
+class TimedSteps:
+    """How a logged step moves what an episode pays, and how long it lasts: what is looked up for each step."""
+
+    states: int
+    passes: Floats
+    """(pairs,): how often an episode counts each pair."""
+    scale: Floats
+    """(pairs,): 1/n, and by how much residuals around the mean of n steps are too small."""
+    ratio: Floats
+    """(pairs,): how often an episode counts each of its logged steps."""
+    transition: Integers
+    """(transitions,): pair · states + state after it, rising."""
+    after: Floats
+    """(transitions, 2): γ·Σ_t m_t(s, a)·V_{t+1}(s'), of rewards and of steps."""
+    mean: Floats
+    """(pairs, 2): of outcomes over the steps of each pair."""
+
+    @classmethod
+    def of(cls, course: Course, values: Floats) -> TimedSteps:
+        """Look everything up; V is that of the rewards and of steps, (steps + 1, states, 2)."""
+        counts, gamma = course.problem.counts, course.problem.gamma
+        goes_on = counts.next_state >= 0
+        transition = np.unique(counts.pair[goes_on] * counts.states + counts.next_state[goes_on])
+        pair, following = np.divmod(transition, counts.states)
+        after = np.zeros((len(transition), values.shape[2]))
+        for mu, later in zip(course.states, values[1:], strict=True):
+            after += course.target.mass(mu)[pair, None] * later[following]
+        scale = leverage(counts.times) / counts.times
+        ratio, none = course.passes / counts.times, np.zeros((counts.pairs, 2))
+        found = cls(counts.states, course.passes, scale, ratio, transition, gamma * after, none)
+        outcome = counts.weight[:, None] * found.outcomes(counts.pair, counts.next_state, counts.rewards)
+        sums = [group_sums(counts.pair, column, counts.pairs) for column in outcome.T]
+        return replace(found, mean=np.stack(sums, axis=1) / counts.times[:, None])
+
+    def outcomes(self, pair: Integers, after: Integers, rewards: Floats) -> Floats:
+        """(steps, 2): Σ_t m_t(s, a)·(r + γV_{t+1}(s')) of each logged step, of rewards and of steps."""
+        outcome = self.passes[pair, None] * np.stack([rewards, np.ones_like(rewards)], axis=1)
+        goes_on = after >= 0
+        place = np.searchsorted(self.transition, pair[goes_on] * self.states + after[goes_on])
+        outcome[goes_on] += self.after[place]
+        return outcome
+
+    def influence(self, pair: Integers, after: Integers, weight: Floats, rewards: Floats) -> Floats:
+        """(steps, 2): how each logged step moves both totals."""
+        residual = self.outcomes(pair, after, rewards) - self.mean[pair]
+        moved: Floats = (weight * self.scale[pair])[:, None] * residual
+        return moved

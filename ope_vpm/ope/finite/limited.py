@@ -7,17 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from ope_vpm.arrays import Floats, group_sums
+from ope_vpm.arrays import Floats
 from ope_vpm.ope.finite.choice import chosen_solution
-from ope_vpm.ope.finite.episodes import Course, Predicted, Total, course_of, ongoing, total, with_rewards
-from ope_vpm.ope.finite.estimate import MORE_THAN_ONCE, counted_error, leverage, reach, row_weights, widening
-from ope_vpm.ope.finite.limits import rare_rewards
+from ope_vpm.ope.finite.episodes import Course, Predicted, TimedSteps, Total, course_of, ongoing, total, with_rewards
+from ope_vpm.ope.finite.estimate import counted_error, left_out, reach, row_evidence
+from ope_vpm.ope.finite.influence import MORE_THAN_ONCE, widening_of
+from ope_vpm.ope.finite.preference import Preference
 from ope_vpm.ope.finite.problem import finite_problem
+from ope_vpm.ope.finite.regression import Regression
 from ope_vpm.ope.finite.solve import FiniteSolution
+from ope_vpm.ope.finite.timed import timed_sums
 from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.inference.returns import with_counted_ends, with_rate_doubt
 from ope_vpm.ope.inference.uncertainty import EpisodeSums, Reaching
-from ope_vpm.ope.inference.value import RawEstimate, evidence_of_weights
+from ope_vpm.ope.inference.value import RawEstimate, evidence_of_sums
 from ope_vpm.ope.problem import Problem
 
 
@@ -43,27 +46,29 @@ class LimitedSolution(FiniteSolution):
 
 def limited_estimate(problem: Problem, steps: int) -> RawEstimate:
     """What the target is worth in episodes of at most so many steps, with the return of an episode at γ = 1."""
-    asked = ongoing(problem)
-    finite = finite_problem(asked)
+    finite = finite_problem(ongoing(problem))
+    counts = finite.counts
     course = course_of(problem, steps, chosen_solution(finite_problem(problem)))
-    pays = total(finite, course)
+    values = course.values(np.stack([counts.reward, np.ones(counts.pairs)], axis=1))
+    sums = timed_sums(problem, TimedSteps.of(course, values))
+    moved = _influence(problem, course, values, sums.moved)
+    pays = total(finite, course, values[..., 0])
     restarts = problem.on_end == "restart"
     length = course.length if restarts else 1 / (1 - problem.gamma)
     value = pays.value / length
-    charged = total(with_rewards(finite, finite.counts.rewards - value), course) if restarts else pays
-    widened = not isinstance(course.target, Predicted)
-    solution = _solution(course, value, charged, length, "preference" if widened else "regression")
-    found = _estimate(problem, solution, _influence(problem, course, charged, widened) / length)
+    charge = value if restarts else 0.0
+    charged = total(with_rewards(finite, counts.rewards - charge), course, values[..., 0] - charge * values[..., 1])
+    solution = _solution(course, value, charged, length)
+    found = _estimate(problem, solution, (moved[:, 0] - charge * moved[:, 1]) / length)
     if problem.gamma < 1:
         return found
-    of_return = _return(problem, found, pays, _influence(problem, course, pays, widened))
-    lasting = total(with_rewards(finite, np.ones(len(finite.counts.rewards))), course)
-    rate_error = float(np.sqrt(np.sum(_influence(problem, course, lasting, widened) ** 2))) / length
-    per_episode = with_counted_ends(problem, found, 1 / length, with_rate_doubt(of_return, rate_error))
-    return replace(found, per_episode=per_episode)
+    rate_error = float(np.sqrt(np.sum(moved[:, 1] ** 2))) / length
+    of_return = with_rate_doubt(_return(problem, found, pays, moved[:, 0]), rate_error)
+    of_return = replace(of_return, ends_worth=sums.ends_worth)
+    return replace(found, per_episode=with_counted_ends(problem, found, 1 / length, of_return))
 
 
-def _solution(course: Course, value: float, charged: Total, length: float, by: str) -> LimitedSolution:
+def _solution(course: Course, value: float, charged: Total, length: float) -> LimitedSolution:
     visits, unseen = course.visits, course.problem.unseen
     low, high = charged.reach
     return LimitedSolution(
@@ -75,47 +80,53 @@ def _solution(course: Course, value: float, charged: Total, length: float, by: s
         unseen_mass=float(visits @ unseen) / course.length,
         error=charged.error / length,
         unseen_range=(low / length, high / length),
-        by=by,
+        by=Regression.name if isinstance(course.target, Predicted) else Preference.name,
         length=course.length,
     )
 
 
-def _influence(problem: Problem, course: Course, of: Total, widened: bool) -> Floats:
-    """(episodes,): how each logged episode moves a total: by its steps, and by where it begins."""
-    asked = ongoing(problem)
-    counts, data = course.problem.counts, problem.data
-    moved = leverage(counts.times)[counts.pair] * of.step
-    if widened:
-        known = counts.times > MORE_THAN_ONCE
-        moved = moved * widening((course.passes / counts.times)[counts.pair], known[counts.pair])
-    influence = group_sums(data.episode[asked.steps.rows], moved, data.n_episodes)
-    first = of.first[counts.initial_states]
-    influence[problem.log.initial_episodes] += (first - first.mean()) / len(first)
-    return influence
+def _influence(problem: Problem, course: Course, values: Floats, moved: Floats) -> Floats:
+    """(episodes, 2): how each logged episode moves what an episode pays, and how long it lasts.
+
+    By its steps, and by where it begins. Pairs seen more than once speak for the others, see `widening_of`, unless a
+    regression says how far single pairs may be off.
+
+    Args:
+        problem: the question.
+        course: the target's episodes.
+        values: V of rewards and of steps.
+        moved: (episodes, 2): what the steps do.
+    """
+    counts = course.problem.counts
+    if not isinstance(course.target, Predicted):
+        square = course.passes**2 / counts.times
+        moved = moved * widening_of(float(square.sum()), float(square[counts.times > MORE_THAN_ONCE].sum()))
+    first = values[0][counts.initial_states]
+    moved[problem.log.initial_episodes] += (first - first.mean(axis=0)) / len(first)
+    return moved
 
 
 def _estimate(problem: Problem, solution: LimitedSolution, influence: Floats) -> RawEstimate:
     asked = ongoing(problem)
     sums = EpisodeSums.of_influence(solution.value, influence)
-    weights = row_weights(asked, solution)
-    rare = rare_rewards(asked, weights)
-    evidence = evidence_of_weights(
+    rows = row_evidence(asked, solution, widened=False)  # but for its influence, which does not know the time
+    rare = rows.rare
+    evidence = evidence_of_sums(
         problem.data,
-        weights,
+        rows.of_weights,
         predicted_mass=solution.unseen_mass,
         counted_error=counted_error(logged_mean(problem), problem, sums.standard_error, solution.error),
         rare_reward_episodes=None if rare is None else rare.episodes,
     )
-    steps = asked.steps
     counted = {"solver": "counts", "unseen": solution.by, "unseen_mass": solution.unseen_mass}
     return RawEstimate(
         value=solution.value,
         uncertainty=Reaching(
             episodes=sums, suspected_bias=solution.error, reach=reach(problem, solution, rare, evidence)
         ),
-        weights=weights,
+        weights=rows.weights,
         evidence=evidence,
-        diagnostics={**counted, "dropped": steps.dropped, "ended": problem.steps.ended, **solution.details},
+        diagnostics={**counted, **left_out(problem), **solution.details},
     )
 
 

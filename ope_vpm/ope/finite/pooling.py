@@ -63,7 +63,7 @@ def varying_share(counts: PairCounts) -> float:
     after = counts.next_state.astype(np.float64)
     mean = group_sums(counts.pair, counts.weight * after, counts.pairs) / np.maximum(counts.times, TINY)
     apart = group_sums(counts.pair, counts.weight * (after - mean[counts.pair]) ** 2, counts.pairs)
-    again = np.bincount(counts.pair, minlength=counts.pairs) > 1
+    again = counts.steps_of_pair > 1
     return float(np.mean(apart[again] > SAME_STATE)) if again.any() else 1.0
 
 
@@ -115,10 +115,9 @@ def components(problem: FiniteProblem, values: Floats, predicted: Floats | float
         predicted: (pairs,): what is known of each pair beforehand, subtracted before pairs are compared.
     """
     counts, times, state = problem.counts, problem.counts.times, problem.counts.state_of_pair
-    outcome = counts.rewards + problem.gamma * counts.value_after(values)
-    mean = group_sums(counts.pair, counts.weight * outcome, counts.pairs) / times
+    mean, squares_within = counts.outcomes(values, problem.gamma)
     freedom = float(np.maximum(times - 1, 0).sum())
-    within = float(counts.weight @ (outcome - mean[counts.pair]) ** 2) / freedom if freedom > 0 else 0.0
+    within = squares_within / freedom if freedom > 0 else 0.0
     apart, shares = from_state_mean(counts, mean - predicted), behaviour_shares(counts)
     several = counts.actions_seen > 1
     visits, squares = counts.visits[several], group_sums(state, times**2, counts.states)[several]

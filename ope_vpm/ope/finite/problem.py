@@ -10,6 +10,7 @@ import numpy as np
 from ope_vpm.arrays import Floats, group_sums
 from ope_vpm.ope.adapter.pairs import absorbed_share
 from ope_vpm.ope.finite.counts import PairCounts, count_pairs
+from ope_vpm.ope.finite.tally import count_stream
 from ope_vpm.ope.problem import Problem
 
 ROUNDING = 1e-12
@@ -67,7 +68,14 @@ def finite_problem(problem: Problem) -> FiniteProblem:
 
 
 def _count(problem: Problem) -> FiniteProblem:
-    steps = problem.steps
-    counts = problem.log.shared(count_pairs, steps)
+    counts = _counts(problem)
     target = problem.policy.probabilities(counts.observations)
-    return FiniteProblem(counts, target, problem.gamma, absorbed_share(problem.data, steps, problem.gamma))
+    absorbed = absorbed_share(problem.data, problem.ends, problem.gamma) if problem.on_end == "absorb" else 0.0
+    return FiniteProblem(counts, target, problem.gamma, absorbed)
+
+
+def _counts(problem: Problem) -> PairCounts:
+    """The counts, which all policies share."""
+    if problem.streamed:
+        return problem.log.shared(count_stream, problem.on_end, problem.time_limit, problem.seed)
+    return problem.log.shared(count_pairs, problem.steps)

@@ -94,7 +94,7 @@ class GoodTuring(_Replaced):
 
         Where episodes end for good, the end is one of them.
         """
-        steps, end = np.bincount(problem.counts.pair), problem.absorbed > 0
+        steps, end = problem.counts.steps_of_pair, problem.absorbed > 0
         rare = steps == (1 if end else steps.min())
         uniform: Floats = rare / (rare.sum() + end)
         return uniform

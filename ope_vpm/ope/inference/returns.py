@@ -69,12 +69,11 @@ def _charged(problem: Problem, found: RawEstimate, find: Callable[[Problem], Raw
     An estimator that is linear in the rewards values charged ones at 0. Where it is not, because a ridge
     depends on them, one step of Newton's method remains.
     """
-    ends = problem.ending.astype(np.float64)
-    rate = find(problem.with_rewards(ends))
+    rate = find(problem.charged(0.0, -1.0))
     if not np.isfinite(found.value) or not reaches_ends(problem, rate.value):
         return UNKNOWN
     charge = found.value / rate.value
-    charged = find(problem.with_rewards(problem.data.rewards - charge * ends))
+    charged = find(problem.charged(1.0, charge))
     error = 0.0 if rate.sums is None else rate.sums.standard_error / rate.value
     found_return = with_rate_doubt(uncharged(charge, rate.value, charged), error)
     return with_counted_ends(problem, found, rate.value, found_return) if problem.finite else found_return
@@ -94,16 +93,18 @@ def with_counted_ends(problem: Problem, found: RawEstimate, rate: float, of_retu
         rate: of ends per step.
         of_return: the estimate of the return.
     """
-    weights, hull, uncertainty = of_return.weights, return_hull(problem), of_return.uncertainty
-    if weights is None or uncertainty is None:
+    hull, uncertainty, ends = return_hull(problem), of_return.uncertainty, of_return.ends_worth
+    if ends is None and of_return.weights is not None:
+        ends = effective_sample_size(np.maximum(of_return.weights, 0)[problem.ending])
+    if ends is None or uncertainty is None:
         return of_return
-    ends = effective_sample_size(np.maximum(weights, 0)[problem.ending])
     evidence = _joined(found.evidence, of_return.evidence, ends)
     if 1 / rate > problem.data.lengths.max():
         evidence = replace(evidence, remarks=(*evidence.remarks, LONGER.format(1 / rate)))
     of_return = replace(of_return, evidence=evidence)
-    width = hull.high - hull.low
-    if problem.data.rewards[~problem.ending].any() or not (np.isfinite(width) and width > 0 and ends > 0):
+    width, rewards = hull.high - hull.low, problem.data.reward_facts
+    inner = rewards.inner or bool(rewards.last[~problem.ends].any())
+    if inner or not (np.isfinite(width) and width > 0 and ends > 0):
         if not isinstance(found.uncertainty, Reaching):
             return of_return
         low, high = ((end - found.value) / rate for end in found.uncertainty.reach)

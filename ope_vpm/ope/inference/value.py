@@ -209,6 +209,8 @@ class RawEstimate:
     rows_worth: float | None = None
     """How many rows of equal weight the weighted log is worth, where the weights themselves are not kept and the
     evidence does not say so."""
+    ends_worth: float | None = None
+    """How many ends of equal weight the weighted log is worth, where that is known already: its weights may not be."""
     per_episode: RawEstimate | None = None
     """The same of the undiscounted return of an episode, at γ = 1 on tasks that end; None where it is not known."""
 
@@ -395,7 +397,9 @@ def _mean_one(weights: Floats) -> Floats:
     """Weights that are not negative and have mean 1."""
     positive = np.maximum(weights, 0)
     total = positive.sum()
-    return positive * (len(positive) / total) if total > 0 else positive
+    if total > 0:
+        positive *= len(positive) / total
+    return positive
 
 
 def _numbers(raw: RawEstimate) -> dict[str, Any]:

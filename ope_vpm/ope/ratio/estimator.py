@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,6 +29,8 @@ from ope_vpm.ope.q.linear import find_lstd, lstd_equations
 @dataclass(frozen=True, kw_only=True)
 class RatioEstimator(ProblemEstimator):
     """The settings and the finite solution of these methods."""
+
+    counts_parts: ClassVar[bool] = True
 
     n_features: int = 200
     """Random Fourier features of the state, on continuous states. Half as many as vpm has: a saddle point is a

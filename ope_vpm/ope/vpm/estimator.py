@@ -10,7 +10,7 @@ from ope_vpm.chain import VPM
 from ope_vpm.linear.moments import WeightSums
 from ope_vpm.ope.adapter.pair_features import any_pairs
 from ope_vpm.ope.behaviour.action_ratio import ratio_model, weighted_pairs
-from ope_vpm.ope.estimator import NEEDS_ROWS, ProblemEstimator, check_ridge
+from ope_vpm.ope.estimator import ProblemEstimator, check_ridge, needs_rows
 from ope_vpm.ope.finite.pooling import Pooled
 from ope_vpm.ope.finite.preference import Preference
 from ope_vpm.ope.finite.regression import Regression
@@ -53,6 +53,7 @@ class VPMEstimator(ProblemEstimator):
 
     name: ClassVar[str] = "vpm"
     streams: ClassVar[bool] = True
+    counts_parts: ClassVar[bool] = True
 
     def __init__(self, *, solver: str = "auto", preset: str = "default", draws: int = 1, **options: Any) -> None:
         if solver not in SOLVERS:
@@ -75,8 +76,9 @@ class VPMEstimator(ProblemEstimator):
         """Refuse a solver that does not fit the data or the policy."""
         finite = problem.finite
         solver = self._solver(problem)
-        if solver != "factored" and problem.streamed:
-            raise ValueError(f"vpm by solver {solver!r} {NEEDS_ROWS}")
+        if problem.streamed and not (self._exact(solver) if finite else solver == "factored"):
+            steps = " with power steps or unseen='restrict'" if solver == "tabular" else ""
+            raise ValueError(f"vpm by solver {solver!r}{steps} {needs_rows(problem)}")
         if (solver == "tabular") != finite:
             fitting = "tabular" if finite else "factored, kernel or neural"
             raise ValueError(
@@ -94,12 +96,15 @@ class VPMEstimator(ProblemEstimator):
         solver = self._solver(problem)
         if solver == "factored":
             return find_factored(problem, **self.options, draws=max(self.draws, DRAWS))
-        unseen = self.options.get("unseen", "auto")
-        exact = self.preset == "default" and set(self.options) <= {"unseen"} and unseen in EXACT_TREATMENTS
-        if solver == "tabular" and exact:
-            return find_finite(problem, unseen)
+        if self._exact(solver):
+            return find_finite(problem, self.options.get("unseen", "auto"))
         options = PAPER[solver] if self.preset == "paper" else {"solver": solver, **self._chain_options()}
         return find_by_solver(problem, VPM(gamma=problem.gamma, seed=problem.seed, **options), self.draws)
+
+    def _exact(self, solver: str) -> bool:
+        """Whether the fixed point on counted pairs is solved for."""
+        known = set(self.options) <= {"unseen"} and self.options.get("unseen", "auto") in EXACT_TREATMENTS
+        return solver == "tabular" and self.preset == "default" and known
 
     def _chain_options(self) -> dict[str, Any]:
         """The options for `ope_vpm.VPM`, which knows of transitions alone: of no rewards and no prior for them."""

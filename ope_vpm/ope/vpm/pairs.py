@@ -13,7 +13,7 @@ from ope_vpm.chain import VPM, StationaryEstimate, StationaryWarning, Transition
 from ope_vpm.chain.solvers.solution import ValueFunction
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.adapter.pairs import Pairs
-from ope_vpm.ope.finite.estimate import MORE_THAN_ONCE, leverage, widening
+from ope_vpm.ope.finite.influence import MORE_THAN_ONCE, leverage, widening
 from ope_vpm.ope.inference.returns import UNKNOWN, reaches_ends, return_estimate
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, influence_sums
 from ope_vpm.ope.inference.value import RawEstimate, disagreement, evidence_of_weights

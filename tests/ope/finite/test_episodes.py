@@ -19,6 +19,7 @@ from ope_vpm.ope.finite.episodes import (
     total,
     unseen_weight,
 )
+from ope_vpm.ope.finite.pooling import pooled_model
 from ope_vpm.ope.finite.preference import PreferencePairs
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.regression import predicted_pairs
@@ -225,7 +226,7 @@ def test_other_units_and_another_level_of_rewards():
 def test_unseen_pairs_widen_values_and_returns():
     finite = finite_problem(ongoing(posed(partly_unseen())))
     course = course_of(posed(partly_unseen()), LIMIT, None)
-    of_return = total(finite, course)
+    of_return = total(finite, course, course.values(finite.counts.reward[:, None])[..., 0])
     unseen = float(course.visits @ finite.unseen)
     assert unseen == pytest.approx(course.visits[2] * 0.1)  # the target's probability of the action never seen there
     assert of_return.error > 0
@@ -243,7 +244,7 @@ def test_values_are_the_transpose_of_mass():
     world = RandomMDP.draw(40, 5, seed=0)
     problem = Problem.pose(world.dataset(30, 20, world.policy(0), seed=1), world.policy(1))
     finite = finite_problem(problem)
-    pairs, rare = PreferencePairs(finite), predicted_pairs(finite)
+    pairs, rare = PreferencePairs(finite, pooled_model(finite)), predicted_pairs(finite)
     assert rare is not None
     for target in (Preferred(pairs, pairs.regress), Predicted(rare, 0.4)):
         distribution, y = rng.normal(size=finite.counts.states), rng.normal(size=(finite.counts.pairs, 2))
@@ -256,7 +257,10 @@ def test_where_it_is_followed(monkeypatch):
     assert limited_steps(Problem.pose(data, TARGET, ignore=QUIET)) is None
     ended = chosen(data, np.flatnonzero(data.terminated[data.ends]))
     assert limited_steps(posed(ended)) is None
-    monkeypatch.setattr(clocked, "MOST_PRODUCTS", LIMIT * len(data) - 1)
+    transitions = finite_problem(ongoing(posed(data))).counts.transitions
+    monkeypatch.setattr(clocked, "MOST_PRODUCTS", LIMIT * (transitions.nnz + 3))
+    assert limited_steps(posed(data)) == LIMIT
+    monkeypatch.setattr(clocked, "MOST_PRODUCTS", LIMIT * (transitions.nnz + 3) - 1)
     assert limited_steps(posed(data)) is None
 
 
@@ -268,7 +272,7 @@ def test_episodes_that_are_over_are_not_followed():
         states, np.zeros(12, dtype=int), np.ones(12), np.tile([1, 0], 6), terminated=ends, truncated=cut
     )
     finite = finite_problem(ongoing(posed(data, [[1.0], [1.0]])))
-    pairs = PreferencePairs(finite)
+    pairs = PreferencePairs(finite, pooled_model(finite))
     course = Course.follow(finite, Preferred(pairs, np.zeros(finite.counts.pairs)), 50)
     assert course.length == pytest.approx(2)
     assert len(course.states) == 2

@@ -6,7 +6,7 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope import Problem
-from ope_vpm.ope.finite.estimate import finite_influence
+from ope_vpm.ope.finite.influence import finite_influence
 from ope_vpm.ope.finite.limits import worst_case
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.regression import predicted_pairs

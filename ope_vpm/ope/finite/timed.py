@@ -1,0 +1,82 @@
+"""Sums over the logged steps of an evaluation that follows the clock: of a log in memory, or read in parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ope_vpm.arrays import Bools, Floats, Integers, chunks, group_sums
+from ope_vpm.linear.moments import added
+from ope_vpm.logged.streamed import Part
+from ope_vpm.ope.finite.episodes import TimedSteps, ongoing
+from ope_vpm.ope.finite.part_steps import StepPlan
+from ope_vpm.ope.finite.problem import finite_problem
+from ope_vpm.ope.finite.streamed import Numbers, numbers_of
+from ope_vpm.ope.finite.tally import planned
+from ope_vpm.ope.log import StreamedLog
+from ope_vpm.ope.problem import Problem
+
+
+@dataclass(frozen=True, eq=False)
+class TimedSums:
+    """Sums over steps; those of parts are merged."""
+
+    first: int
+    """The number of the first episode."""
+    moved: Floats
+    """(episodes, 2): how each moves what an episode pays, and how long it lasts."""
+    ends: Floats
+    """Over the rows with which the task ended: how often an episode counts them (not negative), and its square."""
+
+    def merge(self, other: TimedSums) -> TimedSums:
+        """Of two parts, one after another; an episode may have rows in both."""
+        mine = slice(0, len(self.moved))
+        theirs = slice(other.first - self.first, other.first - self.first + len(other.moved))
+        return TimedSums(self.first, added(self.moved, other.moved, mine, theirs), self.ends + other.ends)
+
+    @property
+    def ends_worth(self) -> float:
+        """Kish's effective number of ends."""
+        whole, squares = self.ends.tolist()
+        return float(whole**2 / squares) if squares > 0 else 0.0
+
+
+def timed_sums(problem: Problem, steps: TimedSteps) -> TimedSums:
+    """How each logged episode moves both totals by its steps, and how many ends the weighted log is worth."""
+    asked, ends = ongoing(problem), problem.ends
+    log, counts = asked.log, finite_problem(asked).counts
+    if isinstance(log, StreamedLog):
+        plan = log.shared(planned, asked.on_end, asked.time_limit, asked.seed)
+        return log.total(_of_part, plan, numbers_of(counts, plan), steps, ends)
+    data, plan_rows = asked.data, asked.steps
+    moved, of_ends = np.zeros((data.n_episodes, 2)), np.zeros(2)
+    ending, episode = problem.ending, plan_rows.of_rows(data.episode)
+    for part in chunks(len(plan_rows.rows)):
+        some = counts.pair[part], counts.next_state[part], counts.weight[part], counts.rewards[part]
+        moved += _by_episode(episode[part], steps.influence(*some), data.n_episodes)
+        of_ends += _ends(steps, counts.pair[part][ending[plan_rows.rows[part]]])
+    return TimedSums(0, moved, of_ends)
+
+
+def _of_part(part: Part, plan: StepPlan, numbers: Numbers, steps: TimedSteps, ended: Bools) -> TimedSums:
+    """Go through the rows of one part."""
+    pair, moved, of_ends = numbers.of_pairs(plan.pairs(part)), np.zeros((part.n_episodes, 2)), np.zeros(2)
+    ends = np.zeros(len(part.rewards), dtype=np.bool_)
+    ends[part.ends[ended[part.first_episode : part.first_episode + part.n_episodes] & part.ends_here]] = True
+    for some in plan.steps(part):
+        rows = some.rows
+        influence = steps.influence(pair[rows], numbers.of_states(some.after), some.weight, part.rewards[rows])
+        moved += _by_episode(part.episode[rows], influence, part.n_episodes)
+        of_ends += _ends(steps, pair[rows[ends[rows]]])
+    return TimedSums(part.first_episode, moved, of_ends)
+
+
+def _by_episode(episode: Integers, influence: Floats, count: int) -> Floats:
+    return np.stack([group_sums(episode, column, count) for column in influence.T], axis=1)
+
+
+def _ends(steps: TimedSteps, pair: Integers) -> Floats:
+    """The sums of `TimedSums.ends` over rows with these pairs."""
+    counted = np.maximum(steps.ratio[pair], 0)
+    return np.array([counted.sum(), counted @ counted])
