@@ -9,6 +9,7 @@ import argparse
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 
 import numpy as np
@@ -99,7 +100,10 @@ def _diffusion(name: str, steps: int, seed: int) -> dict[str, Method]:
     return {
         "ours": distance(lambda: sde.lagged(path, seed)[1]),
         "deeptime, Koopman, bumps": distance(lambda: _peers.koopman_weights(data, seed)),
-        "deeptime, Koopman, cells": distance(lambda: _peers.koopman_cell_weights(data)),
+        **{
+            f"deeptime, Koopman, {cells} cells": distance(partial(_peers.koopman_cell_weights, data, cells))
+            for cells in _peers.KOOPMAN_CELLS
+        },
         "deeptime, Bayesian MSM": distance(lambda: _peers.msm_weights(data, seed, bayesian=True)),
     }
 
