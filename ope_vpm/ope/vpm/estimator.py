@@ -75,6 +75,12 @@ class VPMEstimator(ProblemEstimator):
         """Refuse a solver that does not fit the data or the policy."""
         finite = problem.finite
         solver = self._solver(problem)
+        if problem.streamed and not finite and not problem.policy.has_log_prob:
+            raise ValueError(
+                "vpm reads rows in parts for policies with densities, and this one gives actions without them: add a "
+                "density with with_noise(policy, std=...), use auto or fqe with solver='linear', or read all rows into "
+                "memory with load_dataset"
+            )
         if solver != "factored" and problem.streamed:
             raise ValueError(f"vpm by solver {solver!r} {NEEDS_ROWS}")
         if (solver == "tabular") != finite:
