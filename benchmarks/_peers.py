@@ -17,8 +17,8 @@ to 104 of the diffusions 10, 20 and 40 had a mean log MMD of -2.46, -2.41 and -2
 1 and 2 of 30 failed). On the plane they are at rows drawn at random; with 50, 100 and 300, 10, 9 and 7 of 12 failed."""
 KOOPMAN_CELLS = (100, 400)
 """Indicators of cells with equally many rows, the other basis on a line. On five other diffusions
-(`python -m benchmarks cells`) 30, 100, 200 and 400 had a mean log MMD of -2.59, -2.80, -2.91 and -2.97 and took 0.01,
-0.04, 0.09 and 0.34 s: one that is about as fast as ours, and the best."""
+(`python -m benchmarks cells`) 30, 100, 200 and 400 had a mean log MMD of -2.60, -2.80, -2.91 and -2.97 and took 0.02,
+0.04, 0.11 and 0.34 s: one that is about as fast as ours, and the best."""
 LINE_CELLS, PLANE_CELLS = 100, 800
 """States of the MSM. On tuning seeds 25, 50 and 100 on a line had a mean of -1.99, -2.24 and -2.25; 200, 400 and 800 on
 the plane -1.94, -2.27 and -2.47."""
