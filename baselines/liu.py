@@ -7,6 +7,9 @@ Differences from the paper:
 1. The flow into states is balanced against the log's own distribution of s, E[w(s)(ρf(s') - f(s))] = 0, rather than of
    s'; the two agree for a log in its long run, and ours needs no such assumption.
 2. Below γ = 1 the same with the initial distribution, γE[w(s)ρf(s')] + (1-γ)E₀[f] = E[w(s)f(s)].
+3. On finite states with a cloned behaviour ρ is π over a frequency, and what the target does that was never logged has
+   no flow at all. It begins again at the logged states, as do a few further steps of each state: a prior, without which
+   small logs give worse answers than their mean reward.
 """
 
 from __future__ import annotations
@@ -33,6 +36,11 @@ from ope_vpm.ope.inference.returns import with_weighted_return
 from ope_vpm.ope.inference.value import value_or_nan
 from ope_vpm.ope.q.training import mlp
 
+PRIOR = 0.3
+"""Further steps of each state that begin again at the logged states, where the behaviour is cloned on finite states.
+Taxi, behaviours after 550 to 950 iterations at 50×100 to 200×400, seeds 100 to 105: the mean log10 MSE over seven cells
+is -1.89, -1.91, -1.92, -1.83 and -1.74 with 0.1, 0.2, 0.3, 0.5 and 1, and with 0.1 one cell is worse than the mean
+reward of the log."""
 RIDGE = 1e-10
 """On w, relative to the mean of the normal equations' diagonal: only there so that a unique solution exists."""
 BATCH, LEARNING_RATE = 200, 3e-3
@@ -68,8 +76,10 @@ class Liu2018(ProblemEstimator):
         log_ratio = problem.target_log_prob - self._log_behaviour(problem, clone)
         action = ActionRatio.of_logs(log_ratio, clone.held_out_log_likelihood, self.cap)
         steps, rho = problem.steps, action.ratio[problem.steps.rows]
-        if problem.data.finite:
-            state_ratio = finite_state_ratio(problem, rho)
+        if problem.finite and self._counts_behaviour:
+            state_ratio = finite_state_ratio(problem, np.exp(log_ratio)[steps.rows], PRIOR)
+        elif problem.data.finite:
+            state_ratio = finite_state_ratio(problem, rho, None)
         else:
             state_ratio = network_state_ratio(problem, rho, self.training_steps)
         weights = group_sums(steps.rows, steps.weight * state_ratio * rho, len(problem.data))
@@ -101,8 +111,13 @@ class Liu2018(ProblemEstimator):
         A clone that is smoothed for products of ratios shrinks every ratio of a rare action. The state ratio only needs
         their sums: log10 MSE on Taxi is -3.08 with plain frequencies and -2.50 with one more observation per state.
         """
-        cloned = isinstance(self.behaviour, str) and self.behaviour == "cloned"
-        return problem.log.shared(logged_frequencies) if cloned and problem.finite else clone.log_prob
+        counted = self._counts_behaviour and problem.finite
+        return problem.log.shared(logged_frequencies) if counted else clone.log_prob
+
+    @property
+    def _counts_behaviour(self) -> bool:
+        """Whether the behaviour is that of the log's own frequencies, on finite pairs."""
+        return isinstance(self.behaviour, str) and self.behaviour == "cloned"
 
 
 def _weighted_mean(problem: Problem, weights: Floats) -> EpisodeSums:
@@ -117,15 +132,25 @@ def _weighted_mean(problem: Problem, weights: Floats) -> EpisodeSums:
 # -- Finite states: the loss with the kernel 1[s = s'], in closed form
 
 
-def finite_state_ratio(problem: Problem, rho: Floats) -> Floats:
-    """(steps,): w(s) of each step, not negative; only states that were left have one."""
+def finite_state_ratio(problem: Problem, rho: Floats, prior: float | None) -> Floats:
+    """(steps,): w(s) of each step, not negative; only states that were left have one.
+
+    Args:
+        problem: the question.
+        rho: π/b of each step.
+        prior: further steps of each state that begin again at the logged ones, with all that the target does and the
+            log does not, for a ρ of logged frequencies; None for any other.
+    """
     numbered = problem.log.shared(number_states, problem.steps)
     left, state = np.unique(numbered.state, return_inverse=True)
     place = np.full(len(numbered.labels) + 1, -1)  # the last entry is that of "nothing follows", number -1
     place[left] = np.arange(len(left))
     initial = place[numbered.initial_states]
     start = np.bincount(initial[initial >= 0], minlength=len(left)) / max(len(initial), 1)
-    return balanced_ratio(state, place[numbered.next_state], problem.steps.weight, rho, start, problem.gamma)[state]
+    weight, following = problem.steps.weight, place[numbered.next_state]
+    if prior is None:
+        return balanced_ratio(state, following, weight, rho, start, problem.gamma)[state]
+    return restarting_ratio(state, following, weight, rho, start, problem.gamma, prior)[state]
 
 
 def balanced_ratio(
@@ -156,6 +181,30 @@ def balanced_ratio(
     if gamma == 1:
         mass = mass / mass.sum()
     return cast(Floats, mass / p)
+
+
+def restarting_ratio(
+    state: Integers, next_state: Integers, weight: Floats, rho: Floats, initial: Floats, gamma: float, prior: float
+) -> Floats:
+    """The w = μ/p of the chain μ = γ(μP + Lp) + (1-γ)d₀, L being the probability that P loses.
+
+    P(s'|s) = Σ ρ/(n(s) + c) over the steps from s to s', with c the prior, and p is the log's own distribution of
+    states: what the target does in s and the log does not, and c further steps, begin again from p. The arguments are
+    those of `balanced_ratio`.
+    """
+    size = len(initial)
+    times = group_sums(state, weight, size)
+    p, seen = times / weight.sum(), times + prior * float(weight.mean())
+    known = next_state >= 0
+    chain = sparse.csc_array(((weight * rho / seen[state])[known], (next_state[known], state[known])), (size, size))
+    lost = np.maximum(1 - group_sums(state, weight * rho, size) / seen, 0)
+    factor = splu((sparse.identity(size, format="csc") - gamma * chain).tocsc())
+    again = factor.solve(gamma * p)
+    mass = again / again.sum()
+    if gamma < 1:
+        begun = factor.solve((1 - gamma) * initial)
+        mass = begun + again * float(lost @ begun) / (1 - float(lost @ again))
+    return cast(Floats, np.maximum(mass, 0) / p)
 
 
 # -- Continuous states: a softplus network that balances the flow for every function of an RKHS ball

@@ -23,9 +23,10 @@ from ope_vpm.ope.adapter.ends import clock_of, rows_of
 from ope_vpm.ope.authoring import Bootstrap, Problem, ProblemEstimator, RawEstimate
 from ope_vpm.ope.estimator import check_positive
 from ope_vpm.ope.finite.counted import counted_estimate
+from ope_vpm.ope.finite.model import CompletedModel
 from ope_vpm.ope.finite.pooling import Pooled
 from ope_vpm.ope.finite.problem import finite_problem
-from ope_vpm.ope.finite.treatments import DEFAULT, Smooth, treatment
+from ope_vpm.ope.finite.treatments import DEFAULT, treatment
 from ope_vpm.ope.inference.uncertainty import Spread
 from ope_vpm.ope.inference.verdict import Evidence
 from ope_vpm.ope.log import Log
@@ -46,17 +47,25 @@ MARGIN = 0.1
 """How far beyond the logged range a rollout's state may go, in ranges."""
 
 
-def liu_rollout(problem: Problem, horizon: int) -> float:
+def liu_rollout(problem: Problem, horizon: int, unseen: str) -> float:
     """Σ γ^t d_t·r / Σ γ^t over the steps of a trajectory: the model-based estimate of Liu et al. (2018).
 
-    The distributions d_t of states begin at the logged initial states, follow the counted model in which an unseen pair
-    pays the mean reward of the seen ones and leads anywhere, and stay as they are after 50 steps.
+    The distributions d_t of states begin at the logged initial states, follow the counted model, and stay as they are
+    after 50 steps. With unseen="smooth", which is theirs, an unseen pair pays the mean reward of the seen ones and
+    leads anywhere; "pooled" shrinks it to the means of its state and action instead. On Taxi with 50 trajectories of
+    100 steps, tuning seeds, log10 MSE is then -2.42 instead of -1.03 near the target, where the logged mean has -1.47;
+    far from it "smooth" is better, -1.36 against -0.71 (logged mean -0.33).
 
     Args:
         problem: the question, on finite states and actions.
         horizon: the number of steps.
+        unseen: what stands for unseen pairs; it must say where they lead.
     """
-    model = Smooth().complete(finite_problem(problem))
+    model = treatment(unseen).complete(finite_problem(problem))
+    if not isinstance(model, CompletedModel):
+        raise ValueError(  # noqa: TRY004  # the setting has a wrong value
+            f"a rollout must know where unseen pairs lead, and {unseen!r} does not say: use 'pooled'"
+        )
     counts, chain = model.problem.counts, model.chain
     reward = model.policy @ counts.reward + model.substitute * model.substitute_reward
     state = counts.initial if counts.initial.any() else counts.logged_states
@@ -76,8 +85,9 @@ class ModelBased(ProblemEstimator):
     counts_parts: ClassVar[bool] = True
 
     method: str = "auto"
-    """"auto"; on finite pairs also "rollout" for the definition of Liu et al. (2018), see `liu_rollout`, or "simulate"
-    for the paper's, one simulated trajectory of the counted model, instead of the exact solution."""
+    """"auto"; on finite pairs also "rollout" for the horizon of Liu et al. (2018), see `liu_rollout` (all of their
+    definition with unseen="smooth"), or "simulate" for the paper's, one simulated trajectory of the counted model,
+    instead of the exact solution."""
     unseen: str = DEFAULT
     """What finite pairs that were never seen are replaced by: see `ope_vpm.ope.finite.treatments`."""
     members: int = 5
@@ -115,11 +125,11 @@ class ModelBased(ProblemEstimator):
 
     def _rolled_out(self, problem: Problem, exact: RawEstimate) -> RawEstimate:
         """The value by rolling the counted model out; its distance from the exact solution is its bias."""
+        # Only a treatment that says where unseen pairs lead can be rolled out; the default need not.
+        name = Pooled.name if self.unseen == DEFAULT else self.unseen
         if self.method == "rollout":
-            value = liu_rollout(problem, self.horizon or int(problem.data.lengths.max()))
+            value = liu_rollout(problem, self.horizon or int(problem.data.lengths.max()), name)
         else:
-            # Only a treatment that says where unseen pairs lead can be simulated; the default need not.
-            name = Pooled.name if self.unseen == DEFAULT else self.unseen
             completed = treatment(name).complete(finite_problem(problem))
             value = completed.rollout(self.horizon or PAPER_HORIZON, problem.seed)
         bias = max(exact.suspected_bias, abs(value - exact.value))

@@ -1,6 +1,7 @@
 """Other people's packages side by side with ours, on the problems of our studies: error, seconds and failures.
 
-`python -m benchmarks peers [--runs N]`. What is not installed is left out, with a line that says so.
+`python -m benchmarks peers [--runs N] [--parts diffusions queues …]`. What is not installed is left out, with a line
+that says so; scope-rl is installed into an environment of its own.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ import argparse
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 
 import numpy as np
 import torch
 
 from benchmarks import _peers, against_d3rlpy
+from benchmarks._peers_policies import survival
 from ope_vpm.arrays import Floats
 from ope_vpm.chain import StationaryWarning, Transitions
 from ope_vpm.envs.geo_queue import GeoQueue
@@ -30,25 +33,38 @@ EM_STEPS = (100, 300, 1000)
 QUEUE_ROWS = (100, 1000, 5000)
 POINTS, THINNED = 20_000, 500
 """Rows of the MCMC problems, fewer than in the study so that Stein thinning ends in seconds; draws it keeps."""
-PACKAGES = {"deeptime": "deeptime", "stein-thinning": "stein_thinning", "PSIS (ArviZ)": "arviz", "d3rlpy": "d3rlpy"}
+PACKAGES = {
+    "deeptime": "deeptime",
+    "stein-thinning": "stein_thinning",
+    "PSIS (ArviZ)": "arviz",
+    "icu-sepsis": "icu_sepsis",
+    "d3rlpy": "d3rlpy",
+}
+PARTS = ("diffusions", "queues", "samplers", "survival", "fqe")
+"""The last two are about policies: scope-rl on ICU-Sepsis, d3rlpy's FQE on a policy of d3rlpy."""
 Method = Callable[[], float]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--runs", type=int, default=10)
-    runs = parser.parse_args().runs
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    chosen = parser.parse_args()
+    runs, parts = chosen.runs, chosen.parts
     warnings.simplefilter("ignore", StationaryWarning)
     warnings.simplefilter("ignore", UserWarning)
     missing = {name for name, module in PACKAGES.items() if find_spec(module) is None}
     for name in sorted(missing):
-        print(f"{name}: skipped, it is not installed (pip install 'ope-vpm[peers,arviz,d3rlpy]')")
-    print("scope-rl: skipped, it needs an environment of its own (5.9 GB with its torch), which is not here")
-    if find_spec("deeptime"):
+        print(f"{name}: skipped, it is not installed (pip install 'ope-vpm[peers,arviz,d3rlpy,sepsis]')")
+    if "diffusions" in parts and "deeptime" not in missing:
         diffusions(runs)
+    if "queues" in parts and "deeptime" not in missing:
         queues(runs)
-    samplers(runs)
-    if "d3rlpy" not in missing:
+    if "samplers" in parts:
+        samplers(runs)
+    if "survival" in parts and "icu-sepsis" not in missing:
+        survival(runs)
+    if "fqe" in parts and "d3rlpy" not in missing:
         print("\nd3rlpy's FQE")
         against_d3rlpy.main()
 
@@ -99,7 +115,10 @@ def _diffusion(name: str, steps: int, seed: int) -> dict[str, Method]:
     return {
         "ours": distance(lambda: sde.lagged(path, seed)[1]),
         "deeptime, Koopman, bumps": distance(lambda: _peers.koopman_weights(data, seed)),
-        "deeptime, Koopman, cells": distance(lambda: _peers.koopman_cell_weights(data)),
+        **{
+            f"deeptime, Koopman, {cells} cells": distance(partial(_peers.koopman_cell_weights, data, cells))
+            for cells in _peers.KOOPMAN_CELLS
+        },
         "deeptime, Bayesian MSM": distance(lambda: _peers.msm_weights(data, seed, bayesian=True)),
     }
 

@@ -76,8 +76,11 @@ def number_codes(*codes: Integers) -> tuple[Integers, ...]:
 
 def effective_sample_size(weights: Floats) -> float:
     """Kish's (Σw)²/Σw²: how many rows of equal weight the weighted rows are worth."""
-    square = float(weights @ weights)
-    return float(weights.sum()) ** 2 / square if square > 0 else 0.0
+    largest = float(np.abs(weights).max(initial=0.0))
+    if not 0 < largest < np.inf:
+        return 0.0
+    scaled = weights / largest  # squares of odds like 10²⁰⁰ are not numbers
+    return float(scaled.sum()) ** 2 / float(scaled @ scaled)
 
 
 def mean_and_deviation(values: Array) -> tuple[Floats, Floats]:

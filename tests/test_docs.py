@@ -31,6 +31,14 @@ OWN_TESTS = {"plugins.md"}
 """Pages whose blocks have tests of their own, because they train."""
 
 
+@pytest.mark.parametrize("page", EXAMPLES, ids=lambda page: page.stem)
+def test_the_page_of_an_example_includes_its_script(page):
+    """The site's mark for it is no Python, and a formatter that takes it for such breaks it."""
+    included = re.findall(r'^--8<-- "(.+)"$', page.read_text(), re.MULTILINE)
+    assert len(included) == 1
+    assert (ROOT / included[0]).is_file()
+
+
 def parts_of(page):
     """The blocks of a page in order: their kind, and code at the line where it stands."""
     text = page.read_text()

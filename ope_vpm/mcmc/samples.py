@@ -18,6 +18,9 @@ def as_chains(samples: Any) -> tuple[Floats, tuple[str, ...]]:
             `DataArray`. ArviZ itself is not imported.
     """
     posterior = getattr(samples, "posterior", samples)
+    if posterior is samples and callable(getattr(samples, "groups", None)):  # InferenceData
+        held = ", ".join(samples.groups()) or "none"
+        raise ValueError(f"samples must have a group named posterior, with the draws: its groups are {held}")
     if not hasattr(posterior, "data_vars") and {"chain", "draw"} <= set(getattr(posterior, "dims", ())):
         posterior = posterior.to_dataset(name=posterior.name or "x")
     chains, names = _flatten(posterior) if hasattr(posterior, "data_vars") else (_array(samples), ())

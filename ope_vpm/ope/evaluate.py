@@ -101,9 +101,11 @@ def evaluate(
         values = {name: answer(each, problem, ignore=ignore) for name, each in chosen.items()}
         return next(iter(values.values())) if isinstance(estimator, str | Estimator) else values
 
+    if isinstance(policy, Mapping | list | tuple) and not policy:
+        raise ValueError(f"policy must be one policy, or a list or mapping of at least one: got {policy!r}")
     if isinstance(policy, Mapping):
         return {name: one(as_policy(target)) for name, target in policy.items()}
-    if isinstance(policy, list | tuple) and policy and not _is_table(policy):
+    if isinstance(policy, list | tuple) and not _is_table(policy):
         return [one(as_policy(target)) for target in policy]
     return one(as_policy(policy))
 

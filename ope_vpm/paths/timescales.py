@@ -7,7 +7,7 @@ power k, is that of k lags. Where this fails, cells are too coarse, or the lag i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +72,7 @@ def timescales(
         cells: of continuous paths.
         seed: of the cells' centres.
     """
+    lags = _checked(lags)
     labelled, size = cells_of(paths, cells, seed)
     found = np.full((len(lags), number), np.nan)
     for place, lag in enumerate(lags):
@@ -80,6 +81,14 @@ def timescales(
         with np.errstate(divide="ignore"):
             found[place, : len(sizes)] = np.where(sizes > 0, -lag / np.log(np.minimum(sizes, 1 - 1e-15)), np.nan)
     return Timescales(np.asarray(lags, dtype=np.int64), found)
+
+
+def _checked(lags: Sequence[int]) -> list[int]:
+    """Several lags as whole numbers."""
+    several = list(lags) if isinstance(lags, Iterable) else []
+    if not several or not all(isinstance(lag, int | np.integer) and lag >= 1 for lag in several):
+        raise ValueError(f"lags must be a list of whole numbers from 1 up, as in lags=[1, 2, 5]: got {lags!r}")
+    return [int(lag) for lag in several]
 
 
 def chapman_kolmogorov(

@@ -21,6 +21,7 @@ from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
 from ope_vpm.ope.estimator import Estimator, ProblemEstimator
 from ope_vpm.ope.inference.uncertainty import LEVEL
 from ope_vpm.ope.inference.value import PolicyValue, policy_value
+from ope_vpm.ope.inference.verdict import rewards_hull
 from ope_vpm.plugins.valuation import Choices, Valuation
 from ope_vpm.policy import TargetPolicy, as_policy
 
@@ -62,7 +63,8 @@ class Candidate:
     told_apart: bool
     """Whether it differs from the first by more than noise, all comparisons with the first holding together."""
     regret: float
-    """What choosing it costs at most, compared with the best of all, with a probability of 95 %."""
+    """What choosing it costs at most, compared with the best of all, with a probability of 95 %; never more than the
+    difference of the largest and the least value that the rewards allow."""
 
     @property
     def against_first(self) -> str:
@@ -211,7 +213,8 @@ def select(
         found[name] = estimated(valuation, as_policy(policy))
         if progress is not None:
             progress(len(found))
-    return ranked(found, rank_by, valuation.log.data.n_episodes)
+    hull = rewards_hull(valuation.problem(as_policy(next(iter(named.values())))))
+    return ranked(found, rank_by, valuation.log.data.n_episodes, hull.high - hull.low)
 
 
 def estimated(valuation: Valuation, policy: TargetPolicy) -> Estimate:
@@ -226,7 +229,7 @@ def estimated(valuation: Valuation, policy: TargetPolicy) -> Estimate:
     return Estimate(value, None if raw.sums is None else raw.sums.influence, raw.suspected_bias)
 
 
-def ranked(found: Mapping[str, Estimate], rank_by: RankBy, episodes: int) -> Selection:
+def ranked(found: Mapping[str, Estimate], rank_by: RankBy, episodes: int, widest: float = np.inf) -> Selection:
     """Put estimates in order and compare them with the first.
 
     Differences are judged by Student's quantiles with Bonferroni's correction for as many comparisons as there are
@@ -236,6 +239,7 @@ def ranked(found: Mapping[str, Estimate], rank_by: RankBy, episodes: int) -> Sel
         found: estimates on one log by name.
         rank_by: see `select`.
         episodes: of the log.
+        widest: the largest difference of two values that the rewards allow.
     """
     order = sorted(found, key=lambda name: _rank(found[name].value, rank_by), reverse=True)
     values = np.array([found[name].value.value for name in order])
@@ -243,10 +247,10 @@ def ranked(found: Mapping[str, Estimate], rank_by: RankBy, episodes: int) -> Sel
     np.fill_diagonal(errors, 0.0)
     others = max(len(order) - 1, 1)
     reach = float(stats.t.ppf(1 - (1 - LEVEL) / (2 * others), episodes - 1)) if episodes > 1 else np.inf
-    margin = np.where(errors > 0, reach * errors, 0.0)
+    margin = np.multiply(reach, errors, out=np.zeros_like(errors), where=errors > 0)
     ahead = values[None, :] - values[:, None] + margin  # how much better the column's policy may be than the row's
     ahead[np.isnan(ahead)] = -np.inf  # a policy without a value says nothing about the regret of others
-    regret = np.where(np.isnan(values), np.inf, np.maximum(ahead.max(axis=1), 0.0))
+    regret = np.where(np.isnan(values), np.inf, np.clip(ahead.max(axis=1), 0.0, widest))
     candidates = tuple(
         Candidate(
             name,

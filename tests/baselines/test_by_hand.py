@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import ope_vpm as ov
-from ope_vpm.baselines.liu import balanced_ratio, finite_state_ratio, imbalance
+from ope_vpm.baselines.liu import balanced_ratio, finite_state_ratio, imbalance, restarting_ratio
 from ope_vpm.baselines.model import fit, rolled_out
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
@@ -199,7 +199,31 @@ def test_balance_where_the_target_ends_half_of_the_steps():
 
 def test_the_state_ratio_of_one_state_is_one():
     problem = Problem.pose(TWO, UNIFORM, gamma=0.5, ignore=QUIET)
-    np.testing.assert_allclose(finite_state_ratio(problem, np.ones(3)), 1, rtol=1e-6)
+    for prior in (None, 0.3):
+        np.testing.assert_allclose(finite_state_ratio(problem, np.ones(3), prior), 1, rtol=1e-6)
+
+
+def test_a_prior_begins_again_from_the_logged_states():
+    """Two steps from 0 to 1, one back, and one more of each state that begins again from p = (⅔, ⅓).
+
+    μ₀ = ½μ₁ + ⅔L and L = ⅓μ₀ + ½μ₁, so that μ = (15, 14)/29.
+    """
+    steps = np.array([0, 0, 1]), np.array([1, 1, 0]), np.ones(3), np.ones(3)
+    w = restarting_ratio(*steps, np.array([1.0, 0.0]), 1.0, prior=1.0)
+    np.testing.assert_allclose(w, [45 / 58, 42 / 29], rtol=1e-9)
+    without = restarting_ratio(*steps, np.array([1.0, 0.0]), 1.0, prior=1e-9)
+    np.testing.assert_allclose(without, [0.75, 1.5], rtol=1e-6)
+
+
+def test_what_the_target_does_and_the_log_does_not_begins_again_from_the_logged_states():
+    """γ = ½, from state 0. It leads to 1 with ρ = ½, and half of the target is lost; 1 leads to itself.
+
+    μ₀ = ½·½·L + ½ with L = ½μ₀, so that μ = (4, 3)/7, over p = (½, ½).
+    """
+    w = restarting_ratio(
+        np.array([0, 1]), np.array([1, 1]), np.ones(2), np.array([0.5, 1.0]), np.array([1.0, 0.0]), 0.5, prior=0.0
+    )
+    np.testing.assert_allclose(w, [8 / 7, 6 / 7], rtol=1e-9)
 
 
 def test_liu_counts_the_time_after_an_end():

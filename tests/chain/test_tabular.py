@@ -315,8 +315,28 @@ def test_pooling_limits_are_the_counts_and_the_pooled_distribution():
     none = pooled(pairs, 1e-12).kernel.toarray()
     np.testing.assert_allclose(none, counted(pairs, 3), atol=1e-9)
     full = pooled(pairs, 1e12).kernel.toarray()
-    # increments: +1 twice, -1 three times, 0 once; what leaves the range stays at its end
-    np.testing.assert_allclose(full, np.array([[4, 2, 0], [3, 1, 2], [0, 3, 3]]) / 6, atol=1e-9)
+    # increments: -1 three times, +1 twice, and the row from 2 to 2, which may have been 0 or +1: of all distributions
+    # (½, 0, ½) makes p₋³p₊²(p₀ + p₊) largest; what leaves the range stays at its end
+    np.testing.assert_allclose(full, np.array([[1, 1, 0], [1, 0, 1], [0, 1, 1]]) / 2, atol=1e-9)
+
+
+def test_steps_of_an_empty_queue_are_shared_between_no_move_and_a_service_that_found_nobody():
+    """Off the end -1 three times, 0 once, +1 twice; at 0 four stay: p₋³p₀p₊²(p₋ + p₀)⁴ is largest at (6, 2, 2)/10."""
+    pairs = ov.Transitions([5, 5, 5, 5, 5, 5, 0, 0, 0, 0, 9], [4, 4, 4, 5, 6, 6, 0, 0, 0, 0, 9], weight=[1] * 10 + [0])
+    np.testing.assert_allclose(pooled(pairs, 1e12).kernel.toarray()[5, 4:7], [0.6, 0.2, 0.2], atol=1e-8)
+
+
+def test_increments_of_a_queue_that_is_often_empty():
+    """Arrivals 0.3, services 0.5: up with 0.15, down with 0.35, from one long path that is empty 57 % of the time."""
+    rng = np.random.default_rng(0)
+    length, path = 0, [0]
+    for arrives, serves in zip(rng.random(40_000) < 0.3, rng.random(40_000) < 0.5, strict=True):
+        length = max(0, length + int(arrives) - int(serves))
+        path.append(length)
+    kernel = pooled(ov.Transitions.from_paths([np.array(path)]), 1e12).kernel.toarray()
+    # the standard errors of frequencies among the 17 000 steps off the end
+    assert kernel[3, 4] == pytest.approx(0.15, abs=4 * np.sqrt(0.15 * 0.85 / 17_000))
+    assert kernel[3, 2] == pytest.approx(0.35, abs=4 * np.sqrt(0.35 * 0.65 / 17_000))
 
 
 # -- settings

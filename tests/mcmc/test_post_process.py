@@ -101,6 +101,15 @@ def test_arviz_itself_where_it_is_installed():
     np.testing.assert_array_equal(found.weights, plain.weights)
 
 
+def test_data_of_arviz_without_a_posterior_are_refused_by_the_names_of_their_groups():
+    arviz = pytest.importorskip("arviz", exc_type=ImportError)
+    if not hasattr(arviz, "InferenceData"):
+        pytest.skip("ArviZ 1 gives a DataTree, which has no posterior of this kind")
+    samples = arviz.from_dict(prior={"a": np.zeros((2, 10))})
+    with pytest.raises(ValueError, match="must have a group named posterior, with the draws: its groups are prior"):
+        ov.post_process_mcmc(samples)
+
+
 def test_variables_without_chains_are_refused():
     xarray = pytest.importorskip("xarray")
     with pytest.raises(ValueError, match="must have the axes chain and draw"):

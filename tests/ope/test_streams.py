@@ -167,7 +167,11 @@ def test_estimators_that_need_all_rows_name_those_that_do_not(tmp_path):
     for name in ("dr", "wist", "model", "fqe", "mwl"):
         with pytest.raises(ValueError, match=f"{name} .*read in parts: use vpm, auto, fqe with solver='linear'"):
             ov.evaluate(folder, target(), name, ignore=IGNORED)
-    with pytest.raises(ValueError, match="vpm by solver 'kernel'"):
+    with pytest.raises(ValueError, match="vpm by solver 'kernel' needs all rows"):
+        ov.evaluate(folder, target(), "vpm", solver="kernel", ignore=IGNORED)
+    with pytest.raises(
+        ValueError, match=r"actions without them: add a density with with_noise\(policy, std=...\), use auto"
+    ):
         ov.evaluate(folder, lambda s: 0.2 * s[:, :2], "vpm", ignore=IGNORED)
 
 

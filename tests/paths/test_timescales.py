@@ -76,6 +76,14 @@ def test_wrong_questions_are_refused():
         timescales(np.arange(3000), [1])
 
 
+@pytest.mark.parametrize("lags", [3, [], [1.5], [0], "12"])
+def test_lags_that_are_no_list_of_whole_numbers_are_refused(lags):
+    with pytest.raises(
+        ValueError, match=r"lags must be a list of whole numbers from 1 up, as in lags=\[1, 2, 5\]: got"
+    ):
+        timescales(two_states(100, 0), lags)
+
+
 def test_pictures_show_all_processes_and_both_sets():
     path = np.cumsum(np.random.default_rng(0).integers(-1, 2, size=2000)) % 5
     assert len(draw_timescales(timescales(path, [1, 2, 4])).axes[0].lines) == 3

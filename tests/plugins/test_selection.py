@@ -64,6 +64,19 @@ def test_order_and_regret_by_hand():
     )
 
 
+def test_the_regret_is_at_most_what_the_rewards_allow():
+    """With one episode nothing is known of the difference, and values between 0 and 4 differ by at most 4."""
+    found = {"a": Estimate(value(2.0, 1.0, 3.0), np.zeros(1)), "b": Estimate(value(3.0, 0.0, 4.0), np.ones(1))}
+    assert [each.regret for each in ranked(found, "lower", 1).candidates] == [np.inf, np.inf]
+    assert [each.regret for each in ranked(found, "lower", 1, widest=4.0).candidates] == [4.0, 4.0]
+    data = LinearGaussian().dataset(
+        2, 20, BEHAVIOUR, 0
+    )  # Student's quantile is 25.5 for two comparisons by two episodes
+    policies = [GaussianController(gain=(0.0, 0.0), shift=shift, deviation=0.5).policy() for shift in (-1, 0, 1)]
+    chosen = select(data, policies, "onestep")
+    assert max(each.regret for each in chosen.candidates) == pytest.approx(np.ptp(data.rewards))
+
+
 def test_unreliable_ones_come_last_and_those_without_a_value_do_not_count():
     nothing = PolicyValue("made-up", float("nan"), 1.0, None, None, None, "unreliable", ("no value",))
     found = {

@@ -1,7 +1,8 @@
 """Ordered states, few data: each state's distribution of increments x' - x, shrunk towards the one of all states.
 
-A queue moves by the same rule at every length but the shortest. Sharing what all states show about increments makes
-the ratio smooth; how far to share is read off the data's own likelihood.
+A queue moves by the same rule at every length; what would leave the range of states stays at its end, like a service
+that finds the queue empty. Sharing what all states show about increments makes the ratio smooth; how far to share is
+read off the data's own likelihood.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from scipy import sparse
 from scipy.special import gammaln
 
-from ope_vpm.arrays import Array, Floats, group_sums
+from ope_vpm.arrays import Array, Bools, Floats, Integers, group_sums
 from ope_vpm.chain.finite.counts import CountedChain, StateIndex
 from ope_vpm.chain.finite.solve import SparseMatrix
 from ope_vpm.chain.transitions import Transitions
@@ -21,6 +22,9 @@ STRENGTHS = np.logspace(-1, 5, 61)
 with which all states move alike."""
 MOST_ENTRIES = 50_000_000
 """The largest matrix of states by increments: 400 MB."""
+ROUNDS, SETTLED = 1000, 1e-10
+"""Most rounds of the EM algorithm, and the change of a probability below which it ends. Its error falls by the share of
+rows at the ends in each round: 200 rounds if this is 0.9."""
 
 
 def pooled(transitions: Transitions, strength: bool | float) -> CountedChain:
@@ -42,7 +46,9 @@ def pooled(transitions: Transitions, strength: bool | float) -> CountedChain:
     share = 1.0 if transitions.next_weight is None else transitions.next_weight
     weight = np.broadcast_to(transitions.row_weights[:, None] * share, x_next.shape)
     counts = _matrix(np.broadcast_to(x[:, None] - low, x_next.shape), x_next - low, weight, size)
-    prior = _pooled_increments(x_next - x[:, None], weight, increments, size)
+    at_end = (x_next == low).ravel(), (x_next == high).ravel()
+    number = np.searchsorted(increments, (x_next - x[:, None]).ravel())
+    prior = _applied(increments, pooled_increments(number, weight.ravel(), increments.size, at_end), size)
     kappa = float(strength) if strength is not True else likeliest_strength(counts, prior)
     times = np.asarray(counts.sum(axis=1)).ravel()
     mixed = (sparse.diags_array(1 / (times + kappa)) @ (counts + kappa * prior)).tocsr()
@@ -75,12 +81,38 @@ def likeliest_strength(counts: SparseMatrix, prior: SparseMatrix) -> float:
     return float(max(STRENGTHS, key=log_likelihood))
 
 
-def _pooled_increments(increment: Array, weight: Floats, increments: Array, size: int) -> SparseMatrix:
-    """The pooled distribution of increments applied to each state; what would leave the range stays at its end."""
-    share = group_sums(np.searchsorted(increments, increment.ravel()), weight.ravel())
+def pooled_increments(number: Integers, weight: Floats, size: int, at_end: tuple[Bools, Bools]) -> Floats:
+    """The distribution of increments that is most likely if what would leave the range stays at its end.
+
+    A queue that is empty before and after a step may have moved by 0, or lost a customer that was not there: counting
+    such steps as increments of 0 would make long queues shrink too slowly. The EM algorithm shares each step that ends
+    at the lower end among the increments up to the one seen, and at the upper end among those from it on.
+
+    Args:
+        number: of each step's increment, in increasing order of increments.
+        weight: of each step.
+        size: how many increments there are.
+        at_end: whether each step ends in the least state, and whether in the largest.
+    """
+    below, above = at_end[0] & ~at_end[1], at_end[1] & ~at_end[0]
+    exact, lower, upper = (group_sums(number[kept], weight[kept], size) for kept in (~(below | above), below, above))
+    total = exact + lower + upper
+    share: Floats = total / total.sum()
+    for _ in range(ROUNDS):
+        up_to, from_on = np.cumsum(share), np.cumsum(share[::-1])[::-1]
+        from_lower = share * np.cumsum((lower / up_to)[::-1])[::-1]
+        from_upper = share * np.cumsum(upper / from_on)
+        last, share = share, (exact + from_lower + from_upper) / total.sum()
+        if np.abs(share - last).max() < SETTLED:
+            break
+    return share
+
+
+def _applied(increments: Array, share: Floats, size: int) -> SparseMatrix:
+    """One distribution of increments applied to each state; what would leave the range stays at its end."""
     state = np.arange(size)
     target = np.clip(state[:, None] + increments, 0, size - 1)
-    return _matrix(np.repeat(state, increments.size), target, np.tile(share / share.sum(), size), size)
+    return _matrix(np.repeat(state, increments.size), target, np.tile(share, size), size)
 
 
 def _matrix(row: npt.ArrayLike, column: npt.ArrayLike, value: npt.ArrayLike, size: int) -> SparseMatrix:

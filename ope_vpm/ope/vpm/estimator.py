@@ -76,6 +76,12 @@ class VPMEstimator(ProblemEstimator):
         """Refuse a solver that does not fit the data or the policy."""
         finite = problem.finite
         solver = self._solver(problem)
+        if problem.streamed and not finite and not problem.policy.has_log_prob:
+            raise ValueError(
+                "vpm reads rows in parts for policies with densities, and this one gives actions without them: add a "
+                "density with with_noise(policy, std=...), use auto or fqe with solver='linear', or read all rows into "
+                "memory with load_dataset"
+            )
         if problem.streamed and not (self._exact(solver) if finite else solver == "factored"):
             steps = " with power steps or unseen='restrict'" if solver == "tabular" else ""
             raise ValueError(f"vpm by solver {solver!r}{steps} {needs_rows(problem)}")
