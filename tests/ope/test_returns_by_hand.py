@@ -157,7 +157,7 @@ def test_where_only_ends_pay_the_interval_holds_the_limits_of_their_share():
 
 
 def test_ends_that_may_cost_as_well_as_pay():
-    """Ends pay -1 and 3: a return of 2 is ¾ of the way; weights 3, 1 (and 0 for what is negative) are worth 1.6 ends."""
+    """Ends pay -1 and 3: a return of 2 is ¾ of the way; weights 3, 1 and (for a negative one) 0 are worth 1.6 ends."""
     problem = pose([0.0, -1, 0, 3, 0, 3], [2, 2, 2])
     found = counted(problem, 2.0, [1.0, 3, 1, 1, 1, -1], 0.5)
     low, high = share_limits(0.75 * 1.6, 1.6)
