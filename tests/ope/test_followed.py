@@ -292,7 +292,7 @@ def test_a_ridge_regression_in_its_own_units():
 
 
 def test_the_spread_of_coefficients_is_their_standard_error():
-    """Noise ±1 that x cannot explain, in 32 fitted rows: variance 1 over 32 times the mean square 4 of x and a ridge."""
+    """Noise ±1 that x cannot explain, in 32 fitted rows: variance 1 over 32 times the square 4 of x and a ridge."""
     x = np.tile([2.0, -2.0], 20)[:, None]
     noise = np.tile([1.0, 1.0, -1.0, -1.0], 10)[:, None]
     found = Regression.fit(x, noise, np.arange(40) % 20 < 4)

@@ -1,6 +1,7 @@
 """Small parts of reading and describing logs, each on numbers worked out by hand."""
 
 from dataclasses import replace
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -184,7 +185,7 @@ def test_findings_list_ten_rows():
     assert str(error) == "error bad: it is bad"
     with pytest.raises(ValueError, match=r"it is bad \(and 1 more errors"):
         refuse_errors([found, error, error])
-    with pytest.raises(ValueError, match="it is bad$"):
+    with pytest.raises(ValueError, match=r"it is bad$"):
         refuse_errors([error])
     refuse_errors([found])
 
@@ -286,7 +287,7 @@ def written(folder, data, cuts=(), group=3):
     content = pa.table({name: np.ascontiguousarray(column) for name, column in to_table(data).items()})
     folder.mkdir(exist_ok=True)
     bounds = [0, *cuts, len(data)]
-    for number, (first, last) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+    for number, (first, last) in enumerate(pairwise(bounds)):
         pq.write_table(content.slice(first, last - first), folder / f"part-{number}.parquet", row_group_size=group)
     return folder
 
@@ -351,11 +352,11 @@ def test_a_seam_between_parts_is_looked_at(in_parts):
     data, stream = in_parts
     first, second, _ = stream.parts()
     assert _broken_seam(first) is None
-    wrong = replace(first, next_observations=np.array(first.next_observations) + [[0], [0], [0], [0.5]])
+    off = np.array([[0.0], [0], [0], [0.5]])
+    wrong = replace(first, next_observations=first.next_observations + off)
     assert _broken_seam(wrong).rows == (3,)
-    assert facts_of(
-        replace(second, next_observations=np.array(second.next_observations) + [[0], [0], [0], [1.0]]), ()
-    ).findings[0].rows == (7,)
+    beyond = replace(second, next_observations=second.next_observations + off)
+    assert facts_of(beyond, ()).findings[0].rows == (7,)
     unknown = replace(wrong, next_known=np.array([True, True, True, False]))
     assert _broken_seam(unknown) is None
     assert stream_facts.facts_of(wrong, ("broken-chain",)).findings == ()

@@ -262,7 +262,7 @@ def test_every_state_that_leads_to_itself_keeps_its_share():
 
 
 def test_the_network_s_ratio_falls_where_the_target_leaves():
-    """From -1 to 1 for ever: at γ = ½ beginning in -1, half of the time is spent in each; the log has 4 of 5 rows in 1."""
+    """From -1 to 1 for ever: at γ = ½ beginning in -1, half of the time in each; 4 of 5 logged rows are in 1."""
     states = np.tile([[-1.0], [1.0], [1.0], [1.0], [1.0]], (20, 1))
     after = np.ones_like(states)
     data = ov.LoggedDataset.from_arrays(
@@ -328,7 +328,7 @@ def test_members_are_trained_on_draws_of_whole_episodes():
 
 
 def test_training_learns_changes_rewards_and_ends():
-    """Targets that do not depend on the input: change ½ (unknown in half of the rows, where it is absurd), reward -1."""
+    """Targets without an input: change ½ (unknown in half of the rows, where it is absurd), reward -1, and an end."""
     network = Ensemble(2, 1, 3, 0)
     x = torch.zeros(40, 1)
     known = (torch.arange(40) % 2 == 0).float()
