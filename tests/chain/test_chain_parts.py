@@ -1,5 +1,6 @@
 """Small parts of chains and their solvers, each on numbers worked out by hand."""
 
+from copy import deepcopy
 from types import SimpleNamespace
 
 import numpy as np
@@ -371,6 +372,26 @@ def test_the_value_function_of_a_network_on_a_line():
     np.testing.assert_allclose(h(x), np.abs(x[:, 0]) / 0.75, atol=2e-3)
     average = network().value_function(pairs, np.full(400, 5.0), 1.0)
     np.testing.assert_allclose(average(x), 0, atol=1e-6)  # what pays the same everywhere is worth nothing more
+
+
+def test_the_settings_that_are_documented():
+    """Algorithm 1 with our changes: see `Neural`, `Kernel` and `Tabular`."""
+    neural = Neural()
+    assert (neural.learning_rate, neural.lam, neural.damping, neural.average) == (1e-3, 1.0, 0.5, 0.9)
+    assert (Kernel().damping, Tabular().damping, Tabular().lam) == (1.0, 1.0, 1.0)
+    assert with_preset("paper").learning_rate == 3e-4
+
+
+@pytest.mark.parametrize(("residuals", "kept"), [([1.0, 1.09, 2.0], 2), ([1.0, 1.11, 2.0], 1), ([2.0, 1.0, 1.2], 2)])
+def test_the_last_network_about_as_good_as_the_best_is_kept(monkeypatch, residuals, kept):
+    """Residuals up to 1.1 times the least so far are as good: so often a network is copied to be kept."""
+    left, seen = iter(residuals), []
+    monkeypatch.setattr(StationarityTest, "residual", lambda self, ratio: next(left, 9.0))
+    monkeypatch.setattr("ope_vpm.chain.solvers.neural.copy.deepcopy", lambda net: seen.append(net) or deepcopy(net))
+    x = np.random.default_rng(0).standard_normal((40, 1))
+    settings = {"steps": 3, "inner_steps": 1, "batch_size": 5, "hidden": (2,), "refit": False}
+    Neural(**settings).fit(ov.Transitions(x, x / 2), 1.0, 0, None)
+    assert len(seen) == 2 + kept  # two to begin with
 
 
 def test_presets_can_be_changed():

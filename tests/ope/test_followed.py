@@ -261,6 +261,50 @@ def test_the_model_must_explain_nearly_all(monkeypatch, explained, ends, good):
     assert (found is not None) is good
 
 
+@pytest.mark.parametrize(("share", "left"), [(0.014, False), (0.016, True)])
+def test_a_target_that_is_held_at_the_limits_too_often_is_not_followed(monkeypatch, share, left):
+    """Of its states 1.5 % may be held, for every number of steps."""
+    problem = pose(10)
+    states = SimpleNamespace(initial=INITIAL, features=None)
+    monkeypatch.setattr(following, "pair_features", lambda *_: SimpleNamespace(states=states))
+
+    class Walks:
+        times = problem.data.time
+
+        def __init__(self, *_):
+            pass
+
+        def features(self, observations, times):
+            return np.ones((len(times), 2))
+
+        def of_target(self, rows, marks, rng):
+            assert marks == (3, 10, 30)
+            n = len(rows)
+            one = ahead(np.ones((n, 2)), np.zeros(n), np.ones(n), np.zeros(n))
+            return [one, replace(one, beyond=np.full(n, share)), one]
+
+    monkeypatch.setattr(following, "Simulator", Walks)
+    monkeypatch.setattr(following, "_solved", lambda problem, parts, *_: len(parts))
+    found = following._followed(problem, SimpleNamespace(drawn=lambda rng: None), 4, 1)
+    assert found == (None if left else [3, 3, 3])
+
+
+def test_the_spread_over_models_is_a_standard_error(monkeypatch):
+    """Two models move the value apart by 2d: the error of their mean is d. A charge is added to the value."""
+    problem, one = equations(0.5)
+    other = replace(one, reward=one.reward + 1)
+    monkeypatch.setattr(following, "_missed", lambda *_: 0.25)
+    whole = following._Equations.joined([one, other])
+    theta, beta = whole.system.solve(0.1)
+    moved = [part.moved(theta, beta) for part in (one, other)]
+    found = following._at_ridge(problem, [one, other], None, INITIAL, 0.1, Charge(2.0, 5.0))
+    assert found.spread == pytest.approx(abs(moved[1] - moved[0]) / 2)
+    assert found.value == pytest.approx(2 + whole.system.source @ theta)
+    rewards = problem.data.rewards
+    assert found.at_stake == pytest.approx(5 * (max(rewards.max(), 0) - min(rewards.min(), 0)))
+    assert (found.missed, found.steps, found.beyond) == (0.25, 2, 0)
+
+
 def test_a_return_needs_every_number_of_steps(monkeypatch):
     monkeypatch.setattr(following, "world_of", lambda _: SimpleNamespace(explained=1.0, ends_explained=1.0))
     some = [followed(3.0, 1.0, per_episode=followed(4.0)), followed(3.0, 1.0)]
@@ -291,16 +335,21 @@ def test_a_ridge_regression_in_its_own_units():
     np.testing.assert_allclose(found(np.array([[2.0]])), 11, rtol=1e-8)
 
 
-def test_the_spread_of_coefficients_is_their_standard_error():
-    """Noise ±1 that x cannot explain, in 32 fitted rows: variance 1 over 32 times the square 4 of x and a ridge."""
+def test_the_largest_ridge_is_a_tenth_of_the_mean_eigenvalue():
+    """A slope of 0.1 in the fitted rows and of -0.1 in the others: the less of it, the better.
+
+    x = ±2 has the square 4, so that 1/1.1 of the slope is left; its variance is what is left in the others, over 32 rows
+    and 4·1.1.
+    """
     x = np.tile([2.0, -2.0], 20)[:, None]
-    noise = np.tile([1.0, 1.0, -1.0, -1.0], 10)[:, None]
-    found = Regression.fit(x, noise, np.arange(40) % 20 < 4)
-    scale = float(noise[np.arange(40) % 20 >= 4].std())
-    assert scale == pytest.approx(1)
-    assert found.explained[0] == pytest.approx(0, abs=0.05)
-    ridge = 10.0**-1  # the largest, which predicts nothing best
-    assert found.spread[0, 0] == pytest.approx(np.sqrt(1 / (32 * 4 * (1 + ridge))), rel=0.1)
+    held = np.arange(40) % 20 < 4
+    y = np.tile([1.0, 1.0, -1.0, -1.0], 10)[:, None] + np.where(held, -0.1, 0.1)[:, None] * x
+    found = Regression.fit(x, y, held)
+    deviation = float(y[~held].std())
+    assert found.coefficients[0, 0] == pytest.approx(0.1 / 1.1 / deviation)
+    left = np.mean(((y - found(x))[held] / deviation) ** 2)
+    assert found.spread[0, 0] == pytest.approx(np.sqrt(left / (32 * 4 * 1.1)))
+    assert found.explained[0] == pytest.approx(1 - left / np.mean((y[held] / deviation) ** 2))
 
 
 def test_a_column_that_does_not_vary_is_explained():

@@ -35,10 +35,11 @@ from ope_vpm.ope.q import networks
 from ope_vpm.ope.q.linear import cross_fitted_q, find_lstd, linear_base, lstd_equations
 from ope_vpm.ope.q.networks import fit_networks, nothing
 from ope_vpm.ope.q.values import influence
+from ope_vpm.ope.ratio import dice
 from ope_vpm.ope.ratio.estimator import end_mass, ratio_estimate
 from ope_vpm.ope.ratio.lagrangian import Regularisation, lagrangian_means, linear_ratio
 from ope_vpm.ope.ratio.least_squares import scaled_least_squares
-from ope_vpm.ope.vpm.estimator import VPMEstimator
+from ope_vpm.ope.vpm.estimator import VPMEstimator, find_factored
 from ope_vpm.ope.vpm.pairs import find_by_solver, weighted_mean
 from ope_vpm.policy import CategoricalPolicy, DeterministicPolicy, GaussianPolicy
 
@@ -529,6 +530,19 @@ def test_scaled_least_squares_is_what_it_minimises():
 
 
 # -- VPM
+
+
+def test_half_of_the_action_ratio_is_the_default():
+    problem = pose(ended=False, gamma=0.8)
+    plain, half = find_factored(problem, 4), find_factored(problem, 4, power=0.5)
+    assert plain.value == half.value != find_factored(problem, 4, power=1.0).value
+
+
+@pytest.mark.parametrize(("unsettled", "said"), [(0.009, False), (0.011, True)])
+def test_a_ratio_that_does_not_settle_says_so(monkeypatch, unsettled, said):
+    monkeypatch.setattr(dice, "linear_ratio", lambda equations, *_: (np.ones(len(equations.pairs)), unsettled))
+    found = ov.estimators()["gendice"](n_features=4, ridge=0.05).find(pose(ended=False, gamma=0.8))
+    assert any("did not settle" in remark for remark in found.evidence.remarks) is said
 
 
 @pytest.mark.parametrize("options", [{"power": 0.0}, {"power": 1.0}, {"n_features": 1}, {"ridge": 1e-9}])
