@@ -338,8 +338,8 @@ def test_a_ridge_regression_in_its_own_units():
 def test_the_largest_ridge_is_a_tenth_of_the_mean_eigenvalue():
     """A slope of 0.1 in the fitted rows and of -0.1 in the others: the less of it, the better.
 
-    x = ±2 has the square 4, so that 1/1.1 of the slope is left; its variance is what is left in the others, over 32 rows
-    and 4·1.1.
+    x = ±2 has the square 4, so that 1/1.1 of the slope is left; its variance is what is left in the others, over 32
+    rows and 4·1.1.
     """
     x = np.tile([2.0, -2.0], 20)[:, None]
     held = np.arange(40) % 20 < 4
