@@ -397,3 +397,15 @@ def test_states_in_their_own_units_again():
     problem = Problem.pose(data, GaussianPolicy(lambda s: (0 * s, 1.0)), ignore=QUIET)
     model = fit(problem.log, members=2, steps=1, seed=0)
     np.testing.assert_allclose(_observations(model, np.array([[0.0], [1.0]])), [[4], [4 + np.sqrt(5)]])
+
+
+@pytest.mark.parametrize(("length", "expected"), [(40, np.arange(0, 41, 2)), (10, np.arange(11)), (1, [0, 1])])
+def test_twenty_horizons_are_evenly_spaced(length, expected):
+    """Besides 0, as many as there are times where these are fewer."""
+    size = 2 * length
+    problem = posed(np.arange(size) % 2, np.arange(float(size)), [length, length])
+    alive, weight = step_weights(problem, np.zeros(size))
+    fit_of = cross_fitted_counts(problem, np.zeros(2, dtype=int))
+    found = Terms.of(problem, fit_of.q, fit_of.tau, alive, weight)
+    np.testing.assert_array_equal(found.horizons, expected)
+    np.testing.assert_allclose(found.share_beyond, 1 - np.array(expected) / length, atol=1e-12)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 
+import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,12 +13,13 @@ from gymnasium import spaces
 
 import ope_vpm as ov
 from ope_vpm import LoggedDataset
-from ope_vpm.logged import columns, stream_facts, streamed
+from ope_vpm.logged import checks, columns, order, stream_facts, streamed
 from ope_vpm.logged.describe import Range, _lines, describe
 from ope_vpm.logged.doctor import SHOWN, Finding, finding, refuse_errors
 from ope_vpm.logged.episode import split, take
 from ope_vpm.logged.episode_table import EpisodeTable, RewardFacts
 from ope_vpm.logged.fingerprint import fingerprints
+from ope_vpm.logged.formats import minari_files
 from ope_vpm.logged.formats.csv import LONGEST_CELL, _parse, read_columns
 from ope_vpm.logged.formats.files import Options
 from ope_vpm.logged.formats.parquet import LONGEST_TEXT, _short, claimed
@@ -483,3 +485,53 @@ def test_blocks_of_tables():
     source = BlockSource((0, 3, 7), ("a",), Options(), (None, None))
     assert source.rows == 7
     assert [source.named(row).split()[1] for row in (0, 2, 3, 6)] == ["0", "0", "1", "1"]
+
+
+def minari_folder(tmp_path, rows):
+    """A file with one episode, whose rows may each be a packed image."""
+    with h5py.File(tmp_path / "main_data.hdf5", "w") as file:
+        file.create_group("episode_0").create_dataset("observations", data=np.zeros((rows, 10), dtype=np.uint8))
+    return tmp_path
+
+
+def test_packed_images_may_not_unpack_to_more_than_the_file_could_hold(tmp_path):
+    """Four rows of at most 10⁹ numbers are 4 GB; of a thousand each they are nothing."""
+    folder = minari_folder(tmp_path, 4)
+    assert minari_files._check_data(folder, "hdf5", 1000) == 1
+    with pytest.raises(PermissionError, match="unpacks to 4000000000"):
+        minari_files._check_data(folder, "hdf5", 10**9)
+    with pytest.raises(PermissionError, match="nobody checks"):
+        minari_files._check_data(folder, "arrow", 1)
+
+
+def test_the_largest_part_of_spaces():
+    one = spaces.Box(0, 1, (3, 4))
+    assert minari_files.largest_space(one, spaces.Discrete(9)) == 12
+    assert minari_files.largest_space(spaces.Dict({"a": spaces.Tuple([one, spaces.Box(0, 1, (20,))])})) == 20
+    assert minari_files.largest_space(spaces.Discrete(9)) == 1
+
+
+@pytest.mark.parametrize(("distance", "found"), [(4.4, False), (4.8, True), (-4.8, True)])
+def test_order_shows_beyond_four_and_a_half_deviations(monkeypatch, distance, found):
+    """Forty shuffles give +1 and -1 in turn, with deviation √(40/39)."""
+    given = iter([distance, *[1.0, -1.0] * 20])
+    monkeypatch.setattr(order, "_of_time", lambda *_: np.array([next(given)]))
+    assert order._know_their_place(np.zeros((4, 1)), np.zeros((4, 1)), np.array([0, 0, 1, 1])) is found
+
+
+@pytest.mark.parametrize("length", [1, 2])
+def test_long_logs_are_compared_by_fingerprints(monkeypatch, length):
+    """Three episodes, of which the last two are equal but for the third one's rewards in the second log."""
+    monkeypatch.setattr(checks, "MANY_ROWS", 2 * length)
+    states = np.concatenate([np.zeros(length), np.ones(length), np.ones(length)])[:, None]
+    last = np.arange(3 * length) % length == length - 1
+    same = LoggedDataset.from_arrays(states, 0 * states, states[:, 0], truncated=last)
+    found = checks.duplicated_episodes(same)
+    assert (None if found is None else found.rows) == (None if length == 1 else (4,))  # single steps may be equal
+    other = LoggedDataset.from_arrays(states, 0 * states, np.arange(3.0 * length), truncated=last)
+    assert checks.duplicated_episodes(other) is None
+
+
+def test_fingerprints_and_returns_that_were_there_before():
+    prints = np.array([[1, 2], [1, 2], [3, 4], [1, 2]], dtype=np.uint64)
+    assert checks.repeated(prints, np.array([5.0, 5.0, 5.0, 6.0])).tolist() == [False, True, False, False]
