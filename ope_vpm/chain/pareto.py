@@ -46,7 +46,7 @@ def _shape(values: Floats) -> float:
     b = 1 / values[-1] + (1 - np.sqrt(grid / (np.arange(1, grid + 1) - 0.5))) / (3 * quartile)
     shapes = np.log1p(-b[:, None] * values).mean(axis=1)
     rate = np.divide(-b, shapes, out=np.full(grid, 1 / values.mean()), where=shapes != 0)  # its limit as b goes to 0
-    likelihood = count * (np.log(rate) - shapes - 1)
+    likelihood = count * (np.log(rate) - shapes)  # but for a constant
     weight = np.exp(likelihood - likelihood.max())
     weight /= weight.sum()
     shape = float(np.log1p(-float(b @ weight) * values).mean())

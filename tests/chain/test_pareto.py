@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
-from ope_vpm.chain.pareto import pareto_k
+from ope_vpm.chain.pareto import _shape, pareto_k
 
 
 @pytest.mark.parametrize("spread", [0.1, 1.0, 3.0])
@@ -54,3 +54,12 @@ def test_logarithms_of_weights_are_normalised(estimate):
     assert np.exp(estimate.log_weights) @ estimate.transitions.x[:, 0] == pytest.approx(
         float(estimate.expectation(lambda x: x[:, 0]))
     )
+
+
+def test_the_likelihood_has_its_limit_where_a_rate_on_the_grid_is_zero():
+    """16 values whose largest is three times their quartile: the ninth b is 1/3 - 1/3, and nothing jumps there."""
+    values = np.array([0.7, 0.8, 0.9, 1.0, *np.linspace(1.1, 2.0, 11), 3.0])
+    grid = 34  # 30 and the root of 16
+    assert 1 / values[-1] + (1 - np.sqrt(grid / 8.5)) / (3 * values[3]) == 0
+    nearly = np.append(values[:-1], 3 * (1 + 1e-9))
+    assert _shape(values) == pytest.approx(_shape(nearly), abs=1e-7)

@@ -104,3 +104,16 @@ def test_what_noise_explains_is_subtracted():
     states, actions = rng.standard_normal((2, 4000, 1))
     exact = _explained(states, actions, np.sqrt(0.3) * actions + np.sqrt(0.7) * rng.standard_normal((4000, 1)))
     assert exact == pytest.approx(0.3, abs=0.03)
+
+
+def test_resets_at_the_seams_are_no_drift_whatever_happens_later():
+    """Jumps of 1 at every seam and of a tenth k rows inside episode k: both stand out, but the seams do more."""
+    data = drifting(8, late=lambda k: 0)
+    states = np.array(data.observations)
+    for k in range(1, 8):
+        states[30 * k + k :] += 0.1
+    other = LoggedDataset.from_arrays(states, data.actions, data.rewards, episode=data.episode)
+    steps_of = np.abs(np.diff(states[:, 0]))
+    inside = [steps_of[30 * k + k - 1] for k in range(1, 8)]
+    assert np.median(inside) > np.quantile(steps_of, 0.9)
+    assert findings(other) == []

@@ -32,6 +32,7 @@ def test_formats_by_their_first_bytes(tmp_path, head, found):
         b"\x80\x09abc",
         b"\xff\xfeno comma",
         b"a" * 4080 + b",\xff\xff\xffabcde",
+        b"a,b\n\xf0(\x8c(",  # four bytes at the end that are no letter, rather than a part of one
     ],
 )
 def test_other_bytes_are_refused(tmp_path, head):

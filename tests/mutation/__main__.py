@@ -71,7 +71,7 @@ def try_all(chosen: list[Mutant], lines: Lines, options: argparse.Namespace) -> 
 
 def outcome(mutant: Mutant, lines: Lines) -> str:
     """The test that noticed, or that none did."""
-    names = lines.of(mutant.file, mutant.line)
+    names = lines.of(mutant.file, mutant.line, on_import=not mutant.in_function)
     if names is None:
         return NEVER_RUN
     tests = ordered(names, mutant.file, lines.seconds)

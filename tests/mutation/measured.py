@@ -24,20 +24,24 @@ IMPORTED = ""
 
 @dataclass(frozen=True)
 class Lines:
-    """The tests that run each line, and their processor seconds."""
+    """The tests that run each line, those that import each file, and their processor seconds."""
 
     tests: dict[tuple[str, int], set[str]]
+    importing: dict[str, set[str]]
+    """All tests of the test files that import a file."""
     seconds: dict[str, float]
 
-    def of(self, file: str, line: int) -> list[str] | None:
-        """The tests that notice a line; those of its whole file where it runs on import; None where nothing runs it."""
+    def of(self, file: str, line: int, on_import: bool) -> list[str] | None:
+        """The tests that notice a line; all that import its file where it runs on import; None where nothing runs it.
+
+        A test may notice a constant without running a line of its file, and a file that is imported within a test is
+        no more that test's than any other's.
+        """
         names = self.tests.get((file, line))
         if names is None:
             return None
         names = names - {IMPORTED}
-        if not names:
-            names = {name for (other, _), found in self.tests.items() if other == file for name in found} - {IMPORTED}
-        return sorted(names)
+        return sorted(self.importing[file] if on_import or not names else names)
 
 
 def measure(folder: Path, without: Collection[str] = ()) -> None:
@@ -65,6 +69,7 @@ def test_files() -> Iterator[Path]:
 def measured(folder: Path) -> Lines:
     """What was measured, together."""
     tests: dict[tuple[str, int], set[str]] = defaultdict(set)
+    importing: dict[str, set[str]] = defaultdict(set)
     seconds: dict[str, float] = {}
     for kept in sorted(folder.glob("*.json")):
         found = json.loads(kept.read_text())
@@ -75,9 +80,10 @@ def measured(folder: Path) -> Lines:
             continue
         seconds |= found["seconds"]
         for file, lines in found["lines"].items():
+            importing[file] |= set(names)
             for line, numbers in lines.items():
                 tests[file, int(line)] |= {names[number] if number >= 0 else IMPORTED for number in numbers}
-    return Lines(dict(tests), seconds)
+    return Lines(dict(tests), dict(importing), seconds)
 
 
 def _content(file: Path) -> str:

@@ -173,35 +173,3 @@ def test_training_keeps_the_network_that_was_best_on_held_out_rows():
         mlp(1, 1, 0), loss, np.arange(50), np.zeros(0, dtype=int), steps=2, learning_rate=1e-3, patience=3, seed=0
     )
     assert untold == np.inf
-
-
-SMALLEST = [
-    ("liu", "training_steps", 1),
-    ("d3rlpy_fqe", "training_steps", 1),
-    ("d3rlpy_fqe", "batch_size", 1),
-    ("model", "horizon", 1),
-    ("model", "members", 2),
-    ("model", "rollouts", 1),
-    ("model", "training_steps", 1),
-    ("fqe", "members", 1),
-    ("fqe", "n_features", 1),
-    ("fqe", "draws", 1),
-    ("fqe", "training_steps", 1),
-    ("gendice", "n_features", 1),
-    ("gendice", "draws", 1),
-    ("gendice", "training_steps", 1),
-]
-
-
-@pytest.mark.parametrize(("name", "option", "least"), SMALLEST)
-def test_the_least_that_a_setting_may_be(name, option, least):
-    made = ov.estimators()[name](**{option: least})
-    assert getattr(made, option) == least
-    with pytest.raises(ValueError, match=r"at least|positive"):
-        ov.estimators()[name](**{option: least - 1})
-
-
-def test_caps_must_be_positive():
-    assert ov.estimators()["liu"](cap=0.5).cap == 0.5
-    with pytest.raises(ValueError, match="positive"):
-        ov.estimators()["liu"](cap=0.0)

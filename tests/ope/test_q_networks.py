@@ -66,6 +66,8 @@ def test_a_gradient_step_goes_towards_the_discounted_target(value, direction):
     trained = train(constant_value(value, seen), seen, torch.ones(1, 120), [np.arange(120)], np.ones(120), 1, 0.5, 0)
     moved = float(trained(seen.here[None])[..., 0].mean().detach()) - value
     assert np.sign(moved) == direction
+    level = float(trained.biases[-1][0, 0, 0].detach()) - value  # a tenth of Adam's first step of 0.001
+    assert level == pytest.approx(direction * 1e-4, rel=1e-2)
 
 
 def test_rewards_are_standardised_unless_ends_absorb():

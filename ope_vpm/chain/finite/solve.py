@@ -220,7 +220,7 @@ def _by_elimination(kernel: Floats) -> Floats:
     mu = np.ones(size)
     for state in range(1, size):
         mu[state] = mu[:state] @ kernel[:state, state]
-        mu /= mu[: state + 1].max()
+        mu /= mu.max()
     return cast(Floats, mu / mu.sum())
 
 

@@ -74,11 +74,6 @@ class Encoder:
         """Sizes and scales of the states, whatever the actions are."""
         return cls.fit(data, None if not data.discrete_actions else 1, absorbs=False)
 
-    @property
-    def finite(self) -> bool:
-        """Whether x is a number."""
-        return self.shape is not None and self.n_actions is not None
-
     def states(self, observations: Array) -> Array:
         """Observations alone: state numbers, or standardised vectors."""
         if self.shape is None:

@@ -249,7 +249,7 @@ def predicted_pairs(problem: FiniteProblem, use_target: bool = True) -> Predicte
         return None
     preference = centred_log_probabilities(problem.target)
     weight = rare_pair_weights(problem, rare, preference, unit)
-    features = np.eye(problem.target.shape[1])[:, None] + np.zeros((1, counts.states, 1))
+    features = np.repeat(np.eye(problem.target.shape[1])[:, None], counts.states, axis=1)
     features = np.concatenate([features, preference.T[..., None]], axis=2) if use_target else features
     middle = weight @ features[action[rare], state[rare]]
     centred = features[action[rare], state[rare]] - middle

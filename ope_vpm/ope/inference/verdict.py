@@ -188,8 +188,7 @@ def _number(name: str, evidence: Evidence, episodes: int) -> float | None:
     if name == "episodes":
         return episodes
     if name == "effective_share":
-        known = evidence.effective_rows is not None and evidence.rows
-        return evidence.effective_rows / evidence.rows if known and evidence.effective_rows and evidence.rows else None
+        return evidence.effective_rows / evidence.rows if evidence.effective_rows and evidence.rows else None
     if name == "mean_ratio_error":
         return None if evidence.mean_ratio is None else abs(evidence.mean_ratio - 1)
     if name == "residual":

@@ -5,7 +5,7 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.ope import Problem
-from ope_vpm.ope.finite.pooling import FROM_THE_STATE, behaviour_shares, components, given_up, kept_shares
+from ope_vpm.ope.finite.pooling import behaviour_shares, components, given_up, kept_shares, share_of_state
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.rare_pairs import missed_odds
 
@@ -24,7 +24,8 @@ def test_rarely_seen_pairs_give_a_share_to_their_state():
     target = [[0.2, 0.3, 0.5], [0.2, 0.3, 0.5]]
     problem = counted([0] * 4, [0, 1, 1, 1], np.arange(4.0), target, after=[0, 0, 0, 1])
     np.testing.assert_allclose(behaviour_shares(problem.counts), [0.25, 0.75])
-    kept = np.array([1 / (1 + FROM_THE_STATE), 3 / (3 + FROM_THE_STATE)])
+    kept = np.array([1 / 1.3, 3 / 3.3])
+    np.testing.assert_allclose(share_of_state(problem.counts), [2 / 2.03, 0])
     np.testing.assert_allclose(kept_shares(problem), kept)
     np.testing.assert_allclose(given_up(problem), [0.2, 0.3] * (1 - kept))
 
