@@ -35,7 +35,17 @@ ROOMS = (
     "ope.evaluate",
 )
 """From the lowest to the highest; modules that stand between rooms are named themselves."""
-PASSED_ON = {"result", "recall", "shared", "of_policy", "answer", "make", "accumulate", "accumulate_initial", "apply"}
+PASSED_ON = {
+    "result",
+    "recall",
+    "shared",
+    "of_policy",
+    "answer",
+    "make",
+    "accumulate",
+    "accumulate_initial",
+    "apply_all",
+}
 """Functions that call what they are given, for whoever gave it to them: a function, an estimator, batches of rows."""
 
 

@@ -11,7 +11,7 @@ within a batch of a few thousand rows, and batches are added up in double precis
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
@@ -288,28 +288,46 @@ def combined(features: Array, coefficients: Floats) -> Floats:
     return product.astype(np.float64, copy=False)
 
 
+@dataclass(frozen=True)
+class Coefficients:
+    """β and θ, which a pass over the rows turns into ratios τ = w·βᵀφ and residuals r - Δᵀθ.
+
+    Δ is φ - γφ'; at γ = 1, where a constant never changes, its first entry is 1 instead of 0 (see `system`).
+    """
+
+    beta: Floats
+    """Shape (D,), or (D, m) for m of them."""
+    theta: Floats
+    """Like beta."""
+    gamma: float
+    """The discount."""
+    after_end: Floats | None = None
+    """φ' after an end, shape (D,): E₀[φ] where ends restart. None: 0."""
+    of_ends: int = 0
+    """How many of the last columns have the reward 1[the episode ended] instead of the rows' own; for sums alone."""
+
+
 def apply(
     batches: Batches, beta: Floats, theta: Floats, gamma: float, after_end: Floats | None = None
 ) -> tuple[Floats, Floats]:
-    """The second pass: the ratio τ = w·βᵀφ and the residual r - Δᵀθ of each row, for one or several β and θ.
-
-    Δ is φ - γφ'; at γ = 1, where a constant never changes, its first entry is 1 instead of 0 (see `system`).
-
-    Args:
-        batches: the rows.
-        beta: shape (D,), or (D, m) for m of them.
-        theta: like beta.
-        gamma: the discount.
-        after_end: φ' after an end, shape (D,): E₀[φ] where ends restart. None: 0.
+    """The second pass: τ and the residual of each row, for one or several β and θ; see `Coefficients`.
 
     Returns:
         Two arrays of shape (rows,) or (rows, m).
     """
-    shape = (len(batches), *theta.shape[1:])
-    tau, residual = np.empty(shape), np.empty(shape)
+    (found,) = apply_all(batches, [Coefficients(beta, theta, gamma, after_end)])
+    return found
+
+
+def apply_all(batches: Batches, asked: Sequence[Coefficients]) -> list[tuple[Floats, Floats]]:
+    """The same for coefficients of several kinds, as of several discounts, in one pass."""
+    rows = len(batches)
+    shapes = [(rows, *each.theta.shape[1:]) for each in asked]
+    found: list[tuple[Floats, Floats]] = [(np.empty(shape), np.empty(shape)) for shape in shapes]
     for batch in batches:
-        tau[batch.rows], residual[batch.rows] = _of_rows(batch, beta, theta, gamma, after_end)
-    return tau, residual
+        for (tau, residual), each in zip(found, asked, strict=True):
+            tau[batch.rows], residual[batch.rows] = _of_rows(batch, each)
+    return found
 
 
 @dataclass(frozen=True)
@@ -322,6 +340,12 @@ class GroupSums:
     """Σ τ over all rows after which the episode ended, shape (m,)."""
     weights: WeightSums | None = None
     """Of τ, for the columns with the rows' own rewards, where they were asked for."""
+
+    @classmethod
+    def empty(cls, groups: int, columns: int, of_ends: int, weights: bool) -> GroupSums:
+        """Of no rows; arguments as in `apply_to_groups`."""
+        of_weights = WeightSums.empty(groups, columns - of_ends) if weights else None
+        return cls(np.zeros((groups, columns)), np.zeros(columns), of_weights)
 
     def merge(self, other: GroupSums, mine: slice, theirs: slice) -> GroupSums:
         """The sums of two sets of rows; `mine` and `theirs` are the places of their groups among those of both."""
@@ -382,44 +406,34 @@ def added(one: Floats, other: Floats, mine: slice, theirs: slice) -> Floats:
 
 
 def apply_to_groups(
-    batches: Batches,
-    group: Integers,
-    groups: int,
-    beta: Floats,
-    theta: Floats,
-    gamma: float,
-    after_end: Floats | None = None,
-    of_ends: int = 0,
-    weights: bool = False,
-) -> GroupSums:
+    batches: Batches, group: Integers, groups: int, asked: Sequence[Coefficients], weights: bool = False
+) -> list[GroupSums]:
     """The second pass where only sums over groups of rows are wanted: nothing is kept of single rows.
 
     Args:
         batches: the rows.
         group: the number of each row's group, from 0; rows of a group mostly follow one another.
         groups: how many groups there are.
-        beta: shape (D, m).
-        theta: shape (D, m).
-        gamma: the discount.
-        after_end: as in `apply`.
-        of_ends: how many of the last columns have the reward 1[the episode ended] instead of the rows' own.
+        asked: coefficients of shape (D, m), as of several discounts, which all take one pass.
         weights: whether sums of τ are wanted, too.
+
+    Returns:
+        The sums for each of `asked`.
     """
-    columns = theta.shape[1]
-    sums, ended = np.zeros((groups, columns)), np.zeros(columns)
-    of_weights = WeightSums.empty(groups, columns - of_ends) if weights else None
+    found = [GroupSums.empty(groups, each.theta.shape[1], each.of_ends, weights) for each in asked]
     for batch in batches:
-        tau, residual = _of_rows(batch, beta, theta, gamma, after_end)
-        if of_ends:
-            residual[:, -of_ends:] += (batch.phi_next[:, 0] == 0)[:, None]
-            residual[:, -of_ends:] -= 0.0 if batch.reward is None else batch.reward[:, None]
-        of_rows = group[batch.rows]
+        of_rows, ended = group[batch.rows], batch.phi_next[:, 0] == 0
         first = np.flatnonzero(np.diff(of_rows, prepend=-1))
-        np.add.at(sums, of_rows[first], np.add.reduceat(tau * residual, first, axis=0))
-        ended += tau[batch.phi_next[:, 0] == 0].sum(axis=0)
-        if of_weights is not None:
-            of_weights.add(tau[:, : columns - of_ends], of_rows, first)
-    return GroupSums(sums, ended, of_weights)
+        for sums, each in zip(found, asked, strict=True):
+            tau, residual = _of_rows(batch, each)
+            if each.of_ends:
+                residual[:, -each.of_ends :] += ended[:, None]
+                residual[:, -each.of_ends :] -= 0.0 if batch.reward is None else batch.reward[:, None]
+            np.add.at(sums.influence, of_rows[first], np.add.reduceat(tau * residual, first, axis=0))
+            sums.ended[:] += tau[ended].sum(axis=0)
+            if sums.weights is not None:
+                sums.weights.add(tau[:, : tau.shape[1] - each.of_ends], of_rows, first)
+    return found
 
 
 def apply_folds(
@@ -442,15 +456,14 @@ def apply_folds(
     return residual
 
 
-def _of_rows(
-    batch: Batch, beta: Floats, theta: Floats, gamma: float, after_end: Floats | None
-) -> tuple[Floats, Floats]:
+def _of_rows(batch: Batch, asked: Coefficients) -> tuple[Floats, Floats]:
     """τ and the residual of each row; β and θ are applied together, in one product."""
+    beta, theta = asked.beta, asked.theta
     both = combined(batch.phi, np.column_stack([beta, theta]))
     columns = both.shape[1] // 2
     ratio, value = both[:, :columns].reshape(-1, *beta.shape[1:]), both[:, columns:].reshape(-1, *theta.shape[1:])
     tau = ratio if batch.weight is None else (batch.weight * ratio.T).T
-    return tau, _residual(batch, value, theta, gamma, after_end)
+    return tau, _residual(batch, value, theta, asked.gamma, asked.after_end)
 
 
 def _residual(batch: Batch, value: Floats, theta: Floats, gamma: float, after_end: Floats | None) -> Floats:

@@ -86,6 +86,8 @@ def evaluate(
             first = Problem.pose(log, target, gamma=discounts[0], seed=seed, ignore=ignore, **choices)
         base = first if first.policy is target else first.with_policy(target)
         problems = [base, *(base.with_gamma(each, **choices) for each in discounts[1:])]
+        together = tuple(problem.discount for problem in problems)
+        problems = [replace(problem, together=together) for problem in problems]
         for problem, each in product(problems, chosen.values()):
             if isinstance(each, ProblemEstimator):
                 each.check_rows(problem)

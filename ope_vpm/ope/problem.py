@@ -20,6 +20,10 @@ Settings = ParamSpec("Settings")
 Result = TypeVar("Result")
 
 
+Discount = tuple[float, OnEnd]
+"""A discount, and what follows a termination there."""
+
+
 @dataclass(frozen=True)
 class Question:
     """What was asked, in words and numbers alone, so that every answer can carry it along."""
@@ -48,6 +52,9 @@ class Problem:
     """What follows a termination: a fresh initial state, or reward 0 for ever."""
     time_limit: TimeLimit
     """What follows a truncation: the task goes on, or it ended."""
+    together: tuple[Discount, ...] = ()
+    """The discounts that are asked about in one call, this one among them: passes over the rows are made for all of
+    them at once. Empty: this one alone."""
     _memory: Memory = field(default_factory=Memory, repr=False)
 
     @classmethod
@@ -104,6 +111,21 @@ class Problem:
         """The same question at another discount; what depends on the log and the policy alone stays shared."""
         limit = time_limit or self.time_limit
         return Problem.on(self.log, self.policy, gamma=gamma, seed=self.seed, on_end=on_end, time_limit=limit)
+
+    @property
+    def discount(self) -> Discount:
+        """The discount, and what follows a termination."""
+        return self.gamma, self.on_end
+
+    @property
+    def all_discounts(self) -> tuple[Discount, ...]:
+        """The discounts that are asked about together with this one."""
+        return self.together if self.discount in self.together else (self.discount,)
+
+    def at(self, discount: Discount) -> Problem:
+        """The same question at a discount that is asked about together with this one."""
+        gamma, on_end = discount
+        return self if discount == self.discount else replace(self, gamma=gamma, on_end=on_end, _memory=Memory())
 
     @cached_property
     def on_sample(self) -> Problem:
@@ -196,7 +218,7 @@ class Problem:
 
 
 def _steps(log: Log, on_end: OnEnd, time_limit: TimeLimit, seed: int) -> Steps:
-    return plan_steps(log.data, on_end, time_limit, seed, log.episodes)
+    return plan_steps(log.data, on_end, time_limit, seed, log.episodes, as_logged=log.sample is not log)
 
 
 def _pairs(problem: Problem, draws: int) -> Pairs:

@@ -5,11 +5,13 @@ import dataclasses
 import numpy as np
 
 from ope_vpm.linear.moments import (
+    Coefficients,
     accumulate,
     accumulate_folds,
     accumulate_where_positive,
     all_but_each,
     apply,
+    apply_all,
     apply_folds,
     apply_to_groups,
 )
@@ -74,7 +76,7 @@ def test_sums_over_groups_are_those_of_the_rows():
     rng = np.random.default_rng(1)
     beta, theta, group = rng.standard_normal((4, 2)), rng.standard_normal((4, 2)), np.sort(rng.integers(7, size=60))
     tau, residual = apply(rows, beta, theta, 0.9)
-    sums = apply_to_groups(rows, group, 8, beta, theta, 0.9)
+    (sums,) = apply_to_groups(rows, group, 8, [Coefficients(beta, theta, 0.9)])
     expected = [(tau * residual)[group == k].sum(axis=0) for k in range(8)]
     np.testing.assert_allclose(sums.influence, expected, atol=1e-12)
     np.testing.assert_allclose(sums.ended, tau[[12, 30, 59]].sum(axis=0), atol=1e-12)
@@ -87,10 +89,14 @@ def test_the_last_columns_may_be_about_ends():
     rows.phi_next[:, 0], rows.phi_next[ends] = 1, 0
     rng = np.random.default_rng(1)
     beta, theta, group = rng.standard_normal((4, 2)), rng.standard_normal((4, 2)), np.sort(rng.integers(7, size=60))
-    found = apply_to_groups(rows, group, 7, beta, theta, 1.0, of_ends=1).influence
+
+    def influence(of_rows, of_ends=0):
+        return apply_to_groups(of_rows, group, 7, [Coefficients(beta, theta, 1.0, of_ends=of_ends)])[0].influence
+
+    found = influence(rows, of_ends=1)
     paid = dataclasses.replace(rows, reward=ends.astype(float))
-    np.testing.assert_allclose(found[:, 0], apply_to_groups(rows, group, 7, beta, theta, 1.0).influence[:, 0])
-    np.testing.assert_allclose(found[:, 1], apply_to_groups(paid, group, 7, beta, theta, 1.0).influence[:, 1])
+    np.testing.assert_allclose(found[:, 0], influence(rows)[:, 0])
+    np.testing.assert_allclose(found[:, 1], influence(paid)[:, 1])
 
 
 def test_single_precision_features_are_added_up_in_double_precision():
@@ -102,3 +108,31 @@ def test_single_precision_features_are_added_up_in_double_precision():
     assert found.gram.dtype == found.change.dtype == found.reward.dtype == np.float64
     for name in ("gram", "change", "reward"):
         np.testing.assert_allclose(getattr(found, name), getattr(exact, name), atol=1e-7 * len(rows), err_msg=name)
+
+
+def test_several_discounts_take_one_pass():
+    """Each has the sums and the rows that it has alone, and the batches are gone through once for all of them."""
+    rows = dataclasses.replace(random_rows(60, 4, 3), cuts=(13, 40))
+    rng = np.random.default_rng(1)
+    group, passes = np.sort(rng.integers(7, size=60)), []
+    asked = [
+        Coefficients(rng.standard_normal((4, 2)), rng.standard_normal((4, 2)), 0.9),
+        Coefficients(rng.standard_normal((4, 3)), rng.standard_normal((4, 3)), 1.0, np.arange(4.0), of_ends=1),
+    ]
+
+    class Counted(type(rows)):
+        def __iter__(self):
+            passes.append(self)
+            return super().__iter__()
+
+    counted = Counted(**{field.name: getattr(rows, field.name) for field in dataclasses.fields(rows)})
+    together = apply_to_groups(counted, group, 7, asked, weights=True), apply_all(counted, asked)
+    assert len(passes) == 2
+    for k, each in enumerate(asked):
+        (alone,) = apply_to_groups(rows, group, 7, [each], weights=True)
+        np.testing.assert_array_equal(together[0][k].influence, alone.influence)
+        np.testing.assert_array_equal(together[0][k].ended, alone.ended)
+        np.testing.assert_array_equal(together[0][k].weights.by_group, alone.weights.by_group)
+        tau, residual = apply(rows, each.beta, each.theta, each.gamma, each.after_end)
+        np.testing.assert_array_equal(together[1][k][0], tau)
+        np.testing.assert_array_equal(together[1][k][1], residual)

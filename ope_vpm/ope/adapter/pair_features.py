@@ -8,25 +8,23 @@ be drawn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks
 from ope_vpm.linear.features import BATCH_ROWS, Standardiser
-from ope_vpm.linear.moments import Batch, GroupSums, Moments, accumulate, apply_to_groups
+from ope_vpm.linear.moments import Batch, Coefficients, GroupSums, Moments, accumulate, apply_to_groups
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.logged.streamed import Part
 from ope_vpm.ope.adapter.encoding import ActionCoordinates, Encoder, StateFeatures
 from ope_vpm.ope.adapter.ends import (
     NOTHING_FOLLOWS,
     Steps,
     TimeLimit,
     clock_of,
-    ended_episodes,
     ending_rows,
     times,
 )
@@ -34,6 +32,11 @@ from ope_vpm.ope.log import Log, Memory, Precision, Same, StreamedLog
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy
 from ope_vpm.policy.target import DRAWS
+
+if TYPE_CHECKING:
+    from ope_vpm.ope.adapter.pair_stream import Pairs
+
+Result = TypeVar("Result")
 
 KEPT_ROWS = 1 << 15
 """State features of at most so many rows are kept in memory, some 100 MB each for s and s': they are needed in every
@@ -154,7 +157,7 @@ class PairFeatures:
 
     def weighted(self, weight: Floats) -> PairFeatures:
         """The same rows with a weight for each logged row; moments are shared by all who give the same array."""
-        return replace(self, weight=weight, _memory=self._memory.recall(_memory_of, Same(weight))())
+        return replace(self, weight=weight, _memory=self._memory.recall(memory_of, Same(weight))())
 
     def on_sample(self) -> PairFeatures:
         """The same features and weights, of the rows in the log's sample."""
@@ -235,25 +238,25 @@ class PairFeatures:
             values[part] = features @ theta[: self.next_size]
         return values
 
-    def sums(
-        self, beta: Floats, theta: Floats, gamma: float, after_end: Floats | None, of_ends: int, weights: bool = False
-    ) -> PairSums:
+    def sums(self, asked: Sequence[Coefficients], weights: bool = False) -> list[PairSums]:
         """Sums of τ·δ and more over the rows of each episode, in a second pass that keeps no row.
 
         Args:
-            beta: (features, columns).
-            theta: (features, columns).
-            gamma: the discount.
-            after_end: as in `ope_vpm.linear.moments.apply`.
-            of_ends: how many of the last columns are about the reward 1[the task ends here].
+            asked: coefficients of shape (features, columns), as of several discounts.
             weights: whether sums of the weights τ are wanted, too.
         """
         data = self.states.data
         episode, count = data.episode[self.rows], data.n_episodes
-        sums = apply_to_groups(self, episode, count, beta, theta, gamma, after_end, of_ends, weights)
-        first = np.zeros((count, theta.shape[1]))
-        first[self.states.first_episodes] = self.initial_values(theta)
-        return PairSums(0, sums, np.bincount(episode, minlength=count), first)
+        found, rows = [], np.bincount(episode, minlength=count)
+        for each, sums in zip(asked, apply_to_groups(self, episode, count, asked, weights), strict=True):
+            first = np.zeros((count, each.theta.shape[1]))
+            first[self.states.first_episodes] = self.initial_values(each.theta)
+            found.append(PairSums(0, sums, rows, first))
+        return found
+
+    def remembered(self, make: Callable[..., Result], *settings: Any) -> Callable[..., Result]:
+        """A function whose results are kept with these features and weights, for every discount: see `Memory`."""
+        return self._memory.recall(make, *settings)
 
     @property
     def steps(self) -> Steps:
@@ -316,7 +319,7 @@ def _picked(weight: Floats, rows: Integers) -> Floats:
     return weight[rows]
 
 
-def _memory_of(weight: object) -> Memory:
+def memory_of(weight: object) -> Memory:
     """A memory of its own for each weighting."""
     return Memory()
 
@@ -347,24 +350,25 @@ def any_pairs(
         _memory_of_pairs, n_features, problem.time_limit, chosen, bandwidth, draws, problem.seed, waves
     )
     base = problem.of_policy(_action_base, features, waves, problem.time_limit)
-    recipe = PairRecipe(
-        features, problem.of_policy(_action_scale), base, draws, problem.seed, problem.time_limit, problem.log.precision
-    )
-    if isinstance(problem.log, StreamedLog):
-        return PairStream(problem.log, problem.policy, recipe, _memory=memory)
-    states = problem.of_policy(_state_rows, features, problem.time_limit)
-    pairs = PairFeatures(states, centred_features(problem, draws), base, plan=lambda: problem.steps, _memory=memory)
-    if problem.log.sample is problem.log:
-        return pairs
     log, policy = problem.log, problem.policy
-    return replace(
-        pairs, sampled=lambda: memory.recall(_of_sample)(recipe, log, policy), sample_rows=lambda: log.sample_rows
+    if log.sample is log:
+        states = problem.of_policy(_state_rows, features, problem.time_limit)
+        return PairFeatures(states, centred_features(problem, draws), base, plan=lambda: problem.steps, _memory=memory)
+    from ope_vpm.ope.adapter.pair_stream import PairRecipe, PairStream, of_sample  # which builds upon this module
+
+    scale = problem.of_policy(_action_scale)
+    recipe = PairRecipe(features, scale, base, draws, problem.seed, problem.time_limit, log.precision)
+    if isinstance(log, StreamedLog):
+        return PairStream(log, policy, recipe, _memory=memory)
+    return PairFeatures(
+        problem.of_policy(_state_rows, features, problem.time_limit),
+        centred_features(problem, draws),
+        base,
+        plan=lambda: problem.steps,
+        sampled=lambda: memory.recall(of_sample)(recipe, log, policy),
+        sample_rows=lambda: log.sample_rows,
+        _memory=memory,
     )
-
-
-def _of_sample(recipe: PairRecipe, log: Log, policy: TargetPolicy) -> PairFeatures:
-    """The features that a recipe makes of the log's sample."""
-    return replace(recipe, precision=log.sample.precision).pairs(log.sample.data, policy)
 
 
 def pair_features(
@@ -438,110 +442,6 @@ def state_encoder(log: Log) -> Encoder:
     return Encoder.of_states(log.data if log.data.finite else log.sample.data)
 
 
-@dataclass(frozen=True, eq=False)
-class PairRecipe:
-    """How features of pairs are made from logged rows: all that is chosen beforehand, from the log's sample."""
-
-    features: StateFeatures
-    """V."""
-    scale: Standardiser
-    """Of the actions."""
-    action_base: int
-    """As in `PairFeatures`."""
-    draws: int
-    seed: int
-    time_limit: TimeLimit
-    precision: Precision
-    weighting: Weighting | None = None
-    """The weight of each row; None: 1."""
-
-    def pairs(self, data: LoggedDataset, policy: TargetPolicy) -> PairFeatures:
-        """The features of a part of the log."""
-        first: Integers = np.flatnonzero(data.from_reset)
-        states = state_rows(data, self.features, self.time_limit, first, self.precision)
-        rng = np.random.default_rng([self.seed, data.first_row])
-        centred = np.asarray(_centred(data, policy, self.scale, rng, self.draws), dtype=self.precision)
-        weight = None if self.weighting is None else self.weighting(data, policy)
-        return PairFeatures(states, centred, self.action_base, weight)
-
-
-class Weighting(Protocol):
-    """A function that weighs logged rows."""
-
-    def __call__(self, data: LoggedDataset, policy: TargetPolicy) -> Floats:
-        """(n,): the weight of each row."""
-
-
-@dataclass(frozen=True, eq=False)
-class PairStream:
-    """Features of the pairs of a log that is read in parts: each pass reads it once, and sums are all that is kept."""
-
-    log: StreamedLog
-    policy: TargetPolicy
-    recipe: PairRecipe
-    _memory: Memory = field(default_factory=Memory, repr=False)
-
-    def weighted_by(self, weighting: Weighting) -> PairStream:
-        """The same rows with a weight for each; moments are shared by all who give the same function."""
-        recipe = replace(self.recipe, weighting=weighting)
-        return replace(self, recipe=recipe, _memory=self._memory.recall(_memory_of, weighting)())
-
-    def on_sample(self) -> PairFeatures:
-        """The same features and weights, of the rows in the log's sample."""
-        return self._memory.recall(_of_sample)(self.recipe, self.log, self.policy)
-
-    def sample_weight(self) -> Floats | None:
-        """The weights of the sample's rows; None: 1."""
-        return self.on_sample().weight
-
-    @property
-    def moments(self) -> Moments:
-        """The moments of all rows and initial states, made in one pass when they are first asked for."""
-        return self._memory.recall(_moments_of_stream)(self)
-
-    def sums(
-        self, beta: Floats, theta: Floats, gamma: float, after_end: Floats | None, of_ends: int, weights: bool = False
-    ) -> PairSums:
-        """As `PairFeatures.sums`, over all parts."""
-        settings = self.policy, self.recipe, beta, theta, gamma, after_end, of_ends, weights
-        return self.log.total(_sums_of_part, *settings)
-
-    @property
-    def clock(self) -> int | None:
-        """The length of episodes that a time limit ends, where the features know the time."""
-        clock = self.recipe.features.clock
-        return None if clock is None else clock.length
-
-    def __len__(self) -> int:
-        return self.log.data.leads_on(self.recipe.time_limit)
-
-    @property
-    def dropped(self) -> int:
-        """Logged rows left out because the state after them is unknown."""
-        return len(self.log.data) - len(self)
-
-    @property
-    def ended(self) -> int:
-        """How many rows end the task."""
-        return int(ended_episodes(self.log.data, self.recipe.time_limit).sum())
-
-
-Pairs = PairFeatures | PairStream
-"""Features of the pairs of a log that is in memory, or is not."""
-
-
-def _moments_of_stream(stream: PairStream) -> Moments:
-    return stream.log.total(_moments_of_part, stream.policy, stream.recipe)
-
-
-def _moments_of_part(part: Part, policy: TargetPolicy, recipe: PairRecipe) -> Moments:
-    return accumulate(recipe.pairs(part, policy))
-
-
-def _sums_of_part(part: Part, policy: TargetPolicy, recipe: PairRecipe, *settings: Any) -> PairSums:
-    return replace(recipe.pairs(part, policy).sums(*settings), place=part.first_episode)
-
-
 def centred_features(problem: Problem, draws: int = DRAWS) -> Array:
     """One row per logged step. Discrete: 1[a = j] - π(j|s). Continuous: a and a², scaled, less their means under π.
 
@@ -561,14 +461,14 @@ def _centred_features(log: Log, policy: TargetPolicy, draws: int, seed: int) -> 
     scale = log.memory_of(policy).recall(_action_scale)(log, policy)
     for part in chunks(len(data)):
         rows = log.rows[part] if log.sample is log else part
-        values = _centred(data, policy, scale, rng, draws, rows)
+        values = centred_rows(data, policy, scale, rng, draws, rows)
         if part.start == 0:
             out = np.empty((len(data), values.shape[1]), log.precision)
         out[rows] = values
     return out
 
 
-def _centred(
+def centred_rows(
     data: LoggedDataset,
     policy: TargetPolicy,
     scale: Standardiser,

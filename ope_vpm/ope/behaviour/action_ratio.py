@@ -17,7 +17,8 @@ from ope_vpm.arrays import Bools, Floats, Integers, chunks
 from ope_vpm.linear.features import Standardiser
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.encoding import StateFeatures
-from ope_vpm.ope.adapter.pair_features import PairFeatures, Pairs, state_encoder
+from ope_vpm.ope.adapter.pair_features import PairFeatures, state_encoder
+from ope_vpm.ope.adapter.pair_stream import Pairs
 from ope_vpm.ope.behaviour.clone import Clone
 from ope_vpm.ope.behaviour.gaussian import Design, Draws, GaussianClone, fit_gaussians
 from ope_vpm.ope.log import Log, Precision

@@ -7,29 +7,31 @@ the ridge. A third one gives τ and δ of every row for that ridge alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
 from ope_vpm.linear.moments import (
+    Coefficients,
     Means,
     WeightSums,
     accumulate_folds,
     accumulate_initial,
     all_but_each,
     apply,
+    apply_all,
 )
 from ope_vpm.linear.system import DECADE, RIDGES, LinearSystem, choose_ridge, suspected_bias
 from ope_vpm.ope.adapter.ends import clock_remarks
-from ope_vpm.ope.adapter.pair_features import PairFeatures, Pairs
+from ope_vpm.ope.adapter.pair_features import PairFeatures, PairSums
+from ope_vpm.ope.adapter.pair_stream import Pairs
 from ope_vpm.ope.behaviour.action_ratio import known_overlap
 from ope_vpm.ope.inference.returns import reaches_ends, with_rate_doubt
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, influence_sums, initial_sums
 from ope_vpm.ope.inference.value import RawEstimate, disagreement, evidence_of_sums, weight_sums
-from ope_vpm.ope.log import Memory
-from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.problem import Discount, Problem
 
 LARGEST_LEVERAGE = 0.5
 """Beyond it the correction of fitted residuals would more than double the interval, on an estimate of the leverage that
@@ -71,7 +73,6 @@ class PairEquations:
     pairs: Pairs
     means: Means
     system: LinearSystem
-    _memory: Memory = field(default_factory=Memory, repr=False)
 
     @classmethod
     def of(cls, problem: Problem, pairs: Pairs) -> PairEquations:
@@ -95,35 +96,35 @@ class PairEquations:
         """The ratio τ = w·Φβ and the Bellman residual r - Δθ of each row, in a second pass."""
         return apply(self.rows, beta, theta, self.problem.gamma, self.after_end)
 
-    def at_rows(self, ridge: float) -> tuple[Floats, Floats]:
-        """The ratio τ and the Bellman residual of each row for one ridge, found once."""
-        return self._memory.recall(_at_rows, ridge)(self)
+    def at(self, discount: Discount) -> PairEquations:
+        """The equations of the same rows at a discount that is asked about together with this one."""
+        return self if discount == self.problem.discount else PairEquations.of(self.problem.at(discount), self.pairs)
+
+    def solved(self, ridges: tuple[float, ...]) -> SolvedRidges:
+        """The solutions for some ridges, made in one pass with those of all discounts that are asked about."""
+        problem = self.problem
+        return self.pairs.remembered(_solved_together, ridges, problem.all_discounts)(self)[problem.discount]
+
+    def at_rows(self, path: RidgePath) -> tuple[Floats, Floats]:
+        """The ratio τ and the Bellman residual of each row for the ridge that was chosen; one pass as in `solved`."""
+        problem = self.problem
+        return self.pairs.remembered(_rows_together, path.ridges, problem.all_discounts)(self)[problem.discount]
 
     def influence(self, tau: Floats, residual: Floats, theta: Floats) -> EpisodeSums:
         """How each episode moves the value, from the τ and the residual of each row."""
         n, first = len(self.pairs), self.rows.initial_values(theta)
         return influence_sums(self.problem, self.rows.rows, np.full(n, 1 / n), tau / n, residual, first)
 
-    def influences(self, beta: Floats, theta: Floats, of_ends: int = 0) -> tuple[list[EpisodeSums], WeightSums | None]:
-        """How each episode moves the value, for each column of β and θ, in a second pass that keeps no row.
-
-        Sums of the weights τ come with it where the rows are not there for a third pass.
-
-        Args:
-            beta: (features, columns).
-            theta: (features, columns).
-            of_ends: how many of the last columns are about the reward 1[the task ends here].
-        """
+    def influences(self, sums: PairSums) -> list[EpisodeSums]:
+        """How each episode moves the value, for each column of β and θ."""
         problem, n = self.problem, len(self.pairs)
-        streamed = not isinstance(self.pairs, PairFeatures)
-        sums = self.pairs.sums(beta, theta, problem.gamma, self.after_end, of_ends, streamed)
         share, first = sums.rows[:, None] / n, sums.first[problem.log.initial_episodes]
         found = []
         for k, ended in enumerate(sums.groups.ended / n):
             rate = 1 - problem.gamma + (problem.gamma * float(ended) if problem.on_end == "restart" else 0.0)
             whole = EpisodeSums(sums.groups.influence[:, [k]] / n, share)
             found.append(whole.beside(initial_sums(problem, rate, first[:, k])))
-        return found, sums.groups.weights
+        return found
 
     def without_each(self, folds: Integers) -> list[LinearSystem]:
         """For each fold the system of the other folds' rows; of all rows where there is one fold only.
@@ -139,9 +140,50 @@ class PairEquations:
         return [LinearSystem.of(part.merge(initial).means(), self.problem.gamma, restart=restart) for part in others]
 
 
-def _at_rows(equations: PairEquations, ridge: float) -> tuple[Floats, Floats]:
-    theta, beta = equations.system.solve(ridge)
-    return equations.apply(beta, theta)
+@dataclass(frozen=True)
+class SolvedRidges:
+    """The solutions of the equations for some ridges, and sums over the rows of each episode."""
+
+    theta: Floats
+    """(features, ridges)."""
+    of_ends: Floats
+    """(features, ridges), for the reward 1[the task ends here]; without columns where nothing ends."""
+    beta: Floats
+    """(features, ridges)."""
+    sums: PairSums
+    """Columns for θ, then those for ends; with sums of the weights τ where rows are not there for a third pass."""
+
+
+def _solved_together(
+    equations: PairEquations, ridges: tuple[float, ...], discounts: tuple[Discount, ...]
+) -> dict[Discount, SolvedRidges]:
+    """Solve for every ridge at every discount, and go through the rows once for all of them."""
+    pairs, solved, asked = equations.pairs, [], []
+    for each in (equations.at(discount) for discount in discounts):
+        # Beside the reward, 1[the task ends here] is one more right-hand side of the same equations.
+        paid = [each.system.reward, each.means.ended] if each.problem.episodic else [each.system.reward]
+        system = replace(each.system, reward=np.stack(paid, axis=1))
+        theta, beta = (np.stack(parts, axis=-1) for parts in zip(*map(system.solve, ridges), strict=True))
+        of_ends = theta[:, 1:].reshape(len(theta), -1)
+        both = np.hstack([beta, beta[:, : of_ends.shape[1]]]), np.hstack([theta[:, 0], of_ends])
+        asked.append(Coefficients(*both, each.problem.gamma, each.after_end, of_ends.shape[1]))
+        solved.append((theta[:, 0], of_ends, beta))
+    sums = pairs.sums(asked, weights=not isinstance(pairs, PairFeatures))
+    return {
+        discount: SolvedRidges(*arrays, found) for discount, arrays, found in zip(discounts, solved, sums, strict=True)
+    }
+
+
+def _rows_together(
+    equations: PairEquations, ridges: tuple[float, ...], discounts: tuple[Discount, ...]
+) -> dict[Discount, tuple[Floats, Floats]]:
+    """τ and the Bellman residual of each row at every discount, each at its own ridge."""
+    grid, asked = ridges[:-DECADE], []
+    for each in (equations.at(discount) for discount in discounts):
+        path = ridge_path(each, grid[0] if len(grid) == 1 else None, grid)
+        coefficients = path.beta[:, path.chosen], path.theta[:, path.chosen]
+        asked.append(Coefficients(*coefficients, each.problem.gamma, each.after_end))
+    return dict(zip(discounts, apply_all(equations.rows, asked), strict=True))
 
 
 @dataclass(frozen=True)
@@ -176,19 +218,14 @@ def ridge_path(equations: PairEquations, ridge: float | None, grid: tuple[float,
     """
     grid = grid if ridge is None else (ridge,)
     ridges = (*grid, grid[-1] * 10**0.5, grid[-1] * 10)
-    ends = equations.problem.episodic
-    # Beside the reward, 1[the task ends here] is one more right-hand side of the same equations.
-    paid = np.stack([equations.system.reward, equations.means.ended] if ends else [equations.system.reward], axis=1)
-    solved = [replace(equations.system, reward=paid).solve(each) for each in ridges]
-    theta, beta = (np.stack(parts, axis=-1) for parts in zip(*solved, strict=True))
-    of_reward, of_ends = theta[:, 0], theta[:, 1:].reshape(len(theta), -1)
-    both = np.hstack([beta, beta[:, : of_ends.shape[1]]]), np.hstack([of_reward, of_ends])
-    sums, weights = equations.influences(*both, of_ends=of_ends.shape[1])
-    values, own = equations.system.source @ of_reward, sums[: len(ridges)]
-    path = RidgePath(ridges, _choice(ridge, own), of_reward, beta, values, own, weights=weights)
-    return (
-        replace(path, per_episode=_return_path(equations, path, ridge, of_ends, sums[len(ridges) :])) if ends else path
-    )
+    solved = equations.solved(ridges)
+    sums, values = equations.influences(solved.sums), equations.system.source @ solved.theta
+    own, weights = sums[: len(ridges)], solved.sums.groups.weights
+    path = RidgePath(ridges, _choice(ridge, own), solved.theta, solved.beta, values, own, weights=weights)
+    if not equations.problem.episodic:
+        return path
+    of_return = _return_path(equations, path, ridge, solved.of_ends, sums[len(ridges) :])
+    return replace(path, per_episode=of_return)
 
 
 def _return_path(
@@ -300,17 +337,16 @@ def _weights(equations: PairEquations, path: RidgePath) -> tuple[Floats | None, 
     if not isinstance(pairs, PairFeatures):
         assert path.weights is not None  # a second pass over parts brings them
         return None, None, path.weights.column(path.chosen)
-    tau, residual = rows_at(equations, path.ridges[path.chosen], path)
+    tau, residual = rows_at(equations, path)
     weights = pairs.by_logged_row(tau)
     return weights, residual, weight_sums(equations.problem.data, weights)
 
 
-def rows_at(equations: PairEquations, ridge: float, path: RidgePath) -> tuple[Floats, Floats]:
+def rows_at(equations: PairEquations, path: RidgePath) -> tuple[Floats, Floats]:
     """The ratio and the Bellman residual of each row at the chosen ridge; of a return, for (r - R·1[end])/e."""
     if path.steps is None:
-        return equations.at_rows(ridge)
-    _, beta = equations.system.solve(ridge)
-    tau, residual = equations.apply(beta, path.theta[:, path.chosen])
+        return equations.at_rows(path)
+    tau, residual = equations.apply(path.beta[:, path.chosen], path.theta[:, path.chosen])
     return tau, charged_residual(equations.rows, residual, path.steps, float(path.values[path.chosen]))
 
 
