@@ -33,25 +33,44 @@ class RayDataset(StreamedDataset):
     def total(
         self, function: Callable[..., Result], *settings: Any, title: str = "reading", only: Sequence[int] | None = None
     ) -> Result:
-        """As `StreamedDataset.total`, by tasks; their results are merged in the order of the rows, as they come."""
+        """As `StreamedDataset.total`, by tasks; their results are merged in a tree, by tasks as well."""
         ray = started()
         local = StreamedDataset(self.source, self.table, self.head, None, self.facts, self.part_rows, self.charge)
         log, asked = ray.put(local), ray.put((function, settings))
         task = ray.remote(max_retries=RETRIES, num_cpus=1)(_run)
         numbers = np.asarray(range(self.count) if only is None else only)
+        if len(numbers) == 0:
+            raise ValueError("the log is empty: it needs at least one step")
         cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
         runs = np.array_split(numbers, min(len(numbers), TASKS_PER_CORE * cores))
-        told = None if self.progress is None else self.progress(title, len(self))
         waiting = [task.remote(log, asked, run.tolist()) for run in runs if len(run)]
-        total: Result | None = None
-        for done, reference in enumerate(waiting, 1):
-            found: Result = ray.get(reference)
-            total = found if total is None else total.merge(found)
-            if told is not None:
+        root = merged_in_tree(ray, waiting)
+        if self.progress is not None:
+            told = self.progress(title, len(self))
+            for done in range(1, len(waiting) + 1):
+                ray.wait(waiting, num_returns=done, fetch_local=False)
                 told(len(self) * done // len(waiting))
-        if total is None:
-            raise ValueError("the log is empty: it needs at least one step")
-        return total
+        found: Result = ray.get(root)
+        return found
+
+
+def merged_in_tree(ray: Any, results: list[Any]) -> Any:
+    """A reference to all results merged, neighbours first, then what these gave: log₂ of their number deep.
+
+    What the driver receives is one result, however many tasks there are, and those of one level are merged at once,
+    wherever they lie. A result that is lost with its node is computed again from the log.
+    """
+    task = ray.remote(max_retries=RETRIES, num_cpus=1)(_merged)
+    while len(results) > 1:
+        last = results[len(results) - len(results) % 2 :]
+        results = [task.remote(*results[k : k + 2]) for k in range(0, len(results) - 1, 2)] + last
+    return results[0]
+
+
+def _merged(one: Result, other: Result) -> Result:
+    """One task: two results that follow one another."""
+    both: Result = one.merge(other)
+    return both
 
 
 def _run(log: StreamedDataset, asked: tuple[Callable[..., Result], tuple[Any, ...]], numbers: list[int]) -> Result:
