@@ -15,8 +15,8 @@ import torch
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from ope_vpm.arrays import Array, Bools, Floats
-from ope_vpm.linear.features import Standardiser
+from ope_vpm.arrays import Array, Bools, Floats, chunks
+from ope_vpm.linear.features import BATCH_ROWS, Standardiser
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy.target import Clipping
@@ -60,15 +60,25 @@ class Regression:
     """(features, columns): the standard deviation of the coefficients along these axes, given the noise."""
 
     @classmethod
-    def fit(cls, x: Floats, y: Floats, held_out: Bools) -> Regression:
-        """Fit the rows that are not held out, with the ridge of each column that predicts the others best."""
-        train, test = x[~held_out], x[held_out]
-        scale = Standardiser.fit(y[~held_out])
-        mean, deviation, constant = scale.mean, scale.std, np.ptp(y, axis=0) <= ROUNDING * (1 + np.abs(scale.mean))
+    def fit(cls, x: Floats, y: Floats, held_out: Bools, used: Bools | None = None) -> Regression:
+        """Fit the rows that are not held out, with the ridge of each column that predicts the others best.
+
+        Args:
+            x: (n, features).
+            y: (n, columns).
+            held_out: (n,): the rows that judge.
+            used: (n,): the rows that count; None: all.
+        """
+        used = np.ones(len(x), dtype=np.bool_) if used is None else used
+        train, held_out = used & ~held_out, used & held_out
+        scale, count = Standardiser.fit(y[train]), int(train.sum())
+        constant = np.ptp(y[used], axis=0) <= ROUNDING * (1 + np.abs(scale.mean))
+        mean, deviation = scale.mean, scale.std
         scaled = (y - mean) / deviation
-        size, axes = np.linalg.eigh(train.T @ train / len(train))
-        target = axes.T @ (train.T @ scaled[~held_out] / len(train))
-        rotated = test @ axes
+        square, product = _products(x, scaled, train)
+        size, axes = np.linalg.eigh(square / count)
+        target = axes.T @ (product / count)
+        rotated = x[held_out] @ axes
         shrunk = [size[:, None] + ridge * size.mean() for ridge in RIDGES]
         errors = np.array([np.mean((rotated @ (target / each) - scaled[held_out]) ** 2, axis=0) for each in shrunk])
         best = errors.argmin(axis=0)
@@ -78,7 +88,7 @@ class Regression:
         # A column may vary in the fitted rows alone; whatever it is then predicted to do there is unexplained.
         variance = np.maximum(np.where(constant, 1.0, np.mean(scaled[held_out] ** 2, axis=0)), 1e-300)
         explained = np.where(constant, 1.0, 1 - noise / variance)
-        spread = np.sqrt(noise / (len(train) * chosen))
+        spread = np.sqrt(noise / (count * chosen))
         return cls(axes @ (target / chosen), mean, deviation, explained, axes, spread)
 
     def __call__(self, x: Floats) -> Floats:
@@ -129,6 +139,11 @@ class World:
 
     def features(self, z: Floats, actions: Array) -> Floats:
         """[1, x, products of x, cos(ωᵀx + b)] with x = (z, a); for discrete actions x = z, once for each action."""
+        if len(z) > BATCH_ROWS:  # parts of the features would be as large again
+            whole = np.empty((len(z), self.size))
+            for part in chunks(len(z), BATCH_ROWS):
+                whole[part] = self.features(z[part], actions[part])
+            return whole
         x = z if self.n_actions is not None else np.hstack([z, actions])
         angle = torch.from_numpy(x @ self.frequencies + self.phases)
         base = np.hstack([with_products(x), torch.cos(angle).numpy()])  # torch takes cosines several times faster
@@ -166,6 +181,16 @@ class World:
     def drawn(self, rng: np.random.Generator) -> World:
         """A model that the data allow as well: coefficients from their posterior distribution."""
         return replace(self, change=self.change.drawn(rng), reward=self.reward.drawn(rng))
+
+
+def _products(x: Floats, y: Floats, used: Bools) -> tuple[Floats, Floats]:
+    """XᵀX and XᵀY over the rows that count, some at a time: a copy of them would be as large as all features."""
+    square, product = np.zeros((x.shape[1], x.shape[1])), np.zeros((x.shape[1], y.shape[1]))
+    for part in chunks(len(x), BATCH_ROWS):
+        some = x[part][used[part]]
+        square += some.T @ some
+        product += some.T @ y[part][used[part]]
+    return square, product
 
 
 def with_products(x: Floats) -> Floats:
@@ -207,7 +232,7 @@ def fit_world(log: Log, clipping: Clipping, n_actions: int | None, seed: int) ->
     x = blank.features(z, blank.to_actions(data.actions[usable]))
     change = Regression.fit(x, after - z, held_out)
     rewards = data.rewards[usable]
-    reward = Regression.fit(x[going_on], rewards[going_on, None], held_out[going_on])
+    reward = Regression.fit(x, rewards[:, None], held_out, going_on)
     ended = terminated[usable]
     end_reward = float(rewards[ended].mean()) if ended.any() else 0.0
     predicted = np.where(ended, end_reward, reward(x)[:, 0])[held_out]
