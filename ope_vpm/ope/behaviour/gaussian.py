@@ -44,6 +44,9 @@ FEWEST_EPISODES = 10
 """To look for two policies: five of each."""
 TINY = 1e-9
 """Weight of a row in the fit of a policy that certainly did not log it, so that no fit is without rows."""
+KEPT_NUMBERS = 1 << 22
+"""Linear features that are kept, 32 MB, though all features are too many: two policies are told apart in some forty
+passes over them."""
 LEAST_VARIANCE = 1e-12
 """Added to a variance, so that constant actions have a density."""
 
@@ -146,8 +149,18 @@ class Design:
             z = states.limited_coordinates(observations[rows])
             return np.column_stack([np.ones(len(z)), z])
 
-        maps = (observations,)
-        return cls(len(observations), states.size, states.linear, features, plain, BATCH_ROWS, maps)
+        if len(observations) * (1 + states.linear) <= KEPT_NUMBERS:
+            kept: list[Floats] = []  # made when it is first asked for
+
+            def plain_table(rows: slice) -> Floats:
+                if not kept:
+                    kept.append(np.concatenate([plain(some) for some in chunks(len(observations), BATCH_ROWS)]))
+                return kept[0][rows]
+
+            linear: Callable[[slice], Floats] = plain_table
+        else:
+            linear = plain
+        return cls(len(observations), states.size, states.linear, features, linear, BATCH_ROWS, (observations,))
 
     @property
     def plain(self) -> Design:
