@@ -13,6 +13,9 @@ from pathlib import Path
 def main() -> int:
     known = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("_"))
     words = sys.argv[1:]
+    if words in (["-h"], ["--help"]):
+        print(f"{__doc__}\nThey are: {', '.join(known)}.")
+        return 0
     first = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
     chosen, options = words[:first] or known, words[first:]
     unknown = [name for name in chosen if name not in known]

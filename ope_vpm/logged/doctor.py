@@ -11,6 +11,7 @@ import numpy as np
 from ope_vpm.arrays import Array
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.describe import Description
+from ope_vpm.logged.streamed import StreamedDataset
 
 Level = Literal["error", "warning", "note"]
 SHOWN = 10
@@ -71,13 +72,14 @@ class Report:
 Check = Callable[[LoggedDataset], Finding | None]
 
 
-def inspect(data: LoggedDataset, ignore: Collection[str] = ()) -> Report:
+def inspect(data: LoggedDataset | StreamedDataset, ignore: Collection[str] = ()) -> Report:
     """Look a dataset over.
 
     Args:
-        data: what to look at.
+        data: what to look at. What `scan_dataset` has opened is read into memory: every row is looked at.
         ignore: codes of findings that you know to be harmless here.
     """
+    data = data if isinstance(data, LoggedDataset) else data.read()
     return Report(data.describe(), examined(data, ignore))
 
 

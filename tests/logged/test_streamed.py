@@ -199,3 +199,8 @@ def test_labels_may_be_texts_and_columns_renamed(tmp_path):
     data = ov.scan_dataset(folder, columns={"rewards": "score"})
     assert data.n_episodes == 15
     np.testing.assert_array_equal(next(data.parts()).rewards, np.arange(16) % 5)
+
+
+def test_a_scanned_log_is_inspected_as_one_in_memory(tmp_path):
+    data = ov.scan_dataset(write(tmp_path / "a", {"1": slice(0, 20), "2": slice(20, 100)}))
+    assert str(ov.inspect(data)) == str(ov.inspect(data.read()))
