@@ -39,6 +39,8 @@ FILE_ROWS = 100_000
 """Rows of a Parquet file."""
 LARGEST_STREAM = 10_000_000
 """Rows of the largest log that is read in parts."""
+LARGEST_FINITE_STREAM = 30_000_000
+"""The same of finite states, whose rows take a thousandth of the time."""
 BATCH = 4096
 """Rows of one matrix product."""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -118,6 +120,25 @@ def finite(rows: int) -> Figures:
     return _apart(_finite, rows=10 * rows)
 
 
+def finite_streams(rows: int) -> Figures:
+    """Run vpm on finite states from Parquet files, 10⁴ states at three sizes: time, and the memory that it adds."""
+    sizes = [size for size in (rows, 3 * rows, 10 * rows, 30 * rows) if size <= LARGEST_FINITE_STREAM]
+    found = {str(size): _apart(_finite_stream, rows=size) for size in sizes}
+    memory = _apart(_finite_stream, rows=rows, in_memory=True)
+    apart = abs(found[str(rows)]["value"] - memory["value"])
+    return {"in_memory": memory, "parquet": found, "apart": apart}
+
+
+def fqe_by_d3rlpy(rows: int) -> Figures:
+    """d3rlpy's FQE on its own greedy policy beside ours: see `benchmarks._fqe_peers`."""
+    return _apart(_peer, name="against_d3rlpy")
+
+
+def fqe_by_torch(rows: int) -> Figures:
+    """A plain FQE in torch beside vpm: see `benchmarks._fqe_peers`."""
+    return _apart(_peer, name="against_torch")
+
+
 def threads(rows: int) -> Figures:
     """The CPU time of a log of 2000 rows with BLAS's threads as they come, in units of one thread's."""
     one, unset = (_apart(_small, unset=unset) for unset in (False, True))
@@ -130,9 +151,12 @@ SECTIONS: dict[str, Callable[[int], Figures]] = {
     "discounts": discounts,
     "threads": threads,
     "finite": finite,
+    "finite_streams": finite_streams,
     "streams": streams,
     "ray": ray,
     "growth": growth,
+    "fqe_by_d3rlpy": fqe_by_d3rlpy,
+    "fqe_by_torch": fqe_by_torch,
 }
 
 
@@ -207,11 +231,16 @@ def _on_ray(rows: int, workers: int) -> Figures:
 
 def _files(rows: int) -> Path:
     """The log in Parquet files of 10⁵ rows in row groups of 20 000, made once."""
-    folder = Path(tempfile.gettempdir()) / f"ope-vpm-scale-{rows}"
+    return _written(rows, "scale", _log, FILE_ROWS)
+
+
+def _written(rows: int, name: str, log: Callable[[int, int], ov.LoggedDataset], file_rows: int) -> Path:
+    """A folder of Parquet files with so many rows each, made once."""
+    folder = Path(tempfile.gettempdir()) / f"ope-vpm-{name}-{rows}"
     if not (folder / "done").exists():
         folder.mkdir(exist_ok=True)
-        for number, first in enumerate(range(0, rows, FILE_ROWS)):
-            part = _log(min(FILE_ROWS, rows - first), seed=number)
+        for number, first in enumerate(range(0, rows, file_rows)):
+            part = log(min(file_rows, rows - first), number)
             columns = {name: np.ascontiguousarray(column) for name, column in to_table(part).items()}
             table = library("pyarrow", "parquet").table(columns)
             path = folder / f"part-{number}.parquet"
@@ -236,10 +265,37 @@ def _questions(rows: int, estimator: str, policies: int = 1, gammas: int = 1) ->
     return {"first_seconds": round(first, 2), "further_seconds": round(further, 2), "ratio": round(further / first, 3)}
 
 
-def _finite(rows: int, actions: int = 4) -> Figures:
-    """Run vpm on finite states, whose steps go to one of ten neighbours."""
-    rng = np.random.default_rng(0)
-    length, states = 1000, rows // 100
+def _peer(name: str) -> Figures:
+    """A comparison of `benchmarks._fqe_peers`."""
+    from benchmarks import _fqe_peers
+
+    figures: Figures = getattr(_fqe_peers, name)()
+    return figures
+
+
+def _finite_stream(rows: int, in_memory: bool = False, states: int = 10_000) -> Figures:
+    """One call on finite states in Parquet files that are read in parts, or first into memory."""
+    folder = _written(rows, "finite", lambda size, seed: _finite_log(size, states, seed)[0], 1_000_000)
+    table = np.tile(np.array([0.4, 0.3, 0.2, 0.1]), (states, 1))
+    data = ov.scan_dataset(folder).read() if in_memory else folder
+    ov.evaluate(_finite_log(10_000, 100, 0)[0], table, "vpm", gamma=0.99, ignore=IGNORED)  # loads what is lazy
+    before, start = _start_of_memory(), time.process_time()
+    value = ov.evaluate(data, table, "vpm", gamma=0.99, ignore=IGNORED)
+    seconds = time.process_time() - start
+    return {
+        "rows": rows,
+        "seconds": round(seconds, 2),
+        "rows_per_second": round(rows / seconds),
+        "added_megabytes": round(_peak_memory() - before),
+        "value": value.value,
+        "standard_error": value.standard_error,
+    }
+
+
+def _finite_log(rows: int, states: int, seed: int, actions: int = 4) -> tuple[ov.LoggedDataset, tuple[Any, Any, Any]]:
+    """Episodes whose steps go to one of ten neighbours; and the columns s, a and s'."""
+    rng = np.random.default_rng(seed)
+    length = 1000
     state = np.empty((rows // length, length + 1), dtype=np.int64)
     state[:, 0] = rng.integers(states, size=len(state))
     action = rng.integers(actions, size=(len(state), length))
@@ -250,12 +306,20 @@ def _finite(rows: int, actions: int = 4) -> Figures:
     here, there, action = state[:, :-1].ravel(), state[:, 1:].ravel(), action.ravel()
     rewards = (here % 7 + action).astype(np.float64)
     data = ov.LoggedDataset.from_arrays(here, action, rewards, there, truncated=ends.ravel())
+    return data, (here, action, there)
+
+
+def _finite(rows: int, actions: int = 4) -> Figures:
+    """Run vpm on finite states in memory, 100 rows to each."""
+    states = rows // 100
+    data, (here, action, there) = _finite_log(rows, states, 0)
     table = np.tile(np.array([0.4, 0.3, 0.2, 0.1]), (states, 1))
     counting = []
     for _ in range(3):
         start = time.process_time()
         sparse.coo_array((np.ones(rows), (here * actions + action, there)), shape=(states * actions, states)).tocsr()
         counting.append(time.process_time() - start)
+    ov.evaluate(data.select(slice(10)), table, "vpm", gamma=0.99, ignore=IGNORED)  # loads what is lazy
     before, start = _start_of_memory(), time.process_time()
     value = ov.evaluate(data, table, "vpm", gamma=0.99, ignore=IGNORED)
     seconds = time.process_time() - start
