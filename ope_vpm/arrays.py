@@ -38,24 +38,40 @@ def read_only(array: Array) -> Array:
     return view
 
 
+def ones(length: int) -> Floats:
+    """So many ones, which take no memory; not to be written to."""
+    return np.broadcast_to(np.float64(1.0), length)
+
+
+def are_ones(values: Floats) -> bool:
+    """Whether an array was made by `ones`, or is a part of one."""
+    return values.strides == (0,) and (len(values) == 0 or values[0] == 1.0)
+
+
 def group_sums(group: Array, values: Floats, size: int = 0) -> Floats:
     """The sum of the values in each group, for groups numbered from 0; at least `size` of them."""
+    if are_ones(values):
+        return np.bincount(group, minlength=size).astype(np.float64)
     return np.bincount(group, weights=values, minlength=size).astype(np.float64, copy=False)
 
 
-def number_codes(codes: Integers) -> tuple[Integers, Integers]:
+def number_codes(*codes: Integers) -> tuple[Integers, ...]:
     """The different codes, rising, and the number of each code among them: `np.unique`, without sorting if it can.
 
     Args:
-        codes: not negative.
+        codes: arrays of codes, which are not negative; each has its numbers in an array of its own.
     """
-    largest = int(codes.max(initial=0))
-    if largest > 4 * len(codes) + MOST_MARKS:
-        found, number = np.unique(codes, return_inverse=True)
-        return found, number
+    largest = max(int(each.max(initial=0)) for each in codes)
+    if largest > 4 * sum(map(len, codes)) + MOST_MARKS:
+        found, number = np.unique(np.concatenate(codes), return_inverse=True)
+        return found, *np.split(number, np.cumsum([len(each) for each in codes])[:-1])
     seen = np.zeros(largest + 1, dtype=np.bool_)
-    seen[codes] = True
-    return np.flatnonzero(seen), (np.cumsum(seen) - 1)[codes]
+    for each in codes:
+        seen[each] = True
+    if seen.all():  # every code is its own number
+        return np.arange(largest + 1), *codes
+    place = np.cumsum(seen) - 1
+    return np.flatnonzero(seen), *(place[each] for each in codes)
 
 
 def effective_sample_size(weights: Floats) -> float:

@@ -224,3 +224,20 @@ def _one_a_row(name: str, values: object, length: int) -> Array:
         raise ValueError(f"{name} must hold one value a row: got shape {array.shape}")
     same_length(name, array, length)
     return array
+
+
+def state_sizes(space: Space | None, seen: Array) -> tuple[int, ...]:
+    """How many values each coordinate of finite states takes: by their space, or by the data.
+
+    Args:
+        space: of the states, where known.
+        seen: one more than the largest number of each coordinate.
+    """
+    sizes = tuple(np.atleast_1d(seen).tolist())
+    if isinstance(space, spaces.Discrete):
+        sizes = (int(space.n),)
+    elif isinstance(space, spaces.MultiDiscrete):
+        sizes = tuple(space.nvec.tolist())
+    if (np.atleast_1d(seen) > np.array(sizes)).any():
+        raise ValueError(f"observations must be inside their space {space}: they reach {seen - 1}")
+    return sizes

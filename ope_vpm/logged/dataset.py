@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from ope_vpm.arrays import Array, Bools, Floats, Integers, read_only
+from ope_vpm.arrays import Array, Bools, Floats, Integers, mean_and_deviation, read_only
 from ope_vpm.logged.columns import (
     Space,
     action_column,
@@ -205,7 +205,9 @@ class LoggedDataset:
     @cached_property
     def time(self) -> Integers:
         """Steps since the first row of each row's episode."""
-        return np.arange(len(self)) - np.repeat(self.starts, self.lengths)
+        time: Integers = np.arange(len(self))
+        time -= np.repeat(self.starts, self.lengths)
+        return time
 
     @cached_property
     def table(self) -> EpisodeTable:
@@ -256,10 +258,8 @@ class LoggedDataset:
         """The range of the rewards, and what the ends of episodes pay."""
         inner = np.asarray(self.rewards != 0)
         inner[self.ends] = False
-        rewards, last = self.rewards, self.rewards[self.ends]
-        return RewardFacts(
-            float(rewards.min()), float(rewards.max()), float(rewards.std()), bool(inner.any()), np.asarray(last)
-        )
+        rewards, last, deviation = self.rewards, self.rewards[self.ends], float(mean_and_deviation(self.rewards)[1])
+        return RewardFacts(float(rewards.min()), float(rewards.max()), deviation, bool(inner.any()), np.asarray(last))
 
     @property
     def initial_observations(self) -> Array:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from math import prod
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Integers
-from ope_vpm.logged.columns import Space
+from ope_vpm.logged.columns import Space, state_sizes
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.episode_table import EpisodeTable, RewardFacts
 from ope_vpm.logged.read_ahead import read_ahead
@@ -211,6 +212,14 @@ class StreamedDataset:
         """One more than the largest number of each coordinate of finite states."""
         seen: Array = self.facts.finite.reached + 1
         return seen
+
+    @property
+    def countable(self) -> bool:
+        """Whether states and actions are finite, and each (s, a, s') has a number of 64 bits to be counted by."""
+        if not (self.finite and self.discrete_actions):
+            return False
+        states = prod(state_sizes(self.observation_space, self.states_seen))
+        return states * (self.n_actions or 1) * (states + 1) < 1 << 63
 
     @property
     def reward_facts(self) -> RewardFacts:

@@ -19,7 +19,6 @@ from ope_vpm.logged.episode import take
 from ope_vpm.logged.fingerprint import number_contents
 from ope_vpm.logged.stream_facts import episodes_of, examine, facts_of
 from ope_vpm.logged.streamed import Charge, Mergeable, StreamedDataset
-from ope_vpm.ope.adapter.encoding import has_transition_codes
 from ope_vpm.ope.adapter.ends import TimeLimit, rows_of
 from ope_vpm.policy import TargetPolicy
 
@@ -235,7 +234,7 @@ class StreamedLog(Log):
             return Log.check(data.read(), ignore)
         facts = data.total(facts_of, tuple(ignore), title="checking")
         data = data.of_facts(facts)
-        if data.finite and not has_transition_codes(cast(LoggedDataset, data)):
+        if data.finite and not data.countable:
             return Log.check(data.read(), ignore)
         content = number_contents(facts.episodes.prints)
         order = np.argsort(content, kind="stable")

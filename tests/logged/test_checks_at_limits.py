@@ -176,3 +176,17 @@ def test_order_shows_in_a_walk_and_not_in_its_shuffle():
     assert order._know_their_place(walk, quiet, episode)
     mixed = np.concatenate([rng.permutation(walk[episode == k]) for k in range(8)])
     assert not order._know_their_place(mixed, quiet, episode)
+
+
+def test_rewards_that_are_spread_out_are_known_without_their_median():
+    """Where the shortcut says so, the median would: more than 1 % lie beyond a twentieth of the largest distance."""
+    rng = np.random.default_rng(0)
+    decided = 0
+    for _ in range(200):
+        rewards = rng.standard_normal(rng.integers(3, 3000)) ** rng.integers(1, 6) + rng.integers(2)
+        rewards[: rng.integers(len(rewards))] = rng.integers(3)
+        distance = np.abs(rewards - np.median(rewards))
+        spread = np.count_nonzero(distance >= distance.max() / 20) > max(0.01 * len(rewards), 1)
+        assert spread or not checks._spread_out(rewards)
+        decided += checks._spread_out(rewards)
+    assert decided > 50

@@ -74,7 +74,7 @@ class FiniteChain:
             gamma: the discount.
         """
         if gamma < 1:
-            return solve.resolvent(self._discounted(gamma), self._padded((1 - gamma) * start), True)[: self.size]
+            return self._resolvent(gamma)(self._padded((1 - gamma) * start), True)[: self.size]
         mu = np.zeros(self._extended.shape[0])
         classes = self.closed_classes
         shares = solve.shares_of_classes(self._extended, self._padded(start), [each.members for each in classes])
@@ -90,7 +90,7 @@ class FiniteChain:
         the chain leaves for ever have h = 0.
         """
         if gamma < 1:
-            return solve.resolvent(self._discounted(gamma), self._padded(reward), False)[: self.size]
+            return self._resolvent(gamma)(self._padded(reward), False)[: self.size]
         value, padded = np.zeros(self._extended.shape[0]), self._padded(reward)
         for each in self.closed_classes:
             takes_time = each.members < self.size
@@ -135,6 +135,16 @@ class FiniteChain:
     def _extended(self) -> SparseMatrix:
         """The transition matrix with the instantaneous states as states of their own, numbered after the others."""
         return self._blocks(1.0)
+
+    def _resolvent(self, gamma: float) -> solve.Resolvent:
+        """What solves equations at a discount, kept for the next one."""
+        if gamma not in self._resolvents:
+            self._resolvents[gamma] = solve.Resolvent(self._discounted(gamma))
+        return self._resolvents[gamma]
+
+    @cached_property
+    def _resolvents(self) -> dict[float, solve.Resolvent]:
+        return {}
 
     def _discounted(self, gamma: float) -> SparseMatrix:
         """γ times the extended matrix, but for the moves into instantaneous states: a step is discounted once."""

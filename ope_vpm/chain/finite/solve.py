@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -109,13 +111,31 @@ def poisson(kernel: SparseMatrix, mu: Floats, centred: Floats) -> Floats:
 
 def resolvent(discounted: SparseMatrix, rhs: Floats, transposed: bool) -> Floats:
     """The y with (I - M)y = rhs, or with (I - Mᵀ)y = rhs, for a matrix M = γ𝒯 whose powers vanish."""
-    operator = discounted.T.tocsr() if transposed else discounted
-    if not factorises(discounted):
-        answer = gmres(lambda v: v - operator @ v, rhs, rhs)
-        if answer is not None:
-            return answer
-    system = sparse.identity(discounted.shape[0], format="csc") - operator.tocsc()
-    return cast(Floats, splinalg.splu(system).solve(rhs))
+    return Resolvent(discounted)(rhs, transposed)
+
+
+@dataclass(frozen=True, eq=False)
+class Resolvent:
+    """(I - M)⁻¹ for a matrix M = γ𝒯 whose powers vanish; where it is factorised, that is done once."""
+
+    discounted: SparseMatrix
+
+    def __call__(self, rhs: Floats, transposed: bool) -> Floats:
+        """The y with (I - M)y = rhs, or with (I - Mᵀ)y = rhs."""
+        if not self._factorises:
+            operator = self.discounted.T.tocsr() if transposed else self.discounted
+            answer = gmres(lambda v: v - operator @ v, rhs, rhs)
+            if answer is not None:
+                return answer
+        return cast(Floats, self._factors.solve(rhs, "T" if transposed else "N"))
+
+    @cached_property
+    def _factorises(self) -> bool:
+        return factorises(self.discounted)
+
+    @cached_property
+    def _factors(self) -> Any:
+        return splinalg.splu(sparse.identity(self.discounted.shape[0], format="csc") - self.discounted.tocsc())
 
 
 def shares_of_classes(kernel: SparseMatrix, start: Floats, classes: list[Integers]) -> Floats:

@@ -8,11 +8,11 @@ from typing import Any
 from weakref import ReferenceType, ref
 
 import numpy as np
-from gymnasium import spaces
 
 from ope_vpm.arrays import Array, Floats, Integers
 from ope_vpm.linear.features import FourierFeatures, Standardiser, draw_frequencies
 from ope_vpm.logged import LoggedDataset
+from ope_vpm.logged.columns import state_sizes
 from ope_vpm.ope.adapter.ends import Clock
 from ope_vpm.policy import TargetPolicy
 
@@ -87,9 +87,16 @@ class Encoder:
             return np.array([self.labels.get(key, len(self.labels)) for key in _keys(observations)], dtype=np.int64)
         columns = np.asarray(observations).reshape(len(observations), len(self.shape))
         if len(self.shape) == 1 and len(columns) and columns.min() >= 0 and columns.max() < self.shape[0]:
-            return columns[:, 0].astype(np.int64)  # numbers already
+            return columns[:, 0].astype(np.int64, copy=False)  # numbers already
         numbers: Array = np.ravel_multi_index(tuple(columns.T), self.shape)
         return numbers.astype(np.int64)
+
+    def observations(self, states: Integers, like: Array) -> Array | None:
+        """The observation that each state number means, as a log writes observations; None where numbers are labels."""
+        if self.shape is None or self.labels is not None:
+            return None
+        columns = np.stack(np.unravel_index(states, self.shape), axis=1)
+        return columns.reshape(len(states), *like.shape[1:]).astype(like.dtype)
 
     def __call__(self, observations: Array, actions: Array) -> Array:
         """The x of each row."""
@@ -116,23 +123,7 @@ class Encoder:
 
 def _state_shape(data: LoggedDataset) -> tuple[int, ...] | None:
     """How many values each coordinate of the state takes, by the space or by the data."""
-    if not data.finite:
-        return None
-    space, seen = data.observation_space, data.states_seen
-    shape = tuple(np.atleast_1d(seen).tolist())
-    if isinstance(space, spaces.Discrete):
-        shape = (int(space.n),)
-    elif isinstance(space, spaces.MultiDiscrete):
-        shape = tuple(space.nvec.tolist())
-    if (np.atleast_1d(seen) > np.array(shape)).any():
-        raise ValueError(f"observations must be inside their space {space}: they reach {seen - 1}")
-    return shape
-
-
-def has_transition_codes(data: LoggedDataset) -> bool:
-    """Whether each (s, a, s') of finite states and actions has a number of its own: see `TransitionCodes`."""
-    shape = _state_shape(data)
-    return shape is not None and prod(shape) * (data.n_actions or 1) * (prod(shape) + 1) < 1 << 63
+    return state_sizes(data.observation_space, data.states_seen) if data.finite else None
 
 
 def _labels(data: LoggedDataset) -> dict[bytes, int]:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from ope_vpm.arrays import Array, Bools, Floats, Integers
+from ope_vpm.arrays import Array, Bools, Floats, Integers, ones
 from ope_vpm.logged import LoggedDataset
 
 OnEnd = Literal["restart", "absorb"]
@@ -33,6 +33,12 @@ class Steps:
     """Logged rows left out because the state after them is unknown."""
     ended: int
     """Logged rows that end an episode, by restart or absorption."""
+    as_logged: bool = False
+    """Whether these steps are known to be the log's rows, in their order."""
+
+    def of_rows(self, column: Array) -> Array:
+        """A column of the log at each step; itself where the steps are the log's rows."""
+        return column if self.as_logged else column[self.rows]
 
     @property
     def next_observations(self) -> Array:
@@ -75,18 +81,37 @@ def steps(
     return plan_steps(data, choice, time_limit, seed, ordered)
 
 
-def plan_steps(data: LoggedDataset, on_end: OnEnd, time_limit: TimeLimit, seed: int, episodes: Integers) -> Steps:
-    """The same with every choice made; arguments as in `steps`."""
+def plan_steps(
+    data: LoggedDataset,
+    on_end: OnEnd,
+    time_limit: TimeLimit,
+    seed: int,
+    episodes: Integers,
+    as_logged: bool = False,
+) -> Steps:
+    """The same with every choice made; other arguments as in `steps`.
+
+    Args:
+        data: the log.
+        on_end: what follows a termination.
+        time_limit: what follows a truncation.
+        seed: of the order in which initial states are dealt out.
+        episodes: the episodes' numbers in the order in which to go through them.
+        as_logged: whether steps are rather left in the order of the log where nothing restarts, as those of long logs:
+            then no column has to be put into another order.
+    """
     ending = ending_rows(data, time_limit)
-    ordered = rows_of(data, episodes)
-    kept = ordered[(ending | data.next_known)[ordered]]
+    leads_on, ended = ending | data.next_known, int(np.count_nonzero(ending))
+    restarts = on_end == "restart" and ended > 0
+    ordered = np.arange(len(data)) if as_logged and not restarts else rows_of(data, episodes)
+    kept = ordered if leads_on.all() else ordered[leads_on[ordered]]
     if len(kept) == 0:
         raise ValueError(NOTHING_FOLLOWS)
+    dropped = len(data) - len(kept)
+    if not restarts:
+        whole = as_logged and len(kept) == len(data)
+        return Steps(kept, ones(len(kept)), data, None, ending[kept], dropped, ended, whole)
     ends, inner = kept[ending[kept]], kept[~ending[kept]]
-    counts = {"dropped": len(data) - len(kept), "ended": len(ends)}
-    if on_end == "absorb" or len(ends) == 0:
-        absorbed = ending[kept]
-        return Steps(kept, np.ones(len(kept)), data, None, absorbed, **counts)
     starts = _restarts(data, len(ends), seed, episodes)
     rows = np.concatenate([inner, np.repeat(ends, starts.shape[1])])
     weight = np.ones(len(rows))
@@ -96,7 +121,7 @@ def plan_steps(data: LoggedDataset, on_end: OnEnd, time_limit: TimeLimit, seed: 
     place[ordered] = np.arange(len(data))
     order = np.argsort(place[rows], kind="stable")
     absorbed = np.zeros(len(rows), dtype=np.bool_)
-    return Steps(rows[order], weight[order], data, restart[order], absorbed, **counts)
+    return Steps(rows[order], weight[order], data, restart[order], absorbed, dropped, ended)
 
 
 def rows_of(data: LoggedDataset, episodes: Integers) -> Integers:

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from ope_vpm.arrays import Array, Bools, Floats, Integers, group_sums, number_codes
+from ope_vpm.arrays import Array, Bools, Floats, Integers, are_ones, group_sums, number_codes
 from ope_vpm.chain.finite.solve import SparseMatrix
 from ope_vpm.ope.adapter.encoding import Encoder
 from ope_vpm.ope.adapter.ends import Steps
@@ -40,17 +40,20 @@ def number_states(log: Log, steps: Steps) -> NumberedStates:
     """
     data, goes_on = log.data, ~steps.absorbed
     encoder = Encoder.fit(data, 1 if data.discrete_actions else None, absorbs=False)
-    following = steps.next_observations
+    following = steps.of_rows(data.next_observations) if steps.restart is None else steps.next_observations
     after = following if goes_on.all() else following[goes_on]
-    parts = [data.observations[steps.rows], after, log.initial_observations]
-    labels, number = number_codes(np.concatenate([encoder.states(part) for part in parts]))
-    before, after_end = len(steps.rows), len(steps.rows) + len(after)
-    next_state = np.full(before, -1)
-    next_state[goes_on] = number[before:after_end]
-    observations = np.empty((len(labels), *data.observations.shape[1:]), dtype=data.observations.dtype)
-    for part, places in zip(parts, np.split(number, [before, after_end]), strict=True):
-        observations[places] = part
-    return NumberedStates(labels, observations, number[:before], next_state, number[after_end:])
+    parts = [steps.of_rows(data.observations), after, log.initial_observations]
+    labels, state, after, initial = number_codes(*(encoder.states(part) for part in parts))
+    next_state = after
+    if len(after) < len(state):
+        next_state = np.full(len(state), -1)
+        next_state[goes_on] = after
+    observations = encoder.observations(labels, data.observations)
+    if observations is None:
+        observations = np.empty((len(labels), *data.observations.shape[1:]), dtype=data.observations.dtype)
+        for part, places in zip(parts, (state, after, initial), strict=True):
+            observations[places] = part
+    return NumberedStates(labels, observations, state, next_state, initial)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,15 +123,20 @@ class PairCounts:
     @cached_property
     def reward(self) -> Floats:
         """(pairs,): the mean reward r̂(s, a)."""
-        return group_sums(self.pair, self.weight * self.rewards, self.pairs) / self.times
+        paid = self.rewards if are_ones(self.weight) else self.weight * self.rewards
+        return group_sums(self.pair, paid, self.pairs) / self.times
 
     @cached_property
     def transitions(self) -> SparseMatrix:
         """(pairs, states), sparse: the probabilities P̂(s'|s, a); rows sum to less than 1 where episodes ended."""
         goes_on = self.next_state >= 0
-        probability = self.weight / self.times[self.pair]
-        places = self.pair[goes_on], self.next_state[goes_on]
-        return sparse.csr_array((probability[goes_on], places), shape=(self.pairs, self.states))
+        kept = slice(None) if goes_on.all() else goes_on
+        places = self.pair[kept], self.next_state[kept]
+        # Steps that all count 1 are counted in half of the memory.
+        weight = np.ones(len(places[0]), dtype=np.int32) if are_ones(self.weight) else self.weight[kept]
+        matrix = sparse.csr_array((weight, places), shape=(self.pairs, self.states)).astype(np.float64)
+        matrix.data /= np.repeat(self.times, np.diff(matrix.indptr))
+        return matrix
 
     @property
     def steps_of_pair(self) -> Floats:
@@ -174,16 +182,18 @@ class PairCounts:
 
 def count_pairs(log: Log, steps: Steps) -> PairCounts:
     """Count the pairs of a log with finite states and actions; arguments as in `number_states`."""
-    numbered, actions = log.shared(number_states, steps), log.data.actions[steps.rows]
+    numbered, actions = log.shared(number_states, steps), steps.of_rows(log.data.actions)
     factor = int(actions.max()) + 1
-    code, pair = number_codes(numbered.state * factor + actions)
+    codes = numbered.state * factor
+    codes += actions
+    code, pair = number_codes(codes)
     return PairCounts(
         labels=numbered.labels,
         observations=numbered.observations,
         pair=pair,
         next_state=numbered.next_state,
         weight=steps.weight,
-        rewards=log.data.rewards[steps.rows],
+        rewards=steps.of_rows(log.data.rewards),
         state_of_pair=code // factor,
         action_of_pair=code % factor,
         initial_states=numbered.initial_states,

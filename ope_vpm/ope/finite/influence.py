@@ -1,22 +1,23 @@
-"""What the logged rows say of an exact solution on counts: weights, influence of episodes, ends, rare rewards.
+"""What the logged steps say of an exact solution on counts: weights, influence of episodes, ends, rare rewards.
 
-Of a log in memory these come from its rows; of one that is read in parts, from sums over them: see `streamed`.
+All of it are sums over steps, so that a log in memory and one that is read in parts go through the same function, some
+steps at a time: see `streamed` for the latter.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from ope_vpm.arrays import Bools, Floats, effective_sample_size, group_sums
-from ope_vpm.linear.moments import WeightSums
-from ope_vpm.ope.finite.limits import RareRewards, rare_rewards
-from ope_vpm.ope.finite.mixture import mixture_sums
+from ope_vpm.arrays import Bools, Floats, Integers, chunks
+from ope_vpm.linear.moments import WeightSums, added
+from ope_vpm.ope.finite.counts import PairCounts
+from ope_vpm.ope.finite.limits import RareRewards, commonest_reward, limits_of_rewards
+from ope_vpm.ope.finite.mixture import Mixture
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.solve import FiniteSolution
-from ope_vpm.ope.inference.uncertainty import EpisodeSums, influence_sums
-from ope_vpm.ope.inference.value import weight_sums
+from ope_vpm.ope.inference.uncertainty import EpisodeSums, initial_sums
 from ope_vpm.ope.problem import Problem
 
 MORE_THAN_ONCE = 1.5
@@ -44,19 +45,201 @@ class RowEvidence:
     """Kish's effective number of ends, by the ratio at their rows."""
 
 
+@dataclass(frozen=True, eq=False)
+class SomeSteps:
+    """Some logged steps; those of one episode follow one another."""
+
+    pair: Integers
+    """The number of each one's pair."""
+    after: Integers
+    """The number of the state that follows; -1 where nothing does."""
+    weight: Floats
+    rewards: Floats
+    episode: Integers
+    """The number of its episode, from the first one of these sums on."""
+    end: Bools
+    """Whether the task ends with it."""
+    cut: Bools
+    """Whether a time limit does that."""
+
+
+@dataclass(frozen=True, eq=False)
+class SolvedSteps:
+    """A solution as functions of a step: what is looked up for each of them."""
+
+    gamma: float
+    total: float
+    """The weight of all steps."""
+    ratio: Floats
+    """(pairs,): τ."""
+    mean: Floats
+    """(pairs,): the mean outcome r + γV(s')."""
+    stretch: Floats
+    """(pairs,): by how much residuals around that mean are too small."""
+    known: Bools
+    """(pairs,): whether the pair was seen more than once."""
+    values: Floats
+    """(states + 1,): V, and 0 for the place -1, where nothing follows."""
+    state_of_pair: Integers
+    commonest: float | None
+    """Of the rewards, where others may be rare."""
+    mixture: Mixture | None
+
+    @classmethod
+    def of(cls, problem: Problem, solution: FiniteSolution, commonest: float | None) -> SolvedSteps:
+        """Look everything up that the rows do not change."""
+        finite = finite_problem(problem)
+        counts = finite.counts
+        return cls(
+            problem.gamma,
+            float(counts.times.sum()),
+            ratio_of_pairs(problem, solution),
+            finite.q(solution.values, 0.0),
+            leverage(counts.times),
+            counts.times > MORE_THAN_ONCE,
+            np.append(solution.values, 0.0),
+            counts.state_of_pair,
+            commonest,
+            solution.mixture,
+        )
+
+    def influence_of_mixture(self, mixture: Mixture, steps: SomeSteps) -> Floats:
+        """ψ of each step: see `mixture`."""
+        gain, pair = np.append(mixture.gain, 0.0), steps.pair
+        begins = steps.after if mixture.begins_after else self.state_of_pair[pair]
+        led = gain[steps.after] - mixture.gain_after[pair]
+        psi: Floats = gain[begins] - mixture.value + mixture.ratio[pair] * self.stretch[pair] * led
+        return psi
+
+
+COLUMNS = ("residual", "mass", "share", "positive", "holding", "gains", "losses", "mixture")
+"""Sums by episode: mass·residual, mass, share in the log, max(τ, 0), rows that pay other rewards than the commonest,
+what these add to the value and take from it, share·ψ of a mixture of closed classes."""
+_RESIDUAL, _MASS, _SHARE, _POSITIVE, _HOLDING, _GAINS, _LOSSES, _MIXTURE = range(len(COLUMNS))
+
+
+@dataclass(frozen=True, eq=False)
+class StepSums:
+    """Sums over steps; those of parts are merged."""
+
+    first: int
+    """The number of the first episode."""
+    episodes: Floats
+    """(episodes, columns): see `COLUMNS`."""
+    squares: Floats
+    """Σ mass² over all steps, and over those whose pair was seen more than once."""
+    ends: Floats
+    """Over ending rows: their mass, Σ max(τ, 0), its squares, that of truncated ones, and the mass of passes."""
+
+    @classmethod
+    def empty(cls, first: int, episodes: int) -> StepSums:
+        """Of no steps."""
+        return cls(first, np.zeros((episodes, len(COLUMNS))), np.zeros(2), np.zeros(5))
+
+    def merge(self, other: StepSums) -> StepSums:
+        """Of two parts, one after another; an episode may have rows in both."""
+        mine = slice(0, len(self.episodes))
+        theirs = slice(other.first - self.first, other.first - self.first + len(other.episodes))
+        episodes = added(self.episodes, other.episodes, mine, theirs)
+        return StepSums(self.first, episodes, self.squares + other.squares, self.ends + other.ends)
+
+    def add(self, solved: SolvedSteps, steps: SomeSteps) -> None:
+        """Add some steps."""
+        pair, weight = steps.pair, steps.weight
+        ratio, share = solved.ratio[pair], weight / solved.total
+        mass, positive = share * ratio, weight * np.maximum(ratio, 0)
+        outcome = steps.rewards + solved.gamma * solved.values[steps.after]
+        residual = solved.stretch[pair] * (outcome - solved.mean[pair])
+        by_step = {_RESIDUAL: mass * residual, _MASS: mass, _SHARE: share, _POSITIVE: positive}
+        if solved.commonest is not None:
+            gains = mass * (steps.rewards - solved.commonest)
+            by_step |= {_GAINS: np.maximum(gains, 0), _LOSSES: np.maximum(-gains, 0)}
+        if solved.mixture is not None:
+            by_step[_MIXTURE] = share * solved.influence_of_mixture(solved.mixture, steps)
+            self.ends[4] += share[steps.end] @ solved.mixture.ratio[pair[steps.end]]
+        for column, values in by_step.items():
+            self.add_rows(column, steps.episode, values)
+        square = mass**2
+        self.squares[:] += square.sum(), square[solved.known[pair]].sum()
+        if steps.end.any():
+            ending = positive[steps.end]
+            alone = ending @ np.maximum(ratio[steps.end], 0)  # the copies of a row have its square together
+            self.ends[:4] += mass[steps.end].sum(), ending.sum(), alone, positive[steps.cut].sum()
+
+    def add_rows(self, column: int, episode: Integers, values: Floats) -> None:
+        """Add values of rows to the sums of their episodes, whose rows follow one another."""
+        first = np.flatnonzero(np.diff(episode, prepend=-1))
+        self.episodes[episode[first], column] += np.add.reduceat(values, first)
+
+    def add_others(self, solved: SolvedSteps, episode: Integers, rewards: Floats) -> None:
+        """Count the rows that pay another reward than the commonest, whether they are steps or not."""
+        if solved.commonest is not None:
+            self.add_rows(_HOLDING, episode, (rewards != solved.commonest).astype(np.float64))
+
+    def evidence(
+        self, problem: Problem, solution: FiniteSolution, weights: Floats | None, widened: bool
+    ) -> RowEvidence:
+        """What these sums say, once they are over all steps; arguments as in `evidence_of_rows`."""
+        counts, columns = finite_problem(problem).counts, self.episodes.T
+        ratio, positive = ratio_of_pairs(problem, solution), columns[_POSITIVE]
+        _, ending, squares, cut, _ = self.ends.tolist()
+        return RowEvidence(
+            self._influence(problem, solution, counts, widened),
+            weights,
+            WeightSums(
+                positive.sum(), counts.times @ np.maximum(ratio, 0) ** 2, counts.times @ np.abs(ratio), positive
+            ),
+            limits_of_rewards(columns[_HOLDING] > 0, columns[_GAINS], columns[_LOSSES]),
+            cut / ending if ending > 0 else 1.0,
+            ending**2 / squares if squares > 0 else 0.0,
+        )
+
+    def _influence(self, problem: Problem, solution: FiniteSolution, counts: PairCounts, widened: bool) -> EpisodeSums:
+        """How each episode moves the value."""
+        residual, mass, share = (self.episodes[:, k, None] for k in (_RESIDUAL, _MASS, _SHARE))
+        residual = residual * widening_of(*self.squares.tolist()) if widened else residual
+        # At γ = 1 the value is the self-normalised Σ mass·r / Σ mass, so that the sum of τ varies, too.
+        above, below = (residual, share) if problem.gamma < 1 else (residual + solution.value * mass, mass)
+        restarts = problem.gamma if problem.on_end == "restart" else 0.0
+        rate, passes = self.ends[0].item(), self.ends[4].item()
+        first = initial_sums(problem, 1 - problem.gamma + restarts * rate, solution.values[counts.initial_states])
+        found = EpisodeSums(above, below).beside(first)
+        if solution.mixture is None:
+            return found
+        gain = solution.mixture.gain[counts.initial_states]
+        mixed = EpisodeSums(self.episodes[:, _MIXTURE, None], share)
+        return found.beside(mixed.beside(initial_sums(problem, restarts * passes, gain)))
+
+
 def evidence_of_rows(problem: Problem, solution: FiniteSolution, widened: bool) -> RowEvidence:
-    """From the rows of a log in memory; arguments as in `finite_influence`."""
-    weights, data = row_weights(problem, solution), problem.data
-    ending = np.maximum(weights, 0)[problem.ending]
-    total = float(ending.sum())
-    return RowEvidence(
-        finite_influence(problem, solution, widened),
-        weights,
-        weight_sums(data, weights),
-        rare_rewards(problem, weights),
-        float(ending @ data.truncated[problem.ending]) / total if total > 0 else 1.0,
-        effective_sample_size(ending),
-    )
+    """What the rows of a log in memory say of a solution.
+
+    Args:
+        problem: the question.
+        solution: its solution.
+        widened: whether pairs seen more than once speak for those seen once: see `widening_of`.
+    """
+    data, counts, steps = problem.data, finite_problem(problem).counts, problem.steps
+    solved = SolvedSteps.of(problem, solution, commonest_reward(data))
+    sums, weights = StepSums.empty(0, data.n_episodes), np.zeros(len(data))
+    sums.add_others(solved, data.episode, data.rewards)
+    ending, episode = problem.ending, steps.of_rows(data.episode)
+    for part in chunks(len(steps.rows)):
+        rows = part if steps.as_logged else steps.rows[part]
+        end = ending[rows]
+        weights[rows] = solved.ratio[counts.pair[part]]
+        some = counts.pair[part], counts.next_state[part], counts.weight[part], counts.rewards[part]
+        sums.add(solved, SomeSteps(*some, episode[part], end, end & data.truncated[rows]))
+    return sums.evidence(problem, solution, weights, widened)
+
+
+def finite_influence(problem: Problem, solution: FiniteSolution, widened: bool = False) -> EpisodeSums:
+    """How each episode moves an exact solution on counts, to first order.
+
+    A step contributes τ·(r + γV(s') - Q(s, a)), where Q is the mean of r + γV(s') over the steps of its pair; where
+    there are several closed classes, also to how they are mixed: see `mixture`. Arguments as in `evidence_of_rows`.
+    """
+    return evidence_of_rows(problem, solution, widened).sums
 
 
 def ratio_of_pairs(problem: Problem, solution: FiniteSolution) -> Floats:
@@ -66,61 +249,25 @@ def ratio_of_pairs(problem: Problem, solution: FiniteSolution) -> Floats:
     return ratio
 
 
-def row_weights(problem: Problem, solution: FiniteSolution) -> Floats:
-    """(rows,): the ratio at each logged row, 0 for rows that are not used."""
-    counts = finite_problem(problem).counts
-    tau = ratio_of_pairs(problem, solution)[counts.pair]
-    return group_sums(problem.steps.rows, tau * counts.weight, len(problem.data))
-
-
-def finite_influence(problem: Problem, solution: FiniteSolution, widened: bool = False) -> EpisodeSums:
-    """How each episode moves an exact solution on counts, to first order.
-
-    A step contributes τ·(r + γV(s') - Q(s, a)), where Q is the mean of r + γV(s') over the steps of its pair; where
-    there are several closed classes, also to how they are mixed: see `mixture`.
-
-    Args:
-        problem: the question.
-        solution: its solution.
-        widened: whether pairs seen more than once speak for those seen once: see `widening`.
-    """
-    counts, gamma = finite_problem(problem).counts, problem.gamma
-    share = counts.weight / counts.weight.sum()
-    mass = share * ratio_of_pairs(problem, solution)[counts.pair]
-    outcome = counts.rewards + gamma * counts.value_after(solution.values)
-    mean = group_sums(counts.pair, counts.weight * outcome, counts.pairs) / counts.times
-    residual = leverage(counts.times)[counts.pair] * (outcome - mean[counts.pair])
-    if widened:
-        residual = residual * widening(mass, counts.times[counts.pair] > MORE_THAN_ONCE)
-    level = solution.value if gamma == 1 else None
-    first = solution.values[counts.initial_states]
-    sums = influence_sums(problem, problem.steps.rows, share, mass, residual, first, level)
-    if solution.mixture is None:
-        return sums
-    mixture = replace(solution.mixture, ratio=solution.mixture.ratio * leverage(counts.times))
-    psi, gain = mixture.influence(counts), mixture.gain[counts.initial_states]
-    return sums.beside(mixture_sums(problem, psi, solution.mixture.ratio[counts.pair], gain))
-
-
 def leverage(times: Floats) -> Floats:
     """√(n/(n-1)): residuals around the mean of n numbers are too small by its inverse; 1 for numbers that are alone."""
     return np.sqrt(np.divide(times, times - 1, out=np.ones_like(times), where=times > MORE_THAN_ONCE))
 
 
 def widening(mass: Floats, known: Bools) -> float:
+    """The same as `widening_of`, from the mass of each step and whether its pair was seen more than once."""
+    square = mass**2
+    return widening_of(float(square.sum()), float(square[known].sum()))
+
+
+def widening_of(whole: float, known: float) -> float:
     """By how much the residuals of pairs seen more than once must grow to speak for the others, too.
 
     The residual of a pair seen once is 0 and says nothing. If its outcomes vary as those of other pairs do, then the
     variance Σ mass²·residual² over the known ones is too small by their share of Σ mass².
 
     Args:
-        mass: of each step under the target.
-        known: whether its pair was seen more than once.
+        whole: Σ mass² over all steps, each step's mass being that under the target.
+        known: the same over those whose pair was seen more than once.
     """
-    square = mass**2
-    return widening_of(float(square.sum()), float(square[known].sum()))
-
-
-def widening_of(whole: float, known: float) -> float:
-    """The same from Σ mass² over all steps and over those whose pair was seen more than once."""
     return min(float(np.sqrt(whole / known)), MOST_WIDENING) if known > 0 else MOST_WIDENING

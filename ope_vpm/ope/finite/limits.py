@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from ope_vpm.arrays import Bools, Floats, effective_sample_size, group_sums
+from ope_vpm.arrays import Bools, Floats, effective_sample_size
 from ope_vpm.chain.finite.chain import FiniteChain
+from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.finite.model import CompletedModel
 from ope_vpm.ope.finite.problem import FiniteProblem
 from ope_vpm.ope.inference.uncertainty import LEVEL, Interval
@@ -37,26 +38,21 @@ class RareRewards:
     """How far it may lie above."""
 
 
-def rare_rewards(problem: Problem, weights: Floats) -> RareRewards | None:
-    """Limits of a value that rests on rare rewards; None where there are no others than one, or they are not rare.
+def commonest_reward(data: LoggedDataset) -> float | None:
+    """The reward that most rows pay, the least of several; None where others are not rare.
 
-    Args:
-        problem: the question.
-        weights: (rows,): the ratio of each logged row, the log's steps having sum 1 in the value's denominator.
+    Others are rare where at least half of the episodes pay nothing else. Whether so many pay one reward all along is
+    known without counting rewards, which takes long where there are many.
     """
-    data = problem.data
-    known, times = np.unique(data.rewards, return_counts=True)
-    other = data.rewards - known[np.argmax(times)]
-    holding = group_sums(data.episode, (other != 0).astype(np.float64), data.n_episodes) > 0
-    if not holding.any() or holding.mean() > RARE_SHARE:
+    least, largest = (extreme.reduceat(data.rewards, data.starts) for extreme in (np.minimum, np.maximum))
+    if np.mean(least == largest) < 1 - RARE_SHARE:
         return None
-    added = weights * other / problem.steps.weight.sum()
-    gains = group_sums(data.episode, np.maximum(added, 0), data.n_episodes)
-    return limits_of_rewards(holding, gains, group_sums(data.episode, np.maximum(-added, 0), data.n_episodes))
+    known, times = np.unique(data.rewards, return_counts=True)
+    return float(known[np.argmax(times)])
 
 
 def limits_of_rewards(holding: Bools, gains: Floats, losses: Floats) -> RareRewards | None:
-    """The same from sums over episodes.
+    """Limits of a value that rests on rare rewards; None where there are no others than one, or they are not rare.
 
     Args:
         holding: (episodes,): whether they hold other rewards than the commonest.

@@ -53,8 +53,8 @@ class PreferredSolution(FiniteSolution):
 
     coefficient: float
     """c."""
-    components: Components
-    """Of the outcomes, given the predictions."""
+    components: Components | None
+    """Of the outcomes, given the predictions; None where nothing is unseen, so that nothing is predicted."""
 
     @property
     def treatment(self) -> str:
@@ -64,6 +64,8 @@ class PreferredSolution(FiniteSolution):
     @property
     def details(self) -> dict[str, Any]:
         """What the predictions rest on."""
+        if self.components is None:
+            return {}
         within, between = self.components.within, self.components.between
         return {"preference": self.coefficient, "within_pairs": within, "between_pairs": between}
 
@@ -75,9 +77,11 @@ class Preference(Treatment):
 
     def complete(self, problem: FiniteProblem) -> PreferencePairs:
         """Shrink the coefficient by its own standard error."""
-        plain = PreferencePairs(problem)
+        plain = PreferencePairs(problem, pooled_model(problem))
+        if problem.all_seen:  # nothing is predicted
+            return plain
         square, error = plain.coefficient**2, plain.coefficient_error**2
-        return PreferencePairs(problem, square / (square + SHRINKAGE * error) if error > 0 else 1.0)
+        return PreferencePairs(problem, plain.model, square / (square + SHRINKAGE * error) if error > 0 else 1.0)
 
     def judged(self, problem: FiniteProblem, solution: FiniteSolution) -> FiniteSolution:
         """The error of the predictions is already known."""
@@ -89,13 +93,10 @@ class PreferencePairs(Completion):
     """A pooled model and a regression of outcomes on the target's preferences."""
 
     problem: FiniteProblem
+    model: CompletedModel
+    """The pooled model without preferences: Π and where it leads."""
     kept: float = 1.0
     """The share of the coefficient that is left of it."""
-
-    @cached_property
-    def model(self) -> CompletedModel:
-        """The pooled model without preferences: Π and where it leads."""
-        return pooled_model(self.problem)
 
     @property
     def chain(self) -> FiniteChain:
@@ -194,6 +195,8 @@ class PreferencePairs(Completion):
         if gamma == 1 and len(chain.closed_classes) > 1:
             return None
         plain = chain.distribution(self.model.start if gamma == 1 else counts.initial, gamma)
+        if problem.all_seen:
+            return self._of_seen(plain)
         found = self._distribution(plain)
         if found is None:
             return None
@@ -211,6 +214,20 @@ class PreferencePairs(Completion):
             components=self.components,
         )
 
+    def _of_seen(self, distribution: Floats) -> PreferredSolution:
+        """The solution where nothing is unseen: that of the counted model, with no coefficient to look for."""
+        value, values = float(distribution @ self._pay), self.chain.value_function(self._pay, self.problem.gamma)
+        return PreferredSolution(
+            value=value,
+            distribution=distribution,
+            mass=self.model.mass(distribution),
+            values=values,
+            q=self.problem.q(values, value if self.problem.gamma == 1 else 0.0),
+            unseen_mass=float(distribution @ self.problem.unseen / distribution.sum()),
+            coefficient=0.0,
+            components=None,
+        )
+
     def rollout(self, horizon: int, seed: int) -> float:
         """By the pooled model: preferences say what a pair is worth, not where it leads."""
         return self.model.rollout(horizon, seed)
@@ -219,8 +236,12 @@ class PreferencePairs(Completion):
         """The d with V's transpose as its step: d = plain + (e'd)·μ, where μ(I - γ𝒯) = γh'P̂; None where GMRES fails."""
         counts, gamma, chain = self.problem.counts, self.problem.gamma, self.chain
         right = gamma * (counts.transitions.T @ self.regression)
-        share = counts.logged_states if gamma == 1 else np.zeros(counts.states)
-        mu = gmres(lambda m: m - gamma * (m @ chain) + share * m.sum(), right, np.zeros_like(right))
+        mu: Floats | None
+        if gamma < 1:
+            mu = chain.distribution(right / (1 - gamma), gamma)
+        else:
+            share = counts.logged_states
+            mu = gmres(lambda m: m - m @ chain + share * m.sum(), right, np.zeros_like(right))
         if mu is None:
             return None
         whole: Floats = plain + float(self.surplus @ plain) / (1 - float(self.surplus @ mu)) * mu

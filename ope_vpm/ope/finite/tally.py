@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ope_vpm.arrays import Array, Floats, Integers
+from ope_vpm.arrays import Floats, Integers
 from ope_vpm.logged.streamed import Part
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
 from ope_vpm.ope.finite.counts import PairCounts
@@ -96,9 +96,11 @@ def _numbered(plan: StepPlan, tally: Tally, log: StreamedLog) -> PairCounts:
     after -= 1
     code, pair = np.unique(pair_code, return_inverse=True)
     labels = np.unique(np.concatenate([code // plan.actions, after[after >= 0], plan.initial]))
+    observations = plan.encoder.observations(labels, log.data.head.observations)
+    assert observations is not None  # states without codes are not counted in parts
     return PairCounts(
         labels=labels,
-        observations=_observations(plan, labels, log.data.head.observations),
+        observations=observations,
         pair=pair,
         next_state=np.where(after >= 0, np.searchsorted(labels, after), -1),
         weight=tally.weight,
@@ -110,10 +112,3 @@ def _numbered(plan: StepPlan, tally: Tally, log: StreamedLog) -> PairCounts:
         steps=tally.steps,
         spread=tally.spread,
     )
-
-
-def _observations(plan: StepPlan, labels: Integers, like: Array) -> Array:
-    """The observation that each code means, as the log writes observations."""
-    assert plan.encoder.shape is not None
-    columns = np.stack(np.unravel_index(labels, plan.encoder.shape), axis=1)
-    return columns.reshape(len(labels), *like.shape[1:]).astype(like.dtype)

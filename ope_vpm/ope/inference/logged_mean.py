@@ -7,11 +7,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ope_vpm.arrays import Floats, group_sums
+from ope_vpm.arrays import Floats, Integers
 from ope_vpm.linear.moments import WeightSums, added
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.streamed import Part
-from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit, ended_episodes, ending_rows
+from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit, ended_episodes
 from ope_vpm.ope.inference.returns import with_return_of_sums
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
 from ope_vpm.ope.inference.value import RawEstimate
@@ -45,11 +45,22 @@ def weights_by_time(data: LoggedDataset, gamma: float, on_end: OnEnd, time_limit
     counts = table.from_reset.astype(np.float64)
     ends = ended_episodes(data, time_limit)
     later = counts * gamma**table.lengths / (1 - gamma)
-    last = np.minimum(table.lengths, LAST_STEPS)
-    to_end = table.lengths[data.episode] - data.time
-    share = np.where(~ends, later / last, 0.0)[data.episode] * (to_end <= LAST_STEPS)
+    weights: Floats = np.power(gamma, np.arange(int(table.lengths.max())), dtype=np.float64)[data.time]
+    if not counts.all():
+        weights *= counts[data.episode]
+    episode, rows = _last_rows(data)
+    weights[rows] += np.where(~ends, later / np.minimum(table.lengths, LAST_STEPS), 0.0)[episode]
     after = later * ends * data.ends_here * (on_end == "absorb")
-    return gamma**data.time * counts[data.episode] + share, after
+    return weights, after
+
+
+def _last_rows(data: LoggedDataset) -> tuple[Integers, Integers]:
+    """The rows among the last `LAST_STEPS` of their episodes, and which episodes these are."""
+    beyond = data.table.lengths - 1 - data.time[data.ends]  # rows of the episode after those that are here
+    count = np.minimum(np.maximum(LAST_STEPS - beyond, 0), data.lengths)
+    episode = np.repeat(np.arange(data.n_episodes), count)
+    place = np.arange(len(episode)) - np.repeat(np.cumsum(count) - count, count)
+    return episode, data.ends[episode] - place
 
 
 def weighted_sums(problem: Problem, weights: Floats, tail: Floats) -> EpisodeSums:
@@ -103,11 +114,9 @@ def reward_sums(
     data: LoggedDataset, weights: Floats, tail: Floats, time_limit: TimeLimit, first: int = 0
 ) -> RewardSums:
     """The sums of the rows of a log, or of a part of one that begins with episode number `first`."""
-    episode, count = data.episode, data.n_episodes
-    ended = weights * ending_rows(data, time_limit)
-    summed = (group_sums(episode, each, count) for each in (weights * data.rewards, weights))
-    reward, weight = summed
-    return RewardSums(first, reward, weight, tail, group_sums(episode, ended, count), float(weights @ weights))
+    reward, weight = (np.add.reduceat(each, data.starts) for each in (weights * data.rewards, weights))
+    ended = np.where(ended_episodes(data, time_limit) & data.ends_here, weights[data.ends], 0.0)
+    return RewardSums(first, reward, weight, tail, ended, float(weights @ weights))
 
 
 def _sums_of_part(

@@ -395,7 +395,9 @@ def _mean_one(weights: Floats) -> Floats:
     """Weights that are not negative and have mean 1."""
     positive = np.maximum(weights, 0)
     total = positive.sum()
-    return positive * (len(positive) / total) if total > 0 else positive
+    if total > 0:
+        positive *= len(positive) / total
+    return positive
 
 
 def _numbers(raw: RawEstimate) -> dict[str, Any]:

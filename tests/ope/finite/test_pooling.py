@@ -5,11 +5,13 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.envs.random_mdp import RandomMDP
-from ope_vpm.ope.finite.limits import binomial_limits, rare_rewards, worst_case
+from ope_vpm.ope.finite.influence import evidence_of_rows
+from ope_vpm.ope.finite.limits import binomial_limits, worst_case
 from ope_vpm.ope.finite.pooling import FROM_THE_LOG, components, from_state_mean, pooled_model
 from ope_vpm.ope.finite.preference import Preference, PreferredSolution
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.solve import solve
+from ope_vpm.ope.finite.treatments import treatment
 from ope_vpm.ope.problem import Problem
 
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes")
@@ -157,11 +159,15 @@ def rare_log(penalised, episodes=40):
     )
 
 
+def rare_rewards(problem):
+    return evidence_of_rows(problem, solve(finite_problem(problem), treatment("auto")), widened=False).rare
+
+
 def test_intervals_reach_as_far_as_rare_penalties_may():
     """4 of 40 episodes have -99 more than usual, in 200 steps: the exact limits of 4 in 40 are 1.117 and 9.465."""
     data = rare_log(4)
     problem = pose(data, [[1.0]])
-    found = rare_rewards(problem, np.ones(200))
+    found = rare_rewards(problem)
     assert found is not None
     assert found.episodes == pytest.approx(4)
     assert found.below == pytest.approx(99 * (9.465 - 4) / 200, rel=1e-3)
@@ -170,7 +176,7 @@ def test_intervals_reach_as_far_as_rare_penalties_may():
     assert value.interval[0] == pytest.approx(value.value - found.below)
     assert value.verdict == "caution"
     assert ov.evaluate(rare_log(2), [[1.0]], ignore=QUIET).verdict == "unreliable"
-    assert rare_rewards(pose(rare_log(30), [[1.0]]), np.ones(200)) is None
+    assert rare_rewards(pose(rare_log(30), [[1.0]])) is None
 
 
 def test_the_worst_case_of_unseen_pairs():

@@ -172,3 +172,27 @@ def test_the_commonest_reward_of_more_than_can_be_counted(monkeypatch):
         counts = counts.merge(RewardCounts.of(np.concatenate([rng.standard_normal(20), np.full(15, 4.0)])))
         assert len(counts.rewards) <= 10
     assert counts.commonest == 4.0
+
+
+def test_states_without_numbers_are_read_into_memory(tmp_path):
+    """2^40 · 3 · 2^40 transitions have no numbers of 64 bits."""
+    data = logged(episodes=40)
+    write(data, tmp_path, [300])
+    scanned = ov.scan_dataset(tmp_path, observation_space=spaces.Discrete(1 << 40))
+    policy = ov.as_policy(lambda s: np.tile([0.5, 0.2, 0.3], (len(s), 1)), n_actions=3)
+    problem = Problem.pose(scanned, policy, gamma=0.9, ignore=ALL)
+    assert not problem.streamed
+    assert len(problem.data) == len(data)
+
+
+def test_steps_of_long_logs_stay_in_their_order(monkeypatch):
+    """The same answer as in the canonical order, to rounding."""
+    data = logged()
+    policy = target(data)
+    long = ov.evaluate(data, policy, "vpm", gamma=0.9, ignore=ALL)
+    monkeypatch.setattr(logs, "SAMPLE_ROWS", len(data))
+    problem = Problem.pose(data, policy, gamma=0.9, ignore=ALL)
+    assert not (np.diff(problem.steps.rows) > 0).all()
+    short = ov.evaluate(data, policy, "vpm", gamma=0.9, ignore=ALL)
+    assert long.value == pytest.approx(short.value, rel=1e-12)
+    np.testing.assert_allclose(long.weights, short.weights, rtol=1e-9)
