@@ -11,6 +11,7 @@ from ope_vpm.linear.moments import (
     accumulate_where_positive,
     all_but_each,
     apply,
+    apply_all,
     apply_folds,
     apply_to_groups,
 )
@@ -107,3 +108,31 @@ def test_single_precision_features_are_added_up_in_double_precision():
     assert found.gram.dtype == found.change.dtype == found.reward.dtype == np.float64
     for name in ("gram", "change", "reward"):
         np.testing.assert_allclose(getattr(found, name), getattr(exact, name), atol=1e-7 * len(rows), err_msg=name)
+
+
+def test_several_discounts_take_one_pass():
+    """Each has the sums and the rows that it has alone, and the batches are gone through once for all of them."""
+    rows = dataclasses.replace(random_rows(60, 4, 3), cuts=(13, 40))
+    rng = np.random.default_rng(1)
+    group, passes = np.sort(rng.integers(7, size=60)), []
+    asked = [
+        Coefficients(rng.standard_normal((4, 2)), rng.standard_normal((4, 2)), 0.9),
+        Coefficients(rng.standard_normal((4, 3)), rng.standard_normal((4, 3)), 1.0, np.arange(4.0), of_ends=1),
+    ]
+
+    class Counted(type(rows)):
+        def __iter__(self):
+            passes.append(self)
+            return super().__iter__()
+
+    counted = Counted(**{field.name: getattr(rows, field.name) for field in dataclasses.fields(rows)})
+    together = apply_to_groups(counted, group, 7, asked, weights=True), apply_all(counted, asked)
+    assert len(passes) == 2
+    for k, each in enumerate(asked):
+        (alone,) = apply_to_groups(rows, group, 7, [each], weights=True)
+        np.testing.assert_array_equal(together[0][k].influence, alone.influence)
+        np.testing.assert_array_equal(together[0][k].ended, alone.ended)
+        np.testing.assert_array_equal(together[0][k].weights.by_group, alone.weights.by_group)
+        tau, residual = apply(rows, each.beta, each.theta, each.gamma, each.after_end)
+        np.testing.assert_array_equal(together[1][k][0], tau)
+        np.testing.assert_array_equal(together[1][k][1], residual)

@@ -13,8 +13,10 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.logged import streamed
+from ope_vpm.logged.ray_stream import TASKS_PER_CORE
 from ope_vpm.ope import log as logs
 from ope_vpm.policy import GaussianPolicy
+from tests.ope.finite import test_streamed_counts as finite
 from tests.ope.test_streams import IGNORED, agree, logged, write
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -93,3 +95,16 @@ def test_a_dataset_of_ray(cluster, tmp_path):
     twice = ov.evaluate(scaled, policy, "naive", gamma=0.9, ignore=IGNORED)
     assert twice.value == pytest.approx(2 * ov.evaluate(data, policy, "naive", gamma=0.9, ignore=IGNORED).value)
     assert np.isfinite(twice.value)
+
+
+def test_counts_of_finite_states_are_merged_in_a_tree(cluster, tmp_path, monkeypatch):
+    """More parts than the tasks of a core: neighbours are merged, then what these gave."""
+    monkeypatch.setattr(streamed, "PART_ROWS", 256)
+    monkeypatch.setattr(logs, "SAMPLE_ROWS", 400)
+    data = finite.logged()
+    folder, policy = write(data, tmp_path / "logs", [1, 700]), finite.target(data)
+    scanned = ov.scan_dataset(folder, backend="ray")
+    assert scanned.count > TASKS_PER_CORE
+    for gamma in (1.0, 0.9):
+        found = ov.evaluate(scanned, policy, "vpm", gamma=gamma, ignore=finite.ALL)
+        agree(found, ov.evaluate(data, policy, "vpm", gamma=gamma, ignore=finite.ALL))

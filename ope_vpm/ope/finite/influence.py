@@ -225,7 +225,8 @@ def evidence_of_rows(problem: Problem, solution: FiniteSolution, widened: bool) 
     sums.add_others(solved, data.episode, data.rewards)
     ending, episode = problem.ending, steps.of_rows(data.episode)
     for part in chunks(len(steps.rows)):
-        rows, end = steps.rows[part], ending[steps.rows[part]]
+        rows = part if steps.as_logged else steps.rows[part]
+        end = ending[rows]
         weights[rows] = solved.ratio[counts.pair[part]]
         some = counts.pair[part], counts.next_state[part], counts.weight[part], counts.rewards[part]
         sums.add(solved, SomeSteps(*some, episode[part], end, end & data.truncated[rows]))
