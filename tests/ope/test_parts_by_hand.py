@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 import ope_vpm as ov
 from ope_vpm.linear.features import Standardiser
-from ope_vpm.linear.moments import GroupSums
+from ope_vpm.linear.moments import Coefficients, GroupSums
 from ope_vpm.ope import Problem
 from ope_vpm.ope import log as logs
 from ope_vpm.ope.adapter import encoding
@@ -72,9 +72,9 @@ def test_influences_of_a_pass_without_rows_are_those_of_the_rows(gamma, on_end):
     theta, beta = equations.system.solve(0.05)
     tau, residual = equations.apply(beta, theta)
     direct = equations.influence(tau, residual, theta)
-    (summed, twice), _ = equations.influences(
-        np.column_stack([beta, 2 * beta]), np.column_stack([theta, theta]), of_ends=0
-    )
+    both = np.column_stack([beta, 2 * beta]), np.column_stack([theta, theta])
+    (sums,) = equations.pairs.sums([Coefficients(*both, gamma, equations.after_end)], weights=False)
+    summed, twice = equations.influences(sums)
     np.testing.assert_allclose(summed.influence, direct.influence, atol=1e-12)
     part = direct.numerator[:, 0] - direct.denominator[:, 0] * direct.numerator[:, 0].sum()
     np.testing.assert_allclose(twice.numerator[:, 0], 2 * direct.numerator[:, 0], atol=1e-12)
@@ -99,7 +99,7 @@ def test_the_return_of_every_ridge_is_a_ratio_of_two_values():
     charged = problem.with_rewards((problem.data.rewards - value * problem.ending) / e)
     theta = of_return.theta[:, 0]
     _, residual = lstd_equations(charged, 4, 1).apply(theta, theta)
-    np.testing.assert_allclose(rows_at(equations, 0.05, of_return)[1], residual, atol=1e-9)
+    np.testing.assert_allclose(rows_at(equations, of_return)[1], residual, atol=1e-9)
     assert path.ridges == pytest.approx((0.05, 0.05 * np.sqrt(10), 0.5))
 
 
@@ -291,12 +291,12 @@ def test_what_is_said_of_clocks():
 def test_the_share_of_time_after_ends():
     """γ = ½ and ends at times 0 and 2 of two episodes: (½ + ⅛)/2; kept between 1 % and 99 %."""
     data = ov.LoggedDataset.from_arrays([0] * 4, [0] * 4, np.zeros(4), [0] * 4, terminated=[1, 0, 0, 1])
-    plan = steps(data, gamma=0.5)
-    assert absorbed_share(data, plan, 0.5) == pytest.approx(0.3125)
-    assert absorbed_share(data, plan, 0.0) == 0.01
-    assert absorbed_share(data, plan, 0.9999) == 0.99
+    ended = data.table.terminated
+    assert absorbed_share(data, ended, 0.5) == pytest.approx(0.3125)
+    assert absorbed_share(data, ended, 0.0) == 0.01
+    assert absorbed_share(data, ended, 0.9999) == 0.99
     cut = ov.LoggedDataset.from_arrays([0] * 2, [0] * 2, np.zeros(2), [0] * 2, truncated=[0, 1])
-    assert absorbed_share(cut, steps(cut, gamma=0.5), 0.5) == 0
+    assert absorbed_share(cut, cut.table.terminated, 0.5) == 0
 
 
 # -- Encoders and features

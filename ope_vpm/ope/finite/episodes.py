@@ -36,8 +36,8 @@ from ope_vpm.ope.problem import Problem
 NOBODY_LEFT = 1e-12
 """The share of episodes still going on below which the rest of the time is not followed."""
 MOST_PRODUCTS = 3e7
-"""Steps times different transitions (s, a, s') and states that are followed: a second, and at most 0.4 GB for V and μ at
-all times. Beyond it the limit is taken for an end that may come in any state, and the estimate says so."""
+"""Steps times different transitions (s, a, s') and states that are followed: a second, and at most 0.4 GB for V and μ
+at all times. Beyond it the limit is taken for an end that may come in any state, and the estimate says so."""
 
 
 class Target(ABC):

@@ -10,16 +10,9 @@ from ope_vpm.ope import Problem
 from ope_vpm.ope.finite import choice
 from ope_vpm.ope.finite.choice import Chosen, chosen_solution
 from ope_vpm.ope.finite.cross_fit import cross_fitted_counts, solve_part
-from ope_vpm.ope.finite.estimate import (
-    _clock,
-    _counted_error,
-    _reach,
-    finite_influence,
-    ratio_of_pairs,
-    row_weights,
-    widening,
-)
-from ope_vpm.ope.finite.limits import RareRewards, rare_rewards, worst_case
+from ope_vpm.ope.finite.estimate import _clock, counted_error, reach
+from ope_vpm.ope.finite.influence import evidence_of_rows, finite_influence, ratio_of_pairs, widening
+from ope_vpm.ope.finite.limits import RareRewards, worst_case
 from ope_vpm.ope.finite.preference import Preference
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.regression import PredictedSolution, Regression, predicted_pairs
@@ -48,7 +41,7 @@ def test_the_ratio_of_a_bandit():
     problem = pose([0] * 8, [0, 0, 1, 1, 1, 1, 1, 1], np.arange(8.0), [0] * 8, [[0.5, 0.5]])
     solution = solve(finite_problem(problem), Restrict())
     np.testing.assert_allclose(ratio_of_pairs(problem, solution), [2, 2 / 3])
-    np.testing.assert_allclose(row_weights(problem, solution), [2, 2] + [2 / 3] * 6)
+    np.testing.assert_allclose(evidence_of_rows(problem, solution, False).weights, [2, 2] + [2 / 3] * 6)
 
 
 def test_pairs_seen_once_are_spoken_for_by_the_others():
@@ -79,23 +72,24 @@ def test_an_error_in_units_of_the_logged_mean_s_and_of_the_rewards():
     """Rewards 0 and 2 in turn, deviation 1: the logged mean's error of 10 single steps is 1/√10."""
     problem = pose([0] * 10, [0] * 10, [0.0, 2.0] * 5, [0] * 10, [[1.0]])
     assert logged_mean(problem).sums.standard_error == pytest.approx(1 / np.sqrt(10))
-    assert _counted_error(problem, 3.0, 4.0) == pytest.approx(5 / np.hypot(1 / np.sqrt(10), 1e-3))
+    assert counted_error(logged_mean(problem), problem, 3.0, 4.0) == pytest.approx(5 / np.hypot(1 / np.sqrt(10), 1e-3))
     steady = pose([0] * 10, [0] * 10, [0.0, 2.0] * 5, [0] * 10, [[1.0]], length=2)
     assert logged_mean(steady).sums.standard_error == 0
-    assert _counted_error(steady, 3.0, 4.0) == pytest.approx(5 / 1e-3)
+    assert counted_error(logged_mean(steady), steady, 3.0, 4.0) == pytest.approx(5 / 1e-3)
     equal = pose([0] * 10, [0] * 10, [2.0] * 10, [0] * 10, [[1.0]])
-    assert _counted_error(equal, 3.0, 4.0) is None
+    assert counted_error(logged_mean(equal), equal, 3.0, 4.0) is None
 
 
 def test_a_time_limit_is_remarked_on_where_it_ends_a_tenth():
-    """Two episodes of three steps, the first ends and the second is cut: its last weight of all ends' decides."""
+    """Two episodes of three steps, the first ends and the second is cut: its share of the target's ends decides."""
     data = ov.LoggedDataset.from_arrays(
         [0, 1, 2] * 2, [0] * 6, np.arange(6.0), [1, 2, 0] * 2, [0, 0, 1, 0, 0, 0], [0, 0, 0, 0, 0, 1]
     )
     problem = Problem.pose(data, [[1.0]] * 3, time_limit="restart", ignore=QUIET)
-    assert _clock(problem, np.array([1.0, 1, 0.91, 1, 1, 0.09])) == ()
-    assert len(_clock(problem, np.array([1.0, 1, 0.89, 1, 1, 0.11]))) == 1
-    assert _clock(problem, np.array([1.0, 1, 0.89, 1, 1, -0.11])) == ()  # negative weights count for nothing
+    assert _clock(problem, 0.09) == ()
+    assert len(_clock(problem, 0.11)) == 1
+    unlimited = Problem.pose(data, [[1.0]] * 3, ignore=QUIET)
+    assert _clock(unlimited, 0.11) == ()
 
 
 def test_what_an_interval_reaches_at_least():
@@ -104,12 +98,12 @@ def test_what_an_interval_reaches_at_least():
     problem = pose(states, actions, [1.0, 9.0] * 6, [1, 0] * 6, [[0.5, 0.5]] * 2)
     solution = SimpleNamespace(value=5.0, unseen_range=(-1.0, 2.0))
     fine, bad = Evidence(), Evidence(overlap=0.1)
-    assert _reach(problem, solution, None, fine) == (4, 7)
-    assert _reach(problem, solution, RareRewards(4.0, 3.0, 1.0), fine) == (2, 7)
-    assert _reach(problem, solution, RareRewards(4.0, 0.5, 2.5), fine) == (4, 7.5)
-    assert _reach(problem, solution, None, bad) == (1, 9)
+    assert reach(problem, solution, None, fine) == (4, 7)
+    assert reach(problem, solution, RareRewards(4.0, 3.0, 1.0), fine) == (2, 7)
+    assert reach(problem, solution, RareRewards(4.0, 0.5, 2.5), fine) == (4, 7.5)
+    assert reach(problem, solution, None, bad) == (1, 9)
     far = SimpleNamespace(value=5.0, unseen_range=(-9.0, 9.0))
-    assert _reach(problem, far, None, bad) == (-4, 14)
+    assert reach(problem, far, None, bad) == (-4, 14)
 
 
 def test_the_worst_case_of_an_average_is_all_that_rewards_allow():
@@ -117,11 +111,16 @@ def test_the_worst_case_of_an_average_is_all_that_rewards_allow():
     assert worst_case(problem, finite_problem(problem)) == (1, 9)
 
 
+def rare_rewards(problem):
+    """What the rows of a log say of its rare rewards, every ratio being 1."""
+    return evidence_of_rows(problem, solve(finite_problem(problem), Restrict()), False).rare
+
+
 def test_rare_gains_and_losses_are_limited_apart():
     """Of 20 single steps one pays 5 more than the usual 1 and one 2 less, each with ratio 1: 5/20 and 2/20."""
     rewards = np.ones(20)
     rewards[3], rewards[7] = 6, -1
-    found = rare_rewards(pose([0] * 20, [0] * 20, rewards, [0] * 20, [[1.0]]), np.ones(20))
+    found = rare_rewards(pose([0] * 20, [0] * 20, rewards, [0] * 20, [[1.0]]))
     assert found.episodes == pytest.approx(49 / 29)  # amounts 5 and 2
     low, high = 20 * 0.001265, 20 * 0.248733  # exact limits of one in twenty
     gain = 5 / 20 * (1 - low), 5 / 20 * (high - 1)
@@ -129,9 +128,9 @@ def test_rare_gains_and_losses_are_limited_apart():
     assert found.below == pytest.approx(max(gain[0], loss[1]), rel=1e-3)
     assert found.above == pytest.approx(max(gain[1], loss[0]), rel=1e-3)
     common = np.where(np.arange(20) < 11, 2.0, 1.0)
-    assert rare_rewards(pose([0] * 20, [0] * 20, 3 - common, [0] * 20, [[1.0]]), np.ones(20)) is not None
+    assert rare_rewards(pose([0] * 20, [0] * 20, 3 - common, [0] * 20, [[1.0]])) is not None
     half = np.where(np.arange(20) < 10, 2.0, 1.0)
-    assert rare_rewards(pose([0] * 20, [0] * 20, half, [0] * 20, [[1.0]]), np.ones(20)).episodes == pytest.approx(10)
+    assert rare_rewards(pose([0] * 20, [0] * 20, half, [0] * 20, [[1.0]])).episodes == pytest.approx(10)
 
 
 # -- Cross-fitting

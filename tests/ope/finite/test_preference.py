@@ -6,7 +6,7 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope import Problem
-from ope_vpm.ope.finite.pooling import Pooled, unseen_range, varying_share
+from ope_vpm.ope.finite.pooling import Pooled, pooled_model, unseen_range, varying_share
 from ope_vpm.ope.finite.preference import Preference, PreferencePairs
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.solve import solve
@@ -29,14 +29,14 @@ BY_LOG = 0.8 * ELL[0] + 0.2 * ELL[1]
 
 
 def test_preferences_are_centred_at_the_logged_actions():
-    found = PreferencePairs(bandit())
+    found = PreferencePairs(bandit(), pooled_model(bandit()))
     np.testing.assert_allclose(found.preference[0], ELL - BY_LOG)
     np.testing.assert_allclose(found.of_pairs, ELL[:2] - BY_LOG)
 
 
 def test_the_regression_weighs_pairs_by_the_root_of_their_counts():
     """Weights 2 and 1 around their own mean; the square has 10 pairs more than the two that there are."""
-    found = PreferencePairs(bandit(), kept=0.5)
+    found = PreferencePairs(bandit(), pooled_model(bandit()), kept=0.5)
     own = ELL[:2]
     raw = np.array([2.0, 1.0]) * (own - (2 * own[0] + own[1]) / 3)
     assert raw.sum() == pytest.approx(0)
@@ -50,12 +50,14 @@ def test_what_the_target_prefers_beyond_what_pooling_puts_there():
     """
     share = 2 / 2.03
     expected = 0.2 * (ELL[2] - BY_LOG)
-    np.testing.assert_allclose(PreferencePairs(bandit()).surplus, [share * expected + (1 - share) * expected])
+    np.testing.assert_allclose(
+        PreferencePairs(bandit(), pooled_model(bandit())).surplus, [share * expected + (1 - share) * expected]
+    )
 
 
 def test_the_coefficient_of_a_bandit():
     """Nothing follows from the state's own value, for h sums to 0: c = h'r, its error √Σ(h·residual)²."""
-    found = PreferencePairs(bandit())
+    found = PreferencePairs(bandit(), pooled_model(bandit()))
     h = found.regress
     np.testing.assert_allclose(found.regression, h)
     assert found.coefficient == pytest.approx(6 * h[1])
@@ -67,7 +69,7 @@ def test_the_coefficient_of_a_bandit():
 
 def test_the_coefficient_is_shrunk_by_its_own_error():
     """To c²/(c² + 4·se²); the error of what is left is still that of the whole."""
-    plain, shrunk = PreferencePairs(bandit()), Preference().complete(bandit())
+    plain, shrunk = PreferencePairs(bandit(), pooled_model(bandit())), Preference().complete(bandit())
     c, error = plain.coefficient, plain.coefficient_error
     assert shrunk.kept == pytest.approx(c**2 / (c**2 + 4 * error**2))
     assert 0.01 < shrunk.kept < 0.99
@@ -75,7 +77,7 @@ def test_the_coefficient_is_shrunk_by_its_own_error():
     kept = shrunk.kept
     expected = np.sqrt(np.sum((plain.regress * shrunk.residuals) ** 2))
     assert shrunk.coefficient_error == pytest.approx(expected)
-    assert PreferencePairs(bandit(), kept=0.0).coefficient_error == 0
+    assert PreferencePairs(bandit(), pooled_model(bandit()), kept=0.0).coefficient_error == 0
     assert kept == shrunk.kept
 
 
@@ -101,7 +103,7 @@ def test_feedback_on_itself_is_limited(gamma):
         mdp = RandomMDP.draw(6, 5, seed=seed)
         data = mdp.dataset(4, 6, mdp.policy(1), log)
         finite = finite_problem(Problem.pose(data, mdp.policy(2), gamma=gamma, ignore=QUIET))
-        found = PreferencePairs(finite)
+        found = PreferencePairs(finite, pooled_model(finite))
         added = found.chain.value_function(found.surplus, gamma)
         feedback = float(found.regress @ (gamma * (finite.counts.transitions @ added)))
         assert (0.4 < feedback < 0.55) == (gamma == 0.97 and seed in (4, 5))
@@ -115,7 +117,7 @@ def test_feedback_on_itself_is_limited(gamma):
 def test_too_much_feedback_is_cut(monkeypatch):
     """At a limit of -1 every h is halved at feedback 0, as in a bandit, whose h sums to 0."""
     monkeypatch.setattr("ope_vpm.ope.finite.preference.MOST_FEEDBACK", -1.0)
-    found = PreferencePairs(bandit())
+    found = PreferencePairs(bandit(), pooled_model(bandit()))
     np.testing.assert_allclose(found.regression, found.regress / 2)
 
 
