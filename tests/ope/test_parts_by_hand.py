@@ -18,12 +18,15 @@ from ope_vpm.ope.adapter.ends import check_choices, clock_remarks, rows_of, step
 from ope_vpm.ope.adapter.pair_features import PairSums, _centred_moments, pair_features
 from ope_vpm.ope.adapter.pairs import absorbed_share
 from ope_vpm.ope.behaviour.action_ratio import RatioWeighting, action_ratio, ratio_model, weighted_pairs
+from ope_vpm.ope.inference.uncertainty import EpisodeSums
 from ope_vpm.ope.linear.estimate import (
     FEW_ENDS,
     LinearEstimate,
     PairEquations,
+    RidgePath,
     _estimate,
     _few_ends,
+    _return_path,
     charged_residual,
     linear_estimate,
     ridge_path,
@@ -101,6 +104,18 @@ def test_the_return_of_every_ridge_is_a_ratio_of_two_values():
     _, residual = lstd_equations(charged, 4, 1).apply(theta, theta)
     np.testing.assert_allclose(rows_at(equations, of_return)[1], residual, atol=1e-9)
     assert path.ridges == pytest.approx((0.05, 0.05 * np.sqrt(10), 0.5))
+
+
+@pytest.mark.parametrize(("rates", "known"), [([-1, -1, 0.1, 0.1], False), ([0.1, -1, 0.1, 0.1], True)])
+def test_larger_ridges_alone_say_nothing_of_the_return(rates, known):
+    """The last two are there to compare with, not to be chosen: where they alone reach ends there is no return."""
+    system = SimpleNamespace(source=np.array([1.0]))
+    sums = [EpisodeSums.of_influence(0.0, np.array([0.1, -0.1]))] * 4
+    path = RidgePath((1.0, 2.0, 3.0, 4.0), 0, np.zeros((1, 4)), np.zeros((1, 4)), np.ones(4), sums)
+    found = _return_path(SimpleNamespace(problem=pose(), system=system), path, None, np.array([rates]), sums)
+    assert (found is not None) is known
+    if known:
+        assert found.values[found.chosen] == pytest.approx(1 / 0.1)
 
 
 def test_charged_residuals_by_hand():

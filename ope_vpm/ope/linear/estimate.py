@@ -231,7 +231,7 @@ def ridge_path(equations: PairEquations, ridge: float | None, grid: tuple[float,
 def _return_path(
     equations: PairEquations, path: RidgePath, ridge: float | None, theta: Floats, rates: list[EpisodeSums]
 ) -> RidgePath | None:
-    """The return R = v/e for every ridge, e the rate of ends; None where it is nowhere positive.
+    """The return R = v/e for every ridge, e the rate of ends; None where no ridge to choose has a positive one.
 
     Its Q is that of the rewards (r - R·1[end])/e: see `ope_vpm.ope.inference.returns`.
 
@@ -244,7 +244,7 @@ def _return_path(
     """
     rate = equations.system.source @ theta
     known = np.array([reaches_ends(equations.problem, each) for each in rate])
-    if not known.any():
+    if not known[:-DECADE].any():
         return None
     rate = np.where(known, rate, np.nan)
     values, sums = path.values / rate, []
