@@ -78,7 +78,7 @@ class Regression:
         square, product = _products(x, scaled, train)
         size, axes = np.linalg.eigh(square / count)
         target = axes.T @ (product / count)
-        rotated = x[held_out] @ axes
+        rotated = _rotated(x, axes, held_out)
         shrunk = [size[:, None] + ridge * size.mean() for ridge in RIDGES]
         errors = np.array([np.mean((rotated @ (target / each) - scaled[held_out]) ** 2, axis=0) for each in shrunk])
         best = errors.argmin(axis=0)
@@ -191,6 +191,16 @@ def _products(x: Floats, y: Floats, used: Bools) -> tuple[Floats, Floats]:
         square += some.T @ some
         product += some.T @ y[part][used[part]]
     return square, product
+
+
+def _rotated(x: Floats, axes: Floats, used: Bools) -> Floats:
+    """The rows that count times a matrix, some at a time, for the same reason."""
+    found, done = np.empty((int(used.sum()), axes.shape[1])), 0
+    for part in chunks(len(x), BATCH_ROWS):
+        some = x[part][used[part]]
+        np.matmul(some, axes, out=found[done : done + len(some)])
+        done += len(some)
+    return found
 
 
 def with_products(x: Floats) -> Floats:
