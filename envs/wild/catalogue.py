@@ -42,6 +42,14 @@ _TASKS: tuple[WildTask, ...] = (
         target_name="step-0600000",
         older_name="step-0300000",
     ),
+    NetworkTask(
+        id="HopperBulletEnv-v0",
+        half="tuning",
+        limit=200,
+        own_limit=1000,
+        target_name="step-0700000",
+        older_name="step-0200000",
+    ),
     FiniteTask(
         id="FrozenLake8x8-v1",
         half="tuning",
@@ -74,6 +82,14 @@ _TASKS: tuple[WildTask, ...] = (
         own_limit=1000,
         target_name="step-0300000",
         older_name="step-0100000",
+    ),
+    NetworkTask(
+        id="Walker2DBulletEnv-v0",
+        half="reporting",
+        limit=200,
+        own_limit=1000,
+        target_name="step-0400000",
+        older_name="step-0200000",
     ),
     FiniteTask(
         id="CliffWalking-v0",
