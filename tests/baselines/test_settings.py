@@ -56,3 +56,8 @@ def test_ridges_must_be_positive_numbers(name, ridge):
 def test_words_that_mean_nothing_are_refused(name, setting):
     with pytest.raises(ValueError, match="'x'"):
         ov.estimators()[name](**setting)
+
+
+def test_d3rlpy_s_own_settings_are_the_default():
+    ours, theirs = ov.estimators()["d3rlpy_fqe"](), pytest.importorskip("d3rlpy").ope.FQEConfig()
+    assert (ours.learning_rate, ours.batch_size) == (theirs.learning_rate, theirs.batch_size)

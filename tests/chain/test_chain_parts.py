@@ -364,6 +364,15 @@ def test_hidden_directions_are_uncorrelated_and_of_unit_size():
     assert HiddenFeatures.of(network(), positive)(positive).shape == (500, 2)
 
 
+@pytest.mark.parametrize("unit", [1.0, 1e3, 1e-3])
+@pytest.mark.parametrize(("share", "kept"), [(2e-3, 1), (5e-3, 2)])
+def test_directions_of_less_than_a_hundred_thousandth_of_the_variance_are_left_out(unit, share, kept):
+    """The second unit's deviation is this share of the first one's, its variance 4·10⁻⁶ or 2.5·10⁻⁵ of it."""
+    spread = np.random.default_rng(0).uniform(1, 2, (2, 400)) * [[1.0], [share]]
+    trained = SimpleNamespace(hidden=lambda sample: np.column_stack([np.ones(400), *(unit * spread)]))
+    assert HiddenFeatures.of(trained, np.zeros((400, 1))).whitening.shape == (2, kept)
+
+
 def test_the_value_function_of_a_network_on_a_line():
     """x' = x/2 and f = |x| at γ = ½: h = |x|/(1 - ¼), which the hidden units hold, but for a ridge of 10⁻⁴."""
     x = np.random.default_rng(0).uniform(-1, 1, (400, 1))

@@ -84,7 +84,7 @@ def test_paths_are_not_joined_and_short_ones_give_no_pair():
     assert pairs.x_initial.tolist() == [0, 5, 7]
 
 
-@pytest.mark.parametrize(("lag", "message"), [(0, "at least 1"), (5, "no path is longer than lag=5")])
+@pytest.mark.parametrize(("lag", "message"), [(0, "at least 1"), (3, "no path is longer than lag=3"), (5, "lag=5")])
 def test_impossible_lags(lag, message):
     with pytest.raises(ValueError, match=message):
         ov.Transitions.lagged([0, 1, 2], lag=lag)

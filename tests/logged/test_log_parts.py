@@ -19,7 +19,7 @@ from ope_vpm.logged.doctor import SHOWN, Finding, finding, refuse_errors
 from ope_vpm.logged.episode import split, take
 from ope_vpm.logged.episode_table import EpisodeTable, RewardFacts
 from ope_vpm.logged.fingerprint import fingerprints
-from ope_vpm.logged.formats import minari_files
+from ope_vpm.logged.formats import hdf5_heaps, minari_files
 from ope_vpm.logged.formats.csv import LONGEST_CELL, _parse, read_columns
 from ope_vpm.logged.formats.files import Options
 from ope_vpm.logged.formats.parquet import LONGEST_TEXT, _short, claimed
@@ -535,3 +535,30 @@ def test_long_logs_are_compared_by_fingerprints(monkeypatch, length):
 def test_fingerprints_and_returns_that_were_there_before():
     prints = np.array([[1, 2], [1, 2], [3, 4], [1, 2]], dtype=np.uint64)
     assert checks.repeated(prints, np.array([5.0, 5.0, 5.0, 6.0])).tolist() == [False, True, False, False]
+
+
+def heap(*objects):
+    """A heap of texts: its head, objects by index and bytes, and what is left free, the head of which is 16 bytes."""
+    held = b"".join(
+        index.to_bytes(2, "little")
+        + b"\1\0\0\0\0\0"
+        + len(text).to_bytes(8, "little")
+        + text.ljust(-len(text) % 8 + len(text), b"\0")
+        for index, text in objects
+    )
+    free = b"\0" * 8 + (16).to_bytes(8, "little")
+    size = 16 + len(held) + len(free)
+    return b"GCOL\1\0\0\0" + size.to_bytes(8, "little") + held + free
+
+
+def test_heaps_of_texts_by_hand(tmp_path):
+    """Texts of 3, 8 and 0 bytes, and free room that is nothing but its own head."""
+    path = tmp_path / "heap"
+    path.write_bytes(b"before  " + heap((1, b"abc"), (2, b"abcdefgh"), (5, b"")))
+    assert hdf5_heaps._objects(path, 8) == {1: 3, 2: 8, 5: 0, 0: 16}
+    path.write_bytes(heap((1, b"abc"), (1, b"abc")))
+    with pytest.raises(ValueError, match="must be whole"):
+        hdf5_heaps._objects(path, 0)
+    path.write_bytes(b"GCOM" + heap()[4:])
+    with pytest.raises(ValueError, match="there is none at byte 0"):
+        hdf5_heaps._objects(path, 0)

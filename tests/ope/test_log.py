@@ -5,7 +5,7 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.log import Log
+from ope_vpm.ope.log import Log, Same
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import GaussianPolicy
 
@@ -115,3 +115,11 @@ def test_ignored_findings_reach_estimators_of_other_packages():
     policy = GaussianPolicy(lambda states: (states[:, :1], 1.0))
     ov.evaluate(walk(), policy, Third(), ignore=QUIET)
     assert seen[0]["ignore"] == QUIET
+
+
+def test_an_array_is_remembered_as_itself_and_no_other():
+    array = np.zeros(3)
+    assert Same(array) == Same(array)
+    assert Same(array) != Same(array.copy())
+    assert Same(array) != array.tolist()
+    assert hash(Same(array)) == hash(Same(array))
