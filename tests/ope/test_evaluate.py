@@ -30,6 +30,12 @@ def test_a_nested_list_is_one_table():
     assert ov.evaluate(DATA, TABLES["first"].tolist()).value == ov.evaluate(DATA, TABLES["first"]).value
 
 
+@pytest.mark.parametrize("policies", [[], (), {}])
+def test_no_policies_are_refused(policies):
+    with pytest.raises(ValueError, match="one policy, or a list or mapping of at least one: got"):
+        ov.evaluate(DATA, policies)
+
+
 def test_instances_and_names_mix_and_doubles_are_numbered():
     paper = ov.estimators()["vpm"](preset="paper")
     found = ov.evaluate(DATA, TABLES["first"], ["vpm", paper])
