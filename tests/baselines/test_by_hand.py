@@ -204,15 +204,15 @@ def test_the_state_ratio_of_one_state_is_one():
 
 
 def test_a_prior_begins_again_from_the_logged_states():
-    """Two steps from 0 to 1, one back, and one more of each state that begins again from p = (⅔, ⅓).
+    """Two steps from 0 to 1 with half of the target, and one back with all of it; one more of state 0 begins again.
 
-    μ₀ = ½μ₁ + ⅔L and L = ⅓μ₀ + ½μ₁, so that μ = (15, 14)/29.
+    p = (⅔, ⅓); a third of state 0 leads to 1, and L = ⅔μ₀ begins again: μ₀ = μ₁ + ⅔L, so that μ = (9, 5)/14.
     """
-    steps = np.array([0, 0, 1]), np.array([1, 1, 0]), np.ones(3), np.ones(3)
-    w = restarting_ratio(*steps, np.array([1.0, 0.0]), 1.0, prior=1.0)
-    np.testing.assert_allclose(w, [45 / 58, 42 / 29], rtol=1e-9)
-    without = restarting_ratio(*steps, np.array([1.0, 0.0]), 1.0, prior=1e-9)
-    np.testing.assert_allclose(without, [0.75, 1.5], rtol=1e-6)
+    state, following, ones = np.array([0, 0, 1]), np.array([1, 1, 0]), np.ones(3)
+    w = restarting_ratio(state, following, ones, np.array([0.5, 0.5, 1.0]), np.array([1.0, 0.0]), 1.0, prior=1.0)
+    np.testing.assert_allclose(w, [27 / 28, 15 / 14], rtol=1e-9)
+    all_seen = restarting_ratio(state, following, ones, ones, np.array([1.0, 0.0]), 1.0, prior=1.0)
+    np.testing.assert_allclose(all_seen, [0.75, 1.5], rtol=1e-6)
 
 
 def test_what_the_target_does_and_the_log_does_not_begins_again_from_the_logged_states():
