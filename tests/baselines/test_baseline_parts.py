@@ -253,7 +253,7 @@ def test_states_that_were_never_left_have_no_ratio():
     """0 → 1 → 5, cut: state 5 is never left. At γ = ½ from 0: μ₀ = ½ and μ₁ = ¼, each over a share ½ of the log."""
     data = ov.LoggedDataset.from_arrays([0, 1], [0, 0], [1.0, 2.0], [1, 5], truncated=[False, True])
     problem = Problem.pose(data, [[1.0]] * 6, gamma=0.5, ignore=QUIET)
-    np.testing.assert_allclose(finite_state_ratio(problem, np.ones(2)), [1, 0.5], rtol=1e-6)
+    np.testing.assert_allclose(finite_state_ratio(problem, np.ones(2), None), [1, 0.5], rtol=1e-6)
 
 
 def test_every_state_that_leads_to_itself_keeps_its_share():
@@ -294,9 +294,9 @@ def test_a_rollout_of_liu_et_al_is_discounted_and_held_after_fifty_steps():
     """Two states in turn that pay 0 and 1. At γ = ½ over three steps: ½ of 7/4. After 50 steps it stays where it is."""
     data = ov.LoggedDataset.from_arrays([0, 1] * 4, [0] * 8, [0.0, 1.0] * 4, [1, 0] * 4, truncated=[False, True] * 4)
     problem = Problem.pose(data, [[1.0]] * 2, gamma=0.5, ignore=QUIET)
-    assert liu_rollout(problem, 3) == pytest.approx(0.5 / 1.75)
+    assert liu_rollout(problem, 3, "smooth") == pytest.approx(0.5 / 1.75)
     average = Problem.pose(data, [[1.0]] * 2, ignore=QUIET)
-    assert liu_rollout(average, 60) == pytest.approx(25 / 60)  # times 1, 3, … 49 of the first 50; then it is in 0
+    assert liu_rollout(average, 60, "smooth") == pytest.approx(25 / 60)  # times 1, 3, … 49 of the first 50; then it is in 0
 
 
 def test_lengths_of_rollouts_where_a_limit_is_part_of_the_task():
