@@ -296,7 +296,9 @@ def test_a_rollout_of_liu_et_al_is_discounted_and_held_after_fifty_steps():
     problem = Problem.pose(data, [[1.0]] * 2, gamma=0.5, ignore=QUIET)
     assert liu_rollout(problem, 3, "smooth") == pytest.approx(0.5 / 1.75)
     average = Problem.pose(data, [[1.0]] * 2, ignore=QUIET)
-    assert liu_rollout(average, 60, "smooth") == pytest.approx(25 / 60)  # times 1, 3, … 49 of the first 50; then it is in 0
+    assert liu_rollout(average, 60, "smooth") == pytest.approx(
+        25 / 60
+    )  # times 1, 3, … 49 of the first 50; then it is in 0
 
 
 def test_lengths_of_rollouts_where_a_limit_is_part_of_the_task():
