@@ -22,10 +22,9 @@ from functools import cached_property
 
 import numpy as np
 
-from ope_vpm.arrays import Floats, Integers, group_sums
+from ope_vpm.arrays import Floats
 from ope_vpm.chain.finite.solve import SparseMatrix
 from ope_vpm.ope.adapter.ends import limit_of
-from ope_vpm.ope.finite.influence import leverage
 from ope_vpm.ope.finite.pooling import components, from_state_mean, pooled_model, unseen_range
 from ope_vpm.ope.finite.preference import MOST_FEEDBACK, PreferencePairs, shrunk_share
 from ope_vpm.ope.finite.problem import FiniteProblem, finite_problem
@@ -271,53 +270,3 @@ def total(finite: FiniteProblem, course: Course, values: Floats) -> Total:
         after = course.after(values, unseen_weight(course, finite))
         error, reach = course.target.error(finite, course.visits, after)
     return Total(float(finite.counts.initial @ values[0]), values[0], error, reach)
-
-
-@dataclass(frozen=True, eq=False)
-class TimedSteps:
-    """How a logged step moves what an episode pays, and how long it lasts: what is looked up for each step."""
-
-    states: int
-    passes: Floats
-    """(pairs,): how often an episode counts each pair."""
-    scale: Floats
-    """(pairs,): 1/n, and by how much residuals around the mean of n steps are too small."""
-    ratio: Floats
-    """(pairs,): how often an episode counts each of its logged steps."""
-    transition: Integers
-    """(transitions,): pair · states + state after it, rising."""
-    after: Floats
-    """(transitions, 2): γ·Σ_t m_t(s, a)·V_{t+1}(s'), of rewards and of steps."""
-    mean: Floats
-    """(pairs, 2): of outcomes over the steps of each pair."""
-
-    @classmethod
-    def of(cls, course: Course, values: Floats) -> TimedSteps:
-        """Look everything up; V is that of the rewards and of steps, (steps + 1, states, 2)."""
-        counts, gamma = course.problem.counts, course.problem.gamma
-        goes_on = counts.next_state >= 0
-        transition = np.unique(counts.pair[goes_on] * counts.states + counts.next_state[goes_on])
-        pair, following = np.divmod(transition, counts.states)
-        after = np.zeros((len(transition), values.shape[2]))
-        for mu, later in zip(course.states, values[1:], strict=True):
-            after += course.target.mass(mu)[pair, None] * later[following]
-        scale = leverage(counts.times) / counts.times
-        ratio, none = course.passes / counts.times, np.zeros((counts.pairs, 2))
-        found = cls(counts.states, course.passes, scale, ratio, transition, gamma * after, none)
-        outcome = counts.weight[:, None] * found.outcomes(counts.pair, counts.next_state, counts.rewards)
-        sums = [group_sums(counts.pair, column, counts.pairs) for column in outcome.T]
-        return replace(found, mean=np.stack(sums, axis=1) / counts.times[:, None])
-
-    def outcomes(self, pair: Integers, after: Integers, rewards: Floats) -> Floats:
-        """(steps, 2): Σ_t m_t(s, a)·(r + γV_{t+1}(s')) of each logged step, of rewards and of steps."""
-        outcome = self.passes[pair, None] * np.stack([rewards, np.ones_like(rewards)], axis=1)
-        goes_on = after >= 0
-        place = np.searchsorted(self.transition, pair[goes_on] * self.states + after[goes_on])
-        outcome[goes_on] += self.after[place]
-        return outcome
-
-    def influence(self, pair: Integers, after: Integers, weight: Floats, rewards: Floats) -> Floats:
-        """(steps, 2): how each logged step moves both totals."""
-        residual = self.outcomes(pair, after, rewards) - self.mean[pair]
-        moved: Floats = (weight * self.scale[pair])[:, None] * residual
-        return moved

@@ -9,14 +9,14 @@ import numpy as np
 
 from ope_vpm.arrays import Floats
 from ope_vpm.ope.finite.choice import chosen_solution
-from ope_vpm.ope.finite.episodes import Course, Predicted, TimedSteps, Total, course_of, ongoing, total, with_rewards
+from ope_vpm.ope.finite.episodes import Course, Predicted, Total, course_of, ongoing, total, with_rewards
 from ope_vpm.ope.finite.estimate import counted_error, left_out, reach, row_evidence
 from ope_vpm.ope.finite.influence import MORE_THAN_ONCE, widening_of
 from ope_vpm.ope.finite.preference import Preference
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.regression import Regression
 from ope_vpm.ope.finite.solve import FiniteSolution
-from ope_vpm.ope.finite.timed import timed_sums
+from ope_vpm.ope.finite.timed import TimedSteps, timed_sums
 from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.inference.returns import with_counted_ends, with_rate_doubt
 from ope_vpm.ope.inference.uncertainty import EpisodeSums, Reaching

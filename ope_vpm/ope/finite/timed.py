@@ -1,21 +1,72 @@
-"""Sums over the logged steps of an evaluation that follows the clock: of a log in memory, or read in parts."""
+"""How each logged step moves an evaluation that follows the clock, summed by episode: in memory, or in parts."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ope_vpm.arrays import Bools, Floats, Integers, chunks, group_sums
 from ope_vpm.linear.moments import added
 from ope_vpm.logged.streamed import Part
-from ope_vpm.ope.finite.episodes import TimedSteps, ongoing
+from ope_vpm.ope.finite.episodes import Course, ongoing
+from ope_vpm.ope.finite.influence import leverage
 from ope_vpm.ope.finite.part_steps import StepPlan
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.streamed import Numbers, numbers_of
 from ope_vpm.ope.finite.tally import planned
 from ope_vpm.ope.log import StreamedLog
 from ope_vpm.ope.problem import Problem
+
+
+@dataclass(frozen=True, eq=False)
+class TimedSteps:
+    """How a logged step moves what an episode pays, and how long it lasts: what is looked up for each step."""
+
+    states: int
+    passes: Floats
+    """(pairs,): how often an episode counts each pair."""
+    scale: Floats
+    """(pairs,): 1/n, and by how much residuals around the mean of n steps are too small."""
+    ratio: Floats
+    """(pairs,): how often an episode counts each of its logged steps."""
+    transition: Integers
+    """(transitions,): pair · states + state after it, rising."""
+    after: Floats
+    """(transitions, 2): γ·Σ_t m_t(s, a)·V_{t+1}(s'), of rewards and of steps."""
+    mean: Floats
+    """(pairs, 2): of outcomes over the steps of each pair."""
+
+    @classmethod
+    def of(cls, course: Course, values: Floats) -> TimedSteps:
+        """Look everything up; V is that of the rewards and of steps, (steps + 1, states, 2)."""
+        counts, gamma = course.problem.counts, course.problem.gamma
+        goes_on = counts.next_state >= 0
+        transition = np.unique(counts.pair[goes_on] * counts.states + counts.next_state[goes_on])
+        pair, following = np.divmod(transition, counts.states)
+        after = np.zeros((len(transition), values.shape[2]))
+        for mu, later in zip(course.states, values[1:], strict=True):
+            after += course.target.mass(mu)[pair, None] * later[following]
+        scale = leverage(counts.times) / counts.times
+        ratio, none = course.passes / counts.times, np.zeros((counts.pairs, 2))
+        found = cls(counts.states, course.passes, scale, ratio, transition, gamma * after, none)
+        outcome = counts.weight[:, None] * found.outcomes(counts.pair, counts.next_state, counts.rewards)
+        sums = [group_sums(counts.pair, column, counts.pairs) for column in outcome.T]
+        return replace(found, mean=np.stack(sums, axis=1) / counts.times[:, None])
+
+    def outcomes(self, pair: Integers, after: Integers, rewards: Floats) -> Floats:
+        """(steps, 2): Σ_t m_t(s, a)·(r + γV_{t+1}(s')) of each logged step, of rewards and of steps."""
+        outcome = self.passes[pair, None] * np.stack([rewards, np.ones_like(rewards)], axis=1)
+        goes_on = after >= 0
+        place = np.searchsorted(self.transition, pair[goes_on] * self.states + after[goes_on])
+        outcome[goes_on] += self.after[place]
+        return outcome
+
+    def influence(self, pair: Integers, after: Integers, weight: Floats, rewards: Floats) -> Floats:
+        """(steps, 2): how each logged step moves both totals."""
+        residual = self.outcomes(pair, after, rewards) - self.mean[pair]
+        moved: Floats = (weight * self.scale[pair])[:, None] * residual
+        return moved
 
 
 @dataclass(frozen=True, eq=False)
