@@ -60,7 +60,7 @@ def run(
         groups: what to compute, see `grouped`; taken one by one, when a worker is free.
         backend: "loky" for processes of this machine, "ray" for a cluster.
         workers: how many groups at once; as many as there are cores, if not given.
-        address: of the Ray cluster, as `ray.init` takes it; None starts one on this machine.
+        address: of the Ray cluster, as `ray.init` takes it; without it RAY_ADDRESS, or one is started on this machine.
         folder: where slow data are kept, see `Shared`.
     """
     check(backend, workers)
@@ -153,10 +153,12 @@ def _ray(groups: Iterable[Group], folder: str | None, workers: int | None, addre
 
 
 def _start_ray(ray: Any, workers: int | None, address: str | None) -> None:
+    address = address or os.environ.get("RAY_ADDRESS")
     cores = {} if address else {"num_cpus": workers or os.cpu_count()}
     path = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
     runtime = {"env_vars": THREADS | path}
-    ray.init(address=address, runtime_env=runtime, log_to_driver=False, include_dashboard=False, **cores)
+    # Without "local" Ray would join whatever cluster was started last on this machine.
+    ray.init(address=address or "local", runtime_env=runtime, log_to_driver=False, include_dashboard=False, **cores)
 
 
 def _ray_answers(ray: Any, reference: Any, group: Group, waiting: Waiting) -> Answers:
