@@ -20,7 +20,9 @@ def trusted(total: Sequence[Line], settings: int) -> str:
     level = [line for line in total if line.level]
     if not level:
         return _without_best(total)
-    best = min(level, key=_risk)
+    best = min(
+        level, key=lambda line: (_risk(line), -line.settings)
+    )  # the first of those that ran on the most settings
     others = [line.estimator for line in level if line is not best]
     said = f"Here, trust {best.estimator}: {_error(best)}{_over(best, settings)}{_safety(best)}."
     if others:

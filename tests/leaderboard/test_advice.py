@@ -46,6 +46,17 @@ def test_the_sentence_names_the_safest_of_those_that_are_level():
     assert "called none of its answers reliable" in trusted([line("dr", 1.1, None, 0, best=True)], 1)
 
 
+def test_of_equally_safe_ones_the_sentence_names_who_ran_everywhere():
+    total = [
+        line("fqe", 0.9, 0.0, p_value=0.5, settings=1),
+        line("vpm", 1.2, 0.0, best=True),
+        line("dr", 1.3, 0.0, p_value=0.4),
+    ]
+    assert trusted(total, 3).startswith("Here, trust vpm: its error is 1.2 times")
+    total[1] = line("vpm", 1.2, 0.2, best=True)
+    assert trusted(total, 3).startswith("Here, trust dr:")
+
+
 def test_the_sentence_where_nothing_is_known():
     unknown = Line("vpm", None, dict.fromkeys(METRICS, (None, None)), 1)
     assert trusted([unknown], 1).startswith("No truth is known here")
