@@ -279,17 +279,22 @@ def _finite_stream(rows: int, in_memory: bool = False, states: int = 10_000) -> 
     table = np.tile(np.array([0.4, 0.3, 0.2, 0.1]), (states, 1))
     data = ov.scan_dataset(folder).read() if in_memory else folder
     ov.evaluate(_finite_log(10_000, 100, 0)[0], table, "vpm", gamma=0.99, ignore=IGNORED)  # loads what is lazy
-    before, start = _start_of_memory(), time.process_time()
-    value = ov.evaluate(data, table, "vpm", gamma=0.99, ignore=IGNORED)
-    seconds = time.process_time() - start
+    value, seconds, megabytes = _counted(data, table)
     return {
         "rows": rows,
         "seconds": round(seconds, 2),
         "rows_per_second": round(rows / seconds),
-        "added_megabytes": round(_peak_memory() - before),
+        "added_megabytes": round(megabytes),
         "value": value.value,
         "standard_error": value.standard_error,
     }
+
+
+def _counted(data: Any, table: Any) -> tuple[ov.PolicyValue, float, float]:
+    """What `vpm` says of a finite log, its CPU time, and the megabytes that it added."""
+    before, start = _start_of_memory(), time.process_time()
+    value = ov.evaluate(data, table, "vpm", gamma=0.99, ignore=IGNORED)
+    return value, time.process_time() - start, _peak_memory() - before
 
 
 def _finite_log(rows: int, states: int, seed: int, actions: int = 4) -> tuple[ov.LoggedDataset, tuple[Any, Any, Any]]:
@@ -320,15 +325,13 @@ def _finite(rows: int, actions: int = 4) -> Figures:
         sparse.coo_array((np.ones(rows), (here * actions + action, there)), shape=(states * actions, states)).tocsr()
         counting.append(time.process_time() - start)
     ov.evaluate(data.select(slice(10)), table, "vpm", gamma=0.99, ignore=IGNORED)  # loads what is lazy
-    before, start = _start_of_memory(), time.process_time()
-    value = ov.evaluate(data, table, "vpm", gamma=0.99, ignore=IGNORED)
-    seconds = time.process_time() - start
+    value, seconds, megabytes = _counted(data, table)
     return {
         "rows": rows,
         "seconds": round(seconds, 2),
         "scipy_seconds": round(median(counting), 2),
         "ratio": round(seconds / median(counting), 1),
-        "added_megabytes": round(_peak_memory() - before),
+        "added_megabytes": round(megabytes),
         "value": value.value,
     }
 

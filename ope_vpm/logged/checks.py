@@ -141,7 +141,7 @@ def constant_finding(observations: Bools, actions: Bools) -> Finding | None:
 DUPLICATED = "episodes that repeat an earlier one exactly: counted twice, they feign certainty (drop them)"
 SHORTEST_DUPLICATE = {True: 20, False: 2}
 """Steps of an episode that is called a duplicate, where states are finite and where they are not: short ones of finite
-states may be equal by chance."""
+states may be equal by coincidence."""
 
 
 def duplicated_episodes(data: LoggedDataset) -> Finding | None:

@@ -16,7 +16,7 @@ from ope_vpm.policy import CategoricalPolicy
 IGNORE = ("duplicated-episodes", "flags-confused", "one-row-off")
 
 
-def chance(first):
+def coin(first):
     """Action 0 with this probability in every state."""
     return CategoricalPolicy(lambda s: np.tile([first, 1 - first], (len(s), 1)), 2)
 
@@ -35,7 +35,7 @@ def log():
 def test_batches_by_hand():
     """States have mean 1 and deviation √(4/5); u is 1[a = j] - π(j) for π = (¼, ¾)."""
     data = log()
-    pairs = pair_features(Problem.pose(data, chance(0.25), gamma=0.9, ignore=IGNORE), 0, draws=1)
+    pairs = pair_features(Problem.pose(data, coin(0.25), gamma=0.9, ignore=IGNORE), 0, draws=1)
     assert pairs.rows.tolist() == [0, 1, 2, 3]  # nothing is known after the last row
     assert (pairs.size, pairs.next_size) == (2 + 2 * 2, 2)
     (batch,) = pairs
@@ -55,10 +55,10 @@ def test_batches_by_hand():
 
 
 def test_state_features_are_shared_by_discounts_and_belong_to_a_policy():
-    problem = Problem.pose(log(), chance(0.25), gamma=0.9, ignore=IGNORE)
+    problem = Problem.pose(log(), coin(0.25), gamma=0.9, ignore=IGNORE)
     here = pair_features(problem, 4, draws=1)
     assert here.states is pair_features(problem.with_gamma(1.0), 4, draws=1).states
-    there = pair_features(problem.with_policy(chance(0.5)), 4, draws=1)
+    there = pair_features(problem.with_policy(coin(0.5)), 4, draws=1)
     assert here.states is not there.states
     assert not np.array_equal(here.centred, there.centred)
     assert pair_features(problem, 6, draws=1).states is not here.states
@@ -76,7 +76,7 @@ def test_what_the_target_usually_does_is_a_coordinate_where_it_varies():
 
 def test_one_pass_serves_absorbed_and_restarted_ends():
     """The moments of γ < 1, where ends absorb, are those of γ = 1, where an initial state follows."""
-    problem = Problem.pose(log(), chance(0.25), gamma=0.9, ignore=IGNORE)
+    problem = Problem.pose(log(), coin(0.25), gamma=0.9, ignore=IGNORE)
     absorbed, restarted = (
         PairEquations.of(each, pair_features(each, 0, draws=1)) for each in (problem, problem.with_gamma(1.0))
     )
@@ -96,7 +96,7 @@ def test_moments_of_two_halves_of_a_log_merge_to_those_of_the_whole():
         states[:-1], rng.integers(2, size=400), rng.standard_normal(400), states[1:],
         truncated=np.arange(400) % 20 == 19,
     )  # fmt: skip
-    problem = Problem.pose(data, chance(0.4))
+    problem = Problem.pose(data, coin(0.4))
     pairs = pair_features(problem, 20, draws=1)
     early = (np.arange(400) < 200).astype(float)
     whole = accumulate(pairs)
@@ -113,7 +113,7 @@ def test_an_estimate_says_its_ridge_and_its_coefficients(gamma):
     data = ov.LoggedDataset.from_arrays(
         states[:-1], actions, actions + states[:-1, 0], states[1:], truncated=np.arange(400) % 20 == 19
     )
-    problem = Problem.pose(data, chance(0.4), gamma=gamma)
+    problem = Problem.pose(data, coin(0.4), gamma=gamma)
     found, equations = find_lstd(problem, 10, None, 1), lstd_equations(problem, 10, 1)
     theta, beta = equations.system.solve(found.ridge)
     np.testing.assert_allclose(found.theta, theta)
@@ -150,7 +150,7 @@ def test_features_after_a_step_are_those_of_the_next_row_or_its_own(monkeypatch,
         following = np.array(data.next_observations)
         following[5] += 1e-7
         data = dataclasses.replace(data, next_observations=following)
-    problem = Problem.pose(data, chance(0.5), gamma=0.9, time_limit=time_limit, ignore=IGNORE)
+    problem = Problem.pose(data, coin(0.5), gamma=0.9, time_limit=time_limit, ignore=IGNORE)
     monkeypatch.setattr("ope_vpm.ope.adapter.pair_features.BATCH_ROWS", 7)
     for kept in (0, 1 << 15):
         monkeypatch.setattr("ope_vpm.ope.adapter.pair_features.KEPT_ROWS", kept)
@@ -166,7 +166,7 @@ def test_single_precision_moves_a_value_by_far_less_than_its_error(monkeypatch):
     data, values = walk(200, 30), {}
     for rows in (0, 1 << 40):
         monkeypatch.setattr("ope_vpm.ope.log.SINGLE_PRECISION_ROWS", rows)
-        values[rows] = ov.evaluate(data, chance(0.3), "vpm", gamma=0.9, n_features=40, ignore=IGNORE)
+        values[rows] = ov.evaluate(data, coin(0.3), "vpm", gamma=0.9, n_features=40, ignore=IGNORE)
     single, double = values.values()
     assert single.value != double.value
     assert abs(single.value - double.value) < 1e-2 * double.standard_error
@@ -175,10 +175,10 @@ def test_single_precision_moves_a_value_by_far_less_than_its_error(monkeypatch):
 
 
 def test_moments_are_shared_by_discounts_and_by_those_who_weigh_alike():
-    problem = Problem.pose(log(), chance(0.25), gamma=0.9, ignore=IGNORE)
+    problem = Problem.pose(log(), coin(0.25), gamma=0.9, ignore=IGNORE)
     one, other = (pair_features(each, 0, draws=1) for each in (problem, problem.with_gamma(1.0)))
     weight = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
     assert one.moments is other.moments
     assert one.weighted(weight).moments is other.weighted(weight).moments
     assert one.weighted(weight).moments is not one.weighted(weight.copy()).moments
-    assert one.moments is not pair_features(problem.with_policy(chance(0.5)), 0, draws=1).moments
+    assert one.moments is not pair_features(problem.with_policy(coin(0.5)), 0, draws=1).moments

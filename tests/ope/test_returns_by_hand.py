@@ -281,7 +281,7 @@ def test_a_return_that_nothing_allows_is_moved():
     assert found.value == 4
     assert found.interval == (1, 4)
     assert found.reasons[0].startswith("the return 7 lies outside of what the rewards allow, [1, 4]")
-    near = RawEstimate(value=4.01, uncertainty=bootstrap(4.01, spread))  # by chance: its interval holds 4
+    near = RawEstimate(value=4.01, uncertainty=bootstrap(4.01, spread))  # its interval holds 4
     found = valued(problem, 1.5, spread, per_episode=near).episode_return
     assert (found.value, found.verdict) == (4, "reliable")
 
