@@ -5,7 +5,14 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.ope import Problem
-from ope_vpm.ope.finite.pooling import behaviour_shares, components, given_up, kept_shares, share_of_state
+from ope_vpm.ope.finite.pooling import (
+    behaviour_shares,
+    components,
+    given_up,
+    kept_shares,
+    share_of_state,
+    staying_share,
+)
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.rare_pairs import missed_odds
 
@@ -20,14 +27,25 @@ def counted(states, actions, rewards, target, after=None):
 
 
 def test_rarely_seen_pairs_give_a_share_to_their_state():
-    """Action 0 was seen once and action 1 three times, with two outcomes; action 2, half of the target, never."""
+    """Action 0 was seen once and stayed, action 1 three times and left once; action 2, half of the target, never.
+
+    So κ is 0.3 + 1 for action 0, and 0.3 + 2/3 for action 1.
+    """
     target = [[0.2, 0.3, 0.5], [0.2, 0.3, 0.5]]
     problem = counted([0] * 4, [0, 1, 1, 1], np.arange(4.0), target, after=[0, 0, 0, 1])
     np.testing.assert_allclose(behaviour_shares(problem.counts), [0.25, 0.75])
-    kept = np.array([1 / 1.3, 3 / 3.3])
+    kept = np.array([1 / (1 + 1.3), 3 / (3 + 0.3 + 2 / 3)])
     np.testing.assert_allclose(share_of_state(problem.counts), [2 / 2.03, 0])
     np.testing.assert_allclose(kept_shares(problem), kept)
     np.testing.assert_allclose(given_up(problem), [0.2, 0.3] * (1 - kept))
+
+
+def test_pairs_that_leave_their_state_keep_more_of_what_was_seen_of_them():
+    """Both actions left: κ = 0.3·½, half of the pairs seen twice having led to two states."""
+    target = [[0.2, 0.3, 0.5]] * 3
+    problem = counted([0] * 4, [0, 0, 1, 1], np.arange(4.0), target, after=[1, 2, 1, 1])
+    np.testing.assert_allclose(staying_share(problem.counts), [0, 0])
+    np.testing.assert_allclose(kept_shares(problem), [2 / 2.15, 2 / 2.15])
 
 
 def test_pairs_that_always_lead_to_one_state_keep_what_was_seen_of_them():
