@@ -13,13 +13,13 @@ from ope_vpm.logged import LoggedDataset, scan_dataset
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
 from ope_vpm.ope.estimator import Estimator, ProblemEstimator, make, needs_rows
 from ope_vpm.ope.inference.value import PolicyValue
+from ope_vpm.ope.inference.values import PolicyValues
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy, as_policy
 
 OneEstimator = str | Estimator
 Data = Any
 """A `LoggedDataset`, what `scan_dataset` returns, or what it takes."""
-Values = dict[str, PolicyValue]
 
 
 @overload
@@ -29,7 +29,7 @@ def evaluate(
 @overload
 def evaluate(
     data: Data, policy: Any, estimator: Sequence[OneEstimator], gamma: float = 1.0, **choices: Any
-) -> Values: ...
+) -> PolicyValues[str, PolicyValue]: ...
 @overload
 def evaluate(
     data: Data,
@@ -68,7 +68,8 @@ def evaluate(
 
     Returns:
         One `PolicyValue`; for a list of estimators a dict by name; for several discounts a dict by discount of
-        these; for several policies a list, or a dict by the names of the mapping, of these. So
+        these; for several policies a list, or a dict by the names of the mapping, of these. The dicts are
+        `PolicyValues`, which print themselves and write a page with `values.report("report.html", data)`. So
         `evaluate(data, {"a": one, "b": other}, ["auto", "dr"], gamma=[0.9, 1.0])["a"][0.9]["dr"]` is one value.
         Everything that can be shared is made once: the checked log and the features of its states for all policies,
         the moments of the rows for all discounts.
@@ -94,17 +95,17 @@ def evaluate(
                 each.check(problem)
             elif problem.streamed:
                 raise ValueError(f"{each.name} {needs_rows(problem)}")
-        found = {problem.gamma: at(problem) for problem in problems}
+        found = PolicyValues((problem.gamma, at(problem)) for problem in problems)
         return found if isinstance(gamma, Sequence) else found[discounts[0]]
 
-    def at(problem: Problem) -> PolicyValue | Values:
-        values = {name: answer(each, problem, ignore=ignore) for name, each in chosen.items()}
+    def at(problem: Problem) -> PolicyValue | PolicyValues[str, PolicyValue]:
+        values = PolicyValues((name, answer(each, problem, ignore=ignore)) for name, each in chosen.items())
         return next(iter(values.values())) if isinstance(estimator, str | Estimator) else values
 
     if isinstance(policy, Mapping | list | tuple) and not policy:
         raise ValueError(f"policy must be one policy, or a list or mapping of at least one: got {policy!r}")
     if isinstance(policy, Mapping):
-        return {name: one(as_policy(target)) for name, target in policy.items()}
+        return PolicyValues((name, one(as_policy(target))) for name, target in policy.items())
     if isinstance(policy, list | tuple) and not _is_table(policy):
         return [one(as_policy(target)) for target in policy]
     return one(as_policy(policy))

@@ -1,5 +1,5 @@
 """Pages for people: one or several policy values as one HTML file, which needs nothing else."""
 
-from ope_vpm.ope.reporting.page import card, report
+from ope_vpm.ope.reporting.page import card, cards, report
 
-__all__ = ["card", "report"]
+__all__ = ["card", "cards", "report"]

@@ -32,7 +32,7 @@ NOTHING = "–"
 LONGEST = 400
 """Characters of a diagnostic that are shown."""
 
-Values = PolicyValue | Mapping[str, Any] | Sequence[Any]
+Values = PolicyValue | Mapping[Any, Any] | Sequence[Any]
 
 
 def report(values: Values, path: str | Path, data: LoggedDataset | None = None, title: str | None = None) -> None:
@@ -79,11 +79,16 @@ def by_name(values: Values) -> dict[str, PolicyValue]:
     return named
 
 
-def card(value: PolicyValue) -> str:
+def card(value: PolicyValue) -> Html:
     """A value in a notebook: the sentence, the reasons, and what would help."""
     colour = {"reliable": "#2e9e63", "caution": "#c98500", "unreliable": "#d1493f"}[value.verdict]
     parts = [element("b", words.headline(value.estimator, value)), _meaning(value), listed(value.reasons[1:])]
     return element("div", parts, style=f"border-left:4px solid {colour};padding:.2em .8em;max-width:50em")
+
+
+def cards(values: Values) -> str:
+    """Several values in a notebook, each with its name above it."""
+    return joined(*(joined(element("p", element("b", name)), card(value)) for name, value in by_name(values).items()))
 
 
 def _sections(named: dict[str, PolicyValue], data: LoggedDataset | None) -> list[Html]:
