@@ -177,6 +177,14 @@ def test_texts_are_escaped_wherever_they_come_from(tmp_path):
     assert element("p", HOSTILE, title=HOSTILE).count("<") == 2
 
 
+def test_diagnostics_are_written_as_people_write_them(tmp_path):
+    told = {"why": ("smooth", "little noise"), "candidates": {"vpm": 0.123456789, "model": 2}}
+    ov.report(value_of(diagnostics=told), tmp_path / "page.html")
+    text = read(tmp_path / "page.html").text
+    assert "smooth, little noise" in text
+    assert "vpm: 0.123457, model: 2" in text
+
+
 def test_the_page_holds_what_was_asked_for(tmp_path):
     values = ov.evaluate(DATA, MDP.policy(3), ["vpm", "auto", "naive"], gamma=0.9)
     ov.report(values, tmp_path / "page.html", DATA, title="new on log.npz")

@@ -273,5 +273,14 @@ def _details(name: str, value: PolicyValue) -> Html:
 
 
 def _short(value: Any) -> str:
-    said = f"{value:.6g}" if isinstance(value, float) else str(value)
+    said = _said(value)
     return said if len(said) <= LONGEST else said[:LONGEST] + "…"
+
+
+def _said(value: Any) -> str:
+    """A diagnostic as people write it: lists by commas, dicts by colons."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {_said(each)}" for name, each in value.items())
+    return ", ".join(map(_said, value)) if isinstance(value, list | tuple) else str(value)
