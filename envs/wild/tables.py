@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
+from ope_vpm.arrays import Floats
 from ope_vpm.envs.truth import Value
 from ope_vpm.envs.wild.finite import FiniteModel, from_gymnasium, icu_parameters, icu_sepsis
 from ope_vpm.envs.wild.tasks import NEAR, Per, WildTask, check_gamma
@@ -89,6 +90,11 @@ def clinicians() -> TablePolicy:
     """The clinicians' policy; terminal states, where nobody acts, have a uniform row."""
     table = np.asarray(_icu().expert_policy, dtype=np.float64)
     return TablePolicy(np.where(table.sum(axis=1, keepdims=True) > 0, table, 1 / table.shape[1]))
+
+
+def patient_features() -> Floats:
+    """(states, 47): the centre of each state's patients in ICU-Sepsis, as the package stores them."""
+    return np.asarray(_icu().state_cluster_centers, dtype=np.float64)
 
 
 @cache

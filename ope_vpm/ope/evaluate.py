@@ -48,6 +48,7 @@ def evaluate(
     on_end: OnEnd | None = None,
     time_limit: TimeLimit = "continue",
     ignore: Collection[str] = (),
+    state_features: Any = None,
     **options: Any,
 ) -> Any:
     """What is the policy worth, from data that somebody else logged?
@@ -64,6 +65,9 @@ def evaluate(
         on_end: what follows a termination, "restart" or "absorb"; by default as gamma says.
         time_limit: whether a truncated episode would have gone on ("continue") or not ("restart").
         ignore: codes of the doctor's findings to pass over; see `inspect`.
+        state_features: what is known of finite states, an array with a row for each by its number or a function of
+            observations: what the target does and the log does not hold is then judged by the same action in similar
+            states.
         options: the estimator's own settings; with several estimators, give instances instead.
 
     Returns:
@@ -84,7 +88,9 @@ def evaluate(
     def one(target: TargetPolicy) -> Any:
         nonlocal first
         if first is None:
-            first = Problem.pose(log, target, gamma=discounts[0], seed=seed, ignore=ignore, **choices)
+            first = Problem.pose(
+                log, target, gamma=discounts[0], seed=seed, ignore=ignore, state_features=state_features, **choices
+            )
         base = first if first.policy is target else first.with_policy(target)
         problems = [base, *(base.with_gamma(each, **choices) for each in discounts[1:])]
         together = tuple(problem.discount for problem in problems)

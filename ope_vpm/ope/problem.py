@@ -52,6 +52,8 @@ class Problem:
     """What follows a termination: a fresh initial state, or reward 0 for ever."""
     time_limit: TimeLimit
     """What follows a truncation: the task goes on, or it ended."""
+    state_features: Any = None
+    """What is known of finite states, by which unseen pairs borrow from similar ones: see `ope.finite.similar`."""
     together: tuple[Discount, ...] = ()
     """The discounts that are asked about in one call, this one among them: passes over the rows are made for all of
     them at once. Empty: this one alone."""
@@ -68,6 +70,7 @@ class Problem:
         on_end: OnEnd | None = None,
         time_limit: TimeLimit = "continue",
         ignore: Collection[str] = (),
+        state_features: Any = None,
     ) -> Problem:
         """Check everything once.
 
@@ -79,11 +82,14 @@ class Problem:
             on_end: what follows a termination; see `ope_vpm.ope.adapter.ends.steps`.
             time_limit: what follows a truncation; see there.
             ignore: codes of the doctor's findings to pass over.
+            state_features: what is known of finite states: a row for each by its number, or a function of observations.
         """
         if isinstance(data, LoggedDataset):  # what is cheap to check comes before the doctor looks at every row
             policy = check_match(data, as_policy(policy))
         check_choices(gamma, on_end, time_limit)
-        return cls.on(Log.check(data, ignore), policy, gamma=gamma, seed=seed, on_end=on_end, time_limit=time_limit)
+        log = Log.check(data, ignore)
+        choices: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit, "state_features": state_features}
+        return cls.on(log, policy, gamma=gamma, seed=seed, **choices)
 
     @classmethod
     def on(
@@ -95,13 +101,17 @@ class Problem:
         seed: int = 0,
         on_end: OnEnd | None = None,
         time_limit: TimeLimit = "continue",
+        state_features: Any = None,
     ) -> Problem:
         """The same for a log that was already checked; arguments as in `pose`."""
         choice = check_choices(gamma, on_end, time_limit)
         target = check_match(log.data, as_policy(policy))
         if gamma < 1 and not log.data.from_reset.any():
             raise ValueError(f"gamma = {gamma} needs initial states, and no episode begins at a reset: use gamma = 1")
-        return cls(log, target, gamma, seed, choice, time_limit)
+        posed = cls(log, target, gamma, seed, choice, time_limit, state_features)
+        if state_features is not None and not posed.finite:
+            raise ValueError("state_features are for finite states and actions: leave them out, these are continuous")
+        return posed
 
     def with_policy(self, policy: Any) -> Problem:
         """The same question about another policy; what depends on the log alone stays shared."""
@@ -110,7 +120,8 @@ class Problem:
     def with_gamma(self, gamma: float, on_end: OnEnd | None = None, time_limit: TimeLimit | None = None) -> Problem:
         """The same question at another discount; what depends on the log and the policy alone stays shared."""
         limit = time_limit or self.time_limit
-        return Problem.on(self.log, self.policy, gamma=gamma, seed=self.seed, on_end=on_end, time_limit=limit)
+        posed = Problem.on(self.log, self.policy, gamma=gamma, seed=self.seed, on_end=on_end, time_limit=limit)
+        return posed if self.state_features is None else replace(posed, state_features=self.state_features)
 
     @property
     def discount(self) -> Discount:

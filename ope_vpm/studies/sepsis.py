@@ -17,14 +17,16 @@ from matplotlib.figure import Figure
 
 import ope_vpm as ov
 from ope_vpm.envs.wild import wild_task
-from ope_vpm.envs.wild.tables import FiniteTask, clinicians
+from ope_vpm.envs.wild.tables import FiniteTask, clinicians, patient_features
 from ope_vpm.policy import TablePolicy
 from ope_vpm.studies.plots import panels
 from ope_vpm.studies.study import Cell, Outcome, Results, Row, Study, Table, select
 
 EPISODES = (50, 200, 1000, 5000)
 TARGETS = ("optimal", "half-way")
-METHODS = ("auto", "model", "dr", "wdr", "wist", "onestep", "naive")
+SIMILAR = "auto, similar states"
+"""`auto` with the centres of the package's clusters of patients as `state_features`."""
+METHODS = ("auto", SIMILAR, "model", "dr", "wdr", "wist", "onestep", "naive")
 """The estimators that tell the return of an episode on finite states, `auto` being `vpm` there."""
 TUNING_SEEDS = "100-103 of made-up wards"
 """No setting was chosen on this task: see docs/finite.md."""
@@ -71,7 +73,8 @@ def run(cell: Cell, seed: int) -> Outcome:
 
 def _row(method: str, data: ov.LoggedDataset, name: str, seed: int) -> Row:
     start = time.perf_counter()
-    found = ov.evaluate(data, target(name), method, gamma=1.0, seed=seed)
+    features = patient_features() if method == SIMILAR else None
+    found = ov.evaluate(data, target(name), method.split(",")[0], gamma=1.0, seed=seed, state_features=features)
     survival = found.episode_return
     exact, _ = truth(name)
     row: Row = {"method": method, "error": float("nan"), "covered": "", "verdict": "", "seconds": 0.0}

@@ -38,6 +38,8 @@ class CompletedModel(Completion):
     begins_after: bool
     """At γ = 1 the log's mass decides how several closed classes are mixed: whether that of a step begins at the state
     after it rather than at its own."""
+    borrowed: SparseMatrix | None = None
+    """(states, pairs), sparse: the probability of seen pairs of other states that stand for unseen ones."""
 
     @classmethod
     def of_seen(cls, problem: FiniteProblem) -> CompletedModel:
@@ -48,10 +50,11 @@ class CompletedModel(Completion):
 
     @property
     def policy(self) -> SparseMatrix:
-        """(states, pairs), sparse: the probability of each seen pair in its state."""
+        """(states, pairs), sparse: the probability of each seen pair in its state, and of those it borrows."""
         counts = self.problem.counts
         places = counts.state_of_pair, np.arange(counts.pairs)
-        return sparse.csr_array((self.probability, places), shape=(counts.states, counts.pairs))
+        own = sparse.csr_array((self.probability, places), shape=(counts.states, counts.pairs))
+        return own if self.borrowed is None else (own + self.borrowed).tocsr()
 
     @property
     def start(self) -> Floats:
@@ -90,7 +93,7 @@ class CompletedModel(Completion):
         """(pairs,): how much each seen pair counts, from how much each state does."""
         taken = of_states[self.problem.counts.state_of_pair] * self.probability
         whole: Floats = taken + (of_states @ self.substitute) * self.represented_by
-        return whole
+        return whole if self.borrowed is None else whole + of_states @ self.borrowed
 
     def mixture(self, reward: Floats) -> Mixture | None:
         """How closed classes are mixed, where there are several of them."""
@@ -115,6 +118,8 @@ class CompletedModel(Completion):
         taken = inside[counts.state_of_pair] & (self.probability > 0)
         if inside[-1]:
             taken |= self.represented_by > 0
+        if self.borrowed is not None:
+            taken |= inside[:-1].astype(np.float64) @ self.borrowed > 0
         return float(counts.times[taken].sum() / counts.times.sum())
 
     def rollout(self, horizon: int, seed: int) -> float:

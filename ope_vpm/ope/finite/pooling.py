@@ -91,15 +91,17 @@ def pooled_model(problem: FiniteProblem) -> CompletedModel:
     """
     counts, share = problem.counts, share_of_state(problem.counts)
     drawn, lost = counts.times / counts.times.sum(), given_up(problem)
-    local = share * problem.unseen + group_sums(counts.state_of_pair, lost, counts.states)
+    unseen: Floats = problem.own_missing.sum(axis=1)
+    local = share * unseen + group_sums(counts.state_of_pair, lost, counts.states)
     return CompletedModel(
         problem=problem,
         probability=problem.probability - lost + local[counts.state_of_pair] * behaviour_shares(counts),
-        substitute=(1 - share) * problem.unseen,
+        substitute=(1 - share) * unseen,
         substitute_reward=np.full(counts.states, drawn @ counts.reward),
         substitute_next=drawn @ counts.transitions,
         represented_by=drawn,
         begins_after=True,
+        borrowed=None if problem.borrowed is None else problem.borrowed.policy,
     )
 
 

@@ -124,13 +124,16 @@ class PreferencePairs(Completion):
     @cached_property
     def surplus(self) -> Floats:
         """(states,): e, how much more the target prefers what it takes than what pooling puts in its place."""
-        counts, missing = self.problem.counts, self.problem.missing
+        counts, missing = self.problem.counts, self.problem.own_missing
         share = share_of_state(counts)
         ell = centred_log_probabilities(self.problem.target)
         logged = counts.times @ ell[counts.state_of_pair, counts.action_of_pair] / counts.times.sum()
         local, whole = (missing * self.preference).sum(axis=1), (missing * (ell - logged)).sum(axis=1)
         lost = group_sums(counts.state_of_pair, given_up(self.problem) * self.of_pairs, counts.states)
         total: Floats = share * local + (1 - share) * whole + lost
+        if self.problem.borrowed is not None:
+            taken = ((self.problem.missing - missing) * self.preference).sum(axis=1)
+            total += taken - self.problem.borrowed.policy @ self.of_pairs
         return total
 
     @cached_property

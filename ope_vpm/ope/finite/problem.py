@@ -10,6 +10,7 @@ import numpy as np
 from ope_vpm.arrays import Floats, group_sums
 from ope_vpm.ope.adapter.pairs import absorbed_share
 from ope_vpm.ope.finite.counts import PairCounts, count_pairs
+from ope_vpm.ope.finite.similar import Borrowed, borrowed, standardised_features
 from ope_vpm.ope.finite.tally import count_stream
 from ope_vpm.ope.problem import Problem
 
@@ -27,6 +28,8 @@ class FiniteProblem:
     gamma: float
     absorbed: float = 0.0
     """The share of the log's discounted time that lies after the end of an episode; 0 where none ends for good."""
+    features: Floats | None = None
+    """(states, d), standardised: by which states are similar; None where nothing is known of them."""
 
     @cached_property
     def probability(self) -> Floats:
@@ -51,6 +54,16 @@ class FiniteProblem:
         total: Floats = self.missing.sum(axis=1)
         return total
 
+    @cached_property
+    def borrowed(self) -> Borrowed | None:
+        """What unseen pairs take from similar states; None where nothing is known of the states."""
+        return None if self.features is None else borrowed(self.counts, self.missing, self.features)
+
+    @property
+    def own_missing(self) -> Floats:
+        """(states, actions): the same as `missing`, less what unseen pairs take from similar states."""
+        return self.missing if self.borrowed is None else self.borrowed.rest
+
     @property
     def all_seen(self) -> bool:
         """Whether the log holds everything that the target does, but for rounding."""
@@ -71,7 +84,9 @@ def _count(problem: Problem) -> FiniteProblem:
     counts = _counts(problem)
     target = problem.policy.probabilities(counts.observations)
     absorbed = absorbed_share(problem.data, problem.ends, problem.gamma) if problem.on_end == "absorb" else 0.0
-    return FiniteProblem(counts, target, problem.gamma, absorbed)
+    given = problem.state_features
+    features = None if given is None else standardised_features(given, counts.observations)
+    return FiniteProblem(counts, target, problem.gamma, absorbed, features)
 
 
 def _counts(problem: Problem) -> PairCounts:
