@@ -10,6 +10,7 @@ from gymnasium import spaces
 import ope_vpm as ov
 from ope_vpm.linear.features import Standardiser
 from ope_vpm.linear.moments import Coefficients, GroupSums
+from ope_vpm.linear.system import RIDGES
 from ope_vpm.ope import Problem
 from ope_vpm.ope import log as logs
 from ope_vpm.ope.adapter import encoding
@@ -112,7 +113,7 @@ def test_larger_ridges_alone_say_nothing_of_the_return(rates, known):
     system = SimpleNamespace(source=np.array([1.0]))
     sums = [EpisodeSums.of_influence(0.0, np.array([0.1, -0.1]))] * 4
     path = RidgePath((1.0, 2.0, 3.0, 4.0), 0, np.zeros((1, 4)), np.zeros((1, 4)), np.ones(4), sums)
-    found = _return_path(SimpleNamespace(problem=pose(), system=system), path, None, np.array([rates]), sums)
+    found = _return_path(SimpleNamespace(problem=pose(), system=system), path, None, np.array([rates]), sums, 2)
     assert (found is not None) is known
     if known:
         assert found.values[found.chosen] == pytest.approx(1 / 0.1)
@@ -223,8 +224,11 @@ def test_features_are_redrawn_with_other_bandwidths_and_seeds():
     assert len(values) == 4
     assert len(set(values)) == 4
     again = pair_features(pose(), 200, 1, 0.5, 0)
-    expected = ridge_path(PairEquations.of(pose(), again), None, paths[0].ridges[:-2])
-    np.testing.assert_allclose(paths[0].values, expected.values, rtol=1e-8)
+    expected = ridge_path(PairEquations.of(pose(), again), None, paths[0].ridges)
+    np.testing.assert_allclose(paths[0].values, expected.values[:-2], rtol=1e-8)
+    assert paths[0].chosen == expected.chosen  # no larger ridges, which are not to be chosen
+    assert paths[0].ridges == RIDGES[::2]
+    np.testing.assert_allclose(np.array(expected.ridges[-2:]) / RIDGES[-1], [10**0.5, 10])
 
 
 # -- Samples and folds

@@ -211,25 +211,37 @@ class RidgePath:
     """The same of the return of an episode, which has a ridge of its own; None where nothing ends."""
 
 
-def ridge_path(equations: PairEquations, ridge: float | None, grid: tuple[float, ...] = RIDGES) -> RidgePath:
+def ridge_path(
+    equations: PairEquations, ridge: float | None, grid: tuple[float, ...] = RIDGES, larger: int = DECADE
+) -> RidgePath:
     """Solve for every ridge of the grid and choose one, or for the one that is given; both also for larger ones.
 
-    The larger ones, up to ten times the last, are there to see how far the value would move, not to be chosen.
+    Args:
+        equations: of the problem.
+        ridge: where it is given.
+        grid: the ridges to choose from.
+        larger: how many ridges, by half decades beyond the last, are solved for to see how far the value would move,
+            not to be chosen.
     """
     grid = grid if ridge is None else (ridge,)
-    ridges = (*grid, grid[-1] * 10**0.5, grid[-1] * 10)
+    ridges = (*grid, *(grid[-1] * 10 ** (step / 2) for step in range(1, larger + 1)))
     solved = equations.solved(ridges)
     sums, values = equations.influences(solved.sums), equations.system.source @ solved.theta
     own, weights = sums[: len(ridges)], solved.sums.groups.weights
-    path = RidgePath(ridges, _choice(ridge, own), solved.theta, solved.beta, values, own, weights=weights)
+    path = RidgePath(ridges, _choice(ridge, own[: len(grid)]), solved.theta, solved.beta, values, own, weights=weights)
     if not equations.problem.episodic:
         return path
-    of_return = _return_path(equations, path, ridge, solved.of_ends, sums[len(ridges) :])
+    of_return = _return_path(equations, path, ridge, solved.of_ends, sums[len(ridges) :], len(grid))
     return replace(path, per_episode=of_return)
 
 
 def _return_path(
-    equations: PairEquations, path: RidgePath, ridge: float | None, theta: Floats, rates: list[EpisodeSums]
+    equations: PairEquations,
+    path: RidgePath,
+    ridge: float | None,
+    theta: Floats,
+    rates: list[EpisodeSums],
+    choices: int,
 ) -> RidgePath | None:
     """The return R = v/e for every ridge, e the rate of ends; None where no ridge to choose has a positive one.
 
@@ -241,25 +253,26 @@ def _return_path(
         ridge: where it is given.
         theta: (features, ridges): the coefficients of Q for the reward 1[end].
         rates: how each episode moves the rate of ends, for each ridge.
+        choices: how many ridges there are to choose from, the first ones.
     """
     rate = equations.system.source @ theta
     known = np.array([reaches_ends(equations.problem, each) for each in rate])
-    if not known[:-DECADE].any():
+    if not known[:choices].any():
         return None
     rate = np.where(known, rate, np.nan)
     values, sums = path.values / rate, []
     for k, of_rate in enumerate(rates):
         influence = (path.sums[k].influence - values[k] * of_rate.influence) / rate[k]
         sums.append(EpisodeSums.of_influence(values[k], influence))
-    chosen = _choice(ridge, sums)
+    chosen = _choice(ridge, sums[:choices])
     of_return, steps = (path.theta - values * theta) / rate, float(1 / rate[chosen])
     error = steps * rates[chosen].standard_error
     return RidgePath(path.ridges, chosen, of_return, path.beta, values, sums, steps, error, path.weights)
 
 
 def _choice(ridge: float | None, sums: list[EpisodeSums]) -> int:
-    """The index of the ridge: the given one is the first, and the last two are not to be chosen."""
-    return choose_ridge(np.array([each.standard_error for each in sums[:-DECADE]])) if ridge is None else 0
+    """The index of the ridge: where it is given, the first; otherwise chosen by the standard errors."""
+    return choose_ridge(np.array([each.standard_error for each in sums])) if ridge is None else 0
 
 
 FEW_ENDS = 10

@@ -101,7 +101,7 @@ def redrawn_paths(equations: PairEquations, draws: int) -> list[RidgePath]:
     for bandwidth, offset in REDRAWS:
         pairs = pair_features(problem, FEWER_FEATURES, draws, bandwidth, problem.seed + offset)
         other = PairEquations.of(problem, pairs if weight is None else pairs.weighted(weight))
-        paths.append(ridge_path(other, None, RIDGES[::2]))
+        paths.append(ridge_path(other, None, RIDGES[::2], larger=0))
     return paths
 
 
