@@ -33,7 +33,7 @@ from ope_vpm.ope.linear.estimate import (
     ridge_path,
     rows_at,
 )
-from ope_vpm.ope.linear.sensitivity import _sample_rows, ratio_error_bound, redrawn_paths, values_on_sample
+from ope_vpm.ope.linear.sensitivity import REDRAWS, _sample_rows, ratio_error_bound, redrawn_paths, values_on_sample
 from ope_vpm.ope.log import Log, fitting, precision_for
 from ope_vpm.ope.q import networks
 from ope_vpm.ope.q.linear import cross_fitted_q, find_lstd, linear_base, lstd_equations
@@ -231,6 +231,10 @@ def test_features_are_redrawn_with_other_bandwidths_and_seeds():
     np.testing.assert_allclose(paths[0].values, expected.values[:-2], rtol=1e-8)
     assert paths[0].chosen == expected.chosen  # no larger ridges, which are not to be chosen
     assert paths[0].ridges == RIDGES[::2]
+    equations = lstd_equations(pose(), 4, 1)
+    assert [path.values.tolist() for path in redrawn_paths(equations, 1)] == [path.values.tolist() for path in paths]
+    kept = [pair_features(equations.problem, 200, 1, width, offset).states for width, offset in REDRAWS]
+    assert not any("_kept" in vars(states) for states in kept)  # features of redraws are let go
     np.testing.assert_allclose(np.array(expected.ridges[-2:]) / RIDGES[-1], [10**0.5, 10])
 
 

@@ -104,6 +104,10 @@ class StateRows:
         else:
             self._compute(part, here, there)
 
+    def forget(self) -> None:
+        """Let go of the features that are kept: who needs them again computes them anew."""
+        vars(self).pop("_kept", None)
+
     @cached_property
     def _kept(self) -> tuple[Floats, Floats]:
         here, there = (np.empty((len(self.rows), self.features.size)) for _ in range(2))

@@ -106,6 +106,7 @@ def redrawn_paths(equations: PairEquations, draws: int) -> list[RidgePath]:
         pairs = pair_features(problem, FEWER_FEATURES, draws, bandwidth, problem.seed + offset)
         other = PairEquations.of(problem, pairs if weight is None else pairs.weighted(weight))
         paths.append(ridge_path(other, None, RIDGES[::2], values_only=True))
+        pairs.states.forget()  # of each redraw, some 200 MB at 30 000 rows; what was solved is remembered
     return paths
 
 
