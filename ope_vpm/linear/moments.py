@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -405,10 +405,45 @@ def added(one: Floats, other: Floats, mine: slice, theirs: slice) -> Floats:
     return total
 
 
+class KeptRows:
+    """τ and the residual of every row for the first of some columns, kept until it is known which one is wanted.
+
+    Args:
+        rows: how many there are.
+        columns: of β and θ.
+        precision: that of the features, for no more digits are known.
+    """
+
+    def __init__(self, rows: int, columns: int, precision: type[np.floating[Any]]) -> None:
+        self.columns = columns
+        self._arrays: tuple[Array, Array] | None = (
+            np.empty((rows, columns), precision),
+            np.empty((rows, columns), precision),
+        )
+
+    def fill(self, rows: Integers, tau: Floats, residual: Floats) -> None:
+        """Keep the first columns of some rows."""
+        if self._arrays is not None:
+            self._arrays[0][rows], self._arrays[1][rows] = tau[:, : self.columns], residual[:, : self.columns]
+
+    def take(self, column: int) -> tuple[Floats, Floats]:
+        """τ and the residual of every row for one column; all others are let go, which can be done once."""
+        if self._arrays is None:
+            raise ValueError("a column was taken already, and the others are gone")
+        arrays, self._arrays = self._arrays, None
+        tau, residual = (np.asarray(each[:, column], dtype=np.float64) for each in arrays)
+        return np.array(tau), np.array(residual)
+
+
 def apply_to_groups(
-    batches: Batches, group: Integers, groups: int, asked: Sequence[Coefficients], weights: bool = False
+    batches: Batches,
+    group: Integers,
+    groups: int,
+    asked: Sequence[Coefficients],
+    weights: bool = False,
+    kept: Sequence[KeptRows] = (),
 ) -> list[GroupSums]:
-    """The second pass where only sums over groups of rows are wanted: nothing is kept of single rows.
+    """The second pass where only sums over groups of rows are wanted, and little or nothing is kept of single rows.
 
     Args:
         batches: the rows.
@@ -416,6 +451,7 @@ def apply_to_groups(
         groups: how many groups there are.
         asked: coefficients of shape (D, m), as of several discounts, which all take one pass.
         weights: whether sums of τ are wanted, too.
+        kept: where single rows are kept for each of `asked`; empty: nowhere.
 
     Returns:
         The sums for each of `asked`.
@@ -424,8 +460,10 @@ def apply_to_groups(
     for batch in batches:
         of_rows, ended = group[batch.rows], batch.phi_next[:, 0] == 0
         first = np.flatnonzero(np.diff(of_rows, prepend=-1))
-        for sums, each in zip(found, asked, strict=True):
+        for number, (sums, each) in enumerate(zip(found, asked, strict=True)):
             tau, residual = _of_rows(batch, each)
+            if kept:
+                kept[number].fill(batch.rows, tau, residual)
             if each.of_ends:
                 residual[:, -each.of_ends :] += ended[:, None]
                 residual[:, -each.of_ends :] -= 0.0 if batch.reward is None else batch.reward[:, None]

@@ -8,10 +8,9 @@ import numpy as np
 from gymnasium import spaces
 
 from ope_vpm.arrays import CHUNK, LARGEST, Array, Bools, Floats, chunks, usable
-from ope_vpm.logged.alignment import one_row_off
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.doctor import SHOWN, Check, Finding, Level, finding
-from ope_vpm.logged.order import rows_shuffled
+from ope_vpm.logged.order import one_row_off, rows_shuffled
 
 
 def not_finite(data: LoggedDataset) -> Finding | None:

@@ -5,7 +5,7 @@ import pytest
 from gymnasium import spaces
 
 from ope_vpm import LoggedDataset, inspect
-from ope_vpm.logged.alignment import _explained
+from ope_vpm.logged.order import _explained
 
 
 def findings(data):

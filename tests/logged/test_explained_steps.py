@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ope_vpm.logged.alignment import _explained
+from ope_vpm.logged.order import _explained
 
 
 def test_steps_far_from_zero_are_explained_as_well():

@@ -9,7 +9,8 @@ from ope_vpm.envs.linear_gaussian import BEHAVIOUR, LinearGaussian
 from ope_vpm.ope import Problem
 from ope_vpm.ope.adapter.encoding import StateFeatures
 from ope_vpm.ope.behaviour.action_ratio import action_ratio
-from ope_vpm.ope.behaviour.gaussian import Design, Draws, fit_clone, tell_apart
+from ope_vpm.ope.behaviour.gaussian import CloneRows, fit_clone, tell_apart
+from ope_vpm.ope.behaviour.regression import Design, Draws
 from ope_vpm.policy import GaussianPolicy
 
 
@@ -55,14 +56,14 @@ def test_a_clipped_gaussian_is_found_although_most_of_it_is_not_seen():
 def test_episodes_of_two_policies_are_told_apart_and_those_of_one_are_not():
     rng = np.random.default_rng(0)
     episode, s = np.repeat(np.arange(40), 50), rng.standard_normal((2000, 1))
-    plain = np.hstack([np.ones_like(s), s])
+    rows = CloneRows(Design.table(np.hstack([np.ones_like(s), s]), 1), episode % 5 == 4, episode)
     second = (episode % 2 == 1)[:, None]
     noise = rng.standard_normal((2000, 1))
     two = np.where(second, 1.5 - s + 0.5 * noise, 1.2 * noise)
-    chance = tell_apart(Draws.unclipped(two), Design.table(plain, 1), episode)
+    chance = tell_apart(Draws.unclipped(two), rows)
     assert (np.abs(chance - np.arange(40) % 2) < 0.05).all() or (np.abs(chance - 1 + np.arange(40) % 2) < 0.05).all()
-    assert tell_apart(Draws.unclipped(1.2 * noise), Design.table(plain, 1), episode) is None
-    fitted = fit_clone(Draws.unclipped(two), Design.table(plain, 1), episode % 5 == 4, episode).log_prob
+    assert tell_apart(Draws.unclipped(1.2 * noise), rows) is None
+    fitted = fit_clone(Draws.unclipped(two), rows.design, rows.held_out, episode).log_prob
     exact = np.log(0.5 * norm.pdf(two, 1.5 - s, 0.5) + 0.5 * norm.pdf(two, 0, 1.2))[:, 0]
     assert np.abs(fitted - exact).mean() < 0.1
 
@@ -107,7 +108,7 @@ def test_features_that_are_computed_in_batches_give_the_clone_of_those_in_memory
     held, logs = data.episode % 5 == 4, []
     for settings, precision in (({}, None), ({"KEPT_ROWS": 0, "BATCH_ROWS": 100}, None), ({}, np.float32)):
         for name, value in settings.items():
-            monkeypatch.setattr(f"ope_vpm.ope.behaviour.gaussian.{name}", value)
+            monkeypatch.setattr(f"ope_vpm.ope.behaviour.regression.{name}", value)
         design = Design.of_states(features, data.observations, precision)
         logs.append(fit_clone(draws, design, held, data.episode).log_prob)
     table, computed, in_single = logs

@@ -7,17 +7,8 @@ from scipy.stats import norm
 import ope_vpm as ov
 from ope_vpm.ope import Problem
 from ope_vpm.ope.behaviour.clone import clone, counted_clone, logged_frequencies
-from ope_vpm.ope.behaviour.gaussian import (
-    FEWEST_EPISODES,
-    Design,
-    Draws,
-    Gaussian,
-    Regression,
-    expected_products,
-    fit_clone,
-    tell_apart,
-    with_deviations,
-)
+from ope_vpm.ope.behaviour.gaussian import FEWEST_EPISODES, CloneRows, fit_clone, tell_apart
+from ope_vpm.ope.behaviour.regression import Design, Draws, Gaussian, Regression, expectation
 from ope_vpm.policy import GaussianPolicy
 
 RNG = np.random.default_rng(0)
@@ -26,6 +17,7 @@ PHI = np.hstack([np.ones_like(S), S, np.cos(2 * S), np.sin(2 * S)])
 DESIGN = Design.table(PHI, 1)
 EPISODE = np.repeat(np.arange(20), 30)
 HELD = EPISODE % 5 == 4
+ROWS = CloneRows(DESIGN, HELD, EPISODE)
 
 
 def ridge(phi, weight, values, penalty):
@@ -54,12 +46,11 @@ def test_expected_draws_enter_the_sums_with_their_variance():
     draws = Draws(np.maximum(z, 0), z <= 0, np.zeros_like(z, dtype=bool))
     now, weight = Gaussian.target(draws), RNG.random(600)
     centre = np.where(z <= 0, -np.sqrt(2 / np.pi), z)
-    np.testing.assert_allclose(
-        expected_products(draws, now, DESIGN, weight), PHI.T @ (weight[:, None] * centre), rtol=1e-9
-    )
-    coefficients = np.array([[0.3], [0.0], [0.0], [0.1]])
-    (found,) = with_deviations(draws, now, DESIGN, weight, [coefficients])
-    square = (centre - PHI @ coefficients) ** 2 + np.where(z <= 0, 1 - 2 / np.pi, 0)
+    sums, variance = expectation(draws, now, DESIGN, weight), np.where(z <= 0, 1 - 2 / np.pi, 0)
+    np.testing.assert_allclose(sums.products, PHI.T @ (weight[:, None] * centre), rtol=1e-9)
+    np.testing.assert_allclose(sums.squares, weight @ (centre**2 + variance), rtol=1e-9)
+    found = Regression(DESIGN, 0.3, weight).maximised(draws, now, sums)
+    square = (centre - PHI @ found.coefficients) ** 2 + variance
     np.testing.assert_allclose(found.std, np.sqrt(weight @ square / weight.sum()))
 
 
@@ -97,17 +88,17 @@ def test_few_episodes_are_not_told_apart():
     for count, expected in ((FEWEST_EPISODES + 1, True), (FEWEST_EPISODES - 1, False)):
         episode = np.repeat(np.arange(count), 30)
         z = np.where(episode % 2, 5.0, 0.0)[:, None] + 0.1 * RNG.standard_normal((len(episode), 1))
-        plain = Design.table(np.ones((len(episode), 1)), 0)
-        assert (tell_apart(Draws.unclipped(z), plain, episode) is not None) is expected
+        rows = CloneRows(Design.table(np.ones((len(episode), 1)), 0), episode < 0, episode)
+        assert (tell_apart(Draws.unclipped(z), rows) is not None) is expected
 
 
 def test_two_policies_that_hardly_differ_are_one():
     """The information criterion asks for ½·3·ln n = 9.6 of log-likelihood; shifts of ±0.05 in 600 rows gain less."""
     shift = np.where(EPISODE % 2, 0.05, -0.05)[:, None]
     z = shift + np.random.default_rng(5).standard_normal((600, 1))
-    assert tell_apart(Draws.unclipped(z), DESIGN.plain, EPISODE) is None
+    assert tell_apart(Draws.unclipped(z), ROWS) is None
     clear = 10 * shift + np.random.default_rng(5).standard_normal((600, 1))
-    second = tell_apart(Draws.unclipped(clear), DESIGN.plain, EPISODE)
+    second = tell_apart(Draws.unclipped(clear), ROWS)
     assert np.abs(np.round(second) - EPISODE.reshape(20, 30)[:, 0] % 2).sum() in (0, 20)
 
 

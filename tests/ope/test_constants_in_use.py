@@ -14,7 +14,7 @@ from ope_vpm.ope import Problem
 from ope_vpm.ope.behaviour import clone as clones
 from ope_vpm.ope.behaviour.action_ratio import fit_categorical
 from ope_vpm.ope.behaviour.gaussian import RIDGES as CLONE_RIDGES
-from ope_vpm.ope.behaviour.gaussian import Design, Draws, Gaussian, Regression
+from ope_vpm.ope.behaviour.regression import Design, Draws, Gaussian, Regression
 from ope_vpm.ope.dynamics import departure as departures
 from ope_vpm.ope.dynamics.departure import Walks
 from ope_vpm.ope.dynamics.world import RIDGES as WORLD_RIDGES

@@ -10,7 +10,8 @@ from ope_vpm.ope import Problem
 from ope_vpm.ope.adapter.ends import ending_rows, limit_of, times
 from ope_vpm.ope.adapter.pair_features import centred_features, pair_features
 from ope_vpm.ope.behaviour.action_ratio import ActionRatio, action_ratio, categorical_clone
-from ope_vpm.ope.behaviour.gaussian import Design, Draws, fit_clone
+from ope_vpm.ope.behaviour.gaussian import fit_clone
+from ope_vpm.ope.behaviour.regression import Design, Draws
 from ope_vpm.ope.linear.estimate import PairEquations
 from ope_vpm.policy import CategoricalPolicy, GaussianPolicy
 from ope_vpm.policy.continuous import clipped_moments

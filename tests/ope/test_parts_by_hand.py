@@ -10,6 +10,7 @@ from gymnasium import spaces
 import ope_vpm as ov
 from ope_vpm.linear.features import Standardiser
 from ope_vpm.linear.moments import Coefficients, GroupSums
+from ope_vpm.linear.system import RIDGES
 from ope_vpm.ope import Problem
 from ope_vpm.ope import log as logs
 from ope_vpm.ope.adapter import encoding
@@ -32,7 +33,7 @@ from ope_vpm.ope.linear.estimate import (
     ridge_path,
     rows_at,
 )
-from ope_vpm.ope.linear.sensitivity import _sample_rows, on_sample, ratio_error_bound, redrawn_paths
+from ope_vpm.ope.linear.sensitivity import REDRAWS, _sample_rows, ratio_error_bound, redrawn_paths, values_on_sample
 from ope_vpm.ope.log import Log, fitting, precision_for
 from ope_vpm.ope.q import networks
 from ope_vpm.ope.q.linear import cross_fitted_q, find_lstd, linear_base, lstd_equations
@@ -112,7 +113,7 @@ def test_larger_ridges_alone_say_nothing_of_the_return(rates, known):
     system = SimpleNamespace(source=np.array([1.0]))
     sums = [EpisodeSums.of_influence(0.0, np.array([0.1, -0.1]))] * 4
     path = RidgePath((1.0, 2.0, 3.0, 4.0), 0, np.zeros((1, 4)), np.zeros((1, 4)), np.ones(4), sums)
-    found = _return_path(SimpleNamespace(problem=pose(), system=system), path, None, np.array([rates]), sums)
+    found = _return_path(SimpleNamespace(problem=pose(), system=system), path, None, np.array([rates]), sums, 2)
     assert (found is not None) is known
     if known:
         assert found.values[found.chosen] == pytest.approx(1 / 0.1)
@@ -210,8 +211,11 @@ def test_rows_of_a_sample_have_the_solution_of_the_whole(monkeypatch):
         rows = problem.log.sample_rows
         np.testing.assert_allclose(np.sort(tau), np.sort(estimate.weights[rows]), atol=1e-9)
         np.testing.assert_allclose(np.sort(residual), np.sort(estimate.residual[rows]), atol=1e-9)
-    assert on_sample(equations, found) is not found
-    assert on_sample(lstd_equations(whole, 4, 1), plain) is plain
+    own = PairEquations.of(equations.problem.on_sample, equations.pairs.on_sample())
+    expected = linear_estimate(own, None, "linear")
+    assert values_on_sample(equations, found) == pytest.approx((expected.value, expected.per_episode.value))
+    assert values_on_sample(equations, found)[0] != found.value
+    assert values_on_sample(lstd_equations(whole, 4, 1), plain) == (plain.value, plain.per_episode.value)
     tau, residual = plain.weights, plain.residual
     usual = np.quantile(np.abs(residual - np.median(residual)), 0.68)
     assert bound == pytest.approx(tau.std() / abs(tau.mean()) * usual)
@@ -223,8 +227,34 @@ def test_features_are_redrawn_with_other_bandwidths_and_seeds():
     assert len(values) == 4
     assert len(set(values)) == 4
     again = pair_features(pose(), 200, 1, 0.5, 0)
-    expected = ridge_path(PairEquations.of(pose(), again), None, paths[0].ridges[:-2])
-    np.testing.assert_allclose(paths[0].values, expected.values, rtol=1e-8)
+    expected = ridge_path(PairEquations.of(pose(), again), None, paths[0].ridges)
+    np.testing.assert_allclose(paths[0].values, expected.values[:-2], rtol=1e-8)
+    assert paths[0].chosen == expected.chosen  # no larger ridges, which are not to be chosen
+    assert paths[0].ridges == RIDGES[::2]
+    equations = lstd_equations(pose(), 4, 1)
+    assert [path.values.tolist() for path in redrawn_paths(equations, 1)] == [path.values.tolist() for path in paths]
+    kept = [pair_features(equations.problem, 200, 1, width, offset).states for width, offset in REDRAWS]
+    assert not any("_kept" in vars(states) for states in kept)  # features of redraws are let go
+    np.testing.assert_allclose(np.array(expected.ridges[-2:]) / RIDGES[-1], [10**0.5, 10])
+
+
+@pytest.mark.parametrize("together", [(), ((0.9, "absorb"), (1.0, "restart"))])
+def test_rows_that_a_second_pass_kept_are_those_of_a_third(monkeypatch, together):
+    """For each discount its own ridge; in the features' precision, which is double here."""
+    found = []
+    for most in (0, 10**9):
+        monkeypatch.setattr("ope_vpm.ope.linear.estimate.KEPT_NUMBERS", most)
+        equations = lstd_equations(replace(pose(), together=together), 4, 1)
+        path = ridge_path(equations, None)
+        kept = equations.solved(path.ridges, len(RIDGES)).rows
+        assert (kept is None) == (most == 0)
+        found.append(equations.at_rows(path))
+        expected = equations.apply(path.beta[:, path.chosen], path.theta[:, path.chosen])
+        np.testing.assert_allclose(found[-1], expected, rtol=1e-10, atol=1e-12)
+        if kept is not None:
+            with pytest.raises(ValueError, match="gone"):
+                kept.take(0)
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-10, atol=1e-12)
 
 
 # -- Samples and folds

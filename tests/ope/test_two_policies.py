@@ -9,17 +9,18 @@ import ope_vpm as ov
 from ope_vpm.baselines.onestep import OneStep
 from ope_vpm.ope import Problem
 from ope_vpm.ope.behaviour.action_ratio import known_overlap
-from ope_vpm.ope.behaviour.gaussian import Design, Draws, tell_apart
+from ope_vpm.ope.behaviour.gaussian import CloneRows, tell_apart
+from ope_vpm.ope.behaviour.regression import Design, Draws
 from ope_vpm.policy import CategoricalPolicy, DeterministicPolicy, GaussianPolicy
 
 EPISODES, LENGTH = 60, 10
 EPISODE = np.repeat(np.arange(EPISODES), LENGTH)
-CONSTANT = Design.table(np.ones((len(EPISODE), 1)), 0)
+CONSTANT = CloneRows(Design.table(np.ones((len(EPISODE), 1)), 0), EPISODE < 0, EPISODE)
 NOISE = np.random.default_rng(1).standard_normal(len(EPISODE))
 
 
 def told_apart(z):
-    return tell_apart(Draws.unclipped(z[:, None]), CONSTANT, EPISODE)
+    return tell_apart(Draws.unclipped(z[:, None]), CONSTANT)
 
 
 def gain(z):

@@ -17,7 +17,7 @@ import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks
 from ope_vpm.linear.features import BATCH_ROWS, Standardiser
-from ope_vpm.linear.moments import Batch, Coefficients, GroupSums, Moments, accumulate, apply_to_groups
+from ope_vpm.linear.moments import Batch, Coefficients, GroupSums, KeptRows, Moments, accumulate, apply_to_groups
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.encoding import ActionCoordinates, Encoder, StateFeatures
 from ope_vpm.ope.adapter.ends import (
@@ -103,6 +103,10 @@ class StateRows:
             here[:], there[:] = (values[part] for values in self._kept)
         else:
             self._compute(part, here, there)
+
+    def forget(self) -> None:
+        """Let go of the features that are kept: who needs them again computes them anew."""
+        vars(self).pop("_kept", None)
 
     @cached_property
     def _kept(self) -> tuple[Floats, Floats]:
@@ -238,17 +242,20 @@ class PairFeatures:
             values[part] = features @ theta[: self.next_size]
         return values
 
-    def sums(self, asked: Sequence[Coefficients], weights: bool = False) -> list[PairSums]:
-        """Sums of τ·δ and more over the rows of each episode, in a second pass that keeps no row.
+    def sums(
+        self, asked: Sequence[Coefficients], weights: bool = False, kept: Sequence[KeptRows] = ()
+    ) -> list[PairSums]:
+        """Sums of τ·δ and more over the rows of each episode, in a second pass.
 
         Args:
             asked: coefficients of shape (features, columns), as of several discounts.
             weights: whether sums of the weights τ are wanted, too.
+            kept: where single rows are kept for each of `asked`; empty: nowhere.
         """
         data = self.states.data
         episode, count = data.episode[self.rows], data.n_episodes
         found, rows = [], np.bincount(episode, minlength=count)
-        for each, sums in zip(asked, apply_to_groups(self, episode, count, asked, weights), strict=True):
+        for each, sums in zip(asked, apply_to_groups(self, episode, count, asked, weights, kept), strict=True):
             first = np.zeros((count, each.theta.shape[1]))
             first[self.states.first_episodes] = self.initial_values(each.theta)
             found.append(PairSums(0, sums, rows, first))

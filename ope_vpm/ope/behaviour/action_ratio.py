@@ -20,7 +20,8 @@ from ope_vpm.ope.adapter.encoding import StateFeatures
 from ope_vpm.ope.adapter.pair_features import PairFeatures, state_encoder
 from ope_vpm.ope.adapter.pair_stream import Pairs
 from ope_vpm.ope.behaviour.clone import Clone
-from ope_vpm.ope.behaviour.gaussian import Design, Draws, GaussianClone, fit_gaussians
+from ope_vpm.ope.behaviour.gaussian import CloneRows, GaussianClone, fit_gaussians
+from ope_vpm.ope.behaviour.regression import Design, Draws
 from ope_vpm.ope.log import Log, Precision
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy
@@ -182,14 +183,14 @@ def _ratio_model(log: Log, policy: TargetPolicy, seed: int) -> RatioModel:
 
 def _fitted(log: Log, policy: TargetPolicy, seed: int) -> tuple[GaussianClone | CategoricalClone, Floats]:
     """The clone of the behaviour, and log π - log b̂ of each logged action."""
-    data, design = log.data, log.shared(_design, seed)
+    data, rows = log.data, log.shared(_clone_rows, seed)
     if data.discrete_actions:
-        target, features = policy.probabilities(data.observations), _all_features(design)
+        target, features = policy.probabilities(data.observations), _all_features(rows.design)
         clone = fit_categorical(target, data.actions, features, log.held_out)
         logs = clone.log_prob(target, data.actions, features)
         return clone, policy.log_likelihood(data.observations, data.actions) - logs
     draws, log_target = _draws(data, policy, Standardiser.fit(data.actions))
-    fitted, logs = fit_gaussians(draws, design, log.held_out, data.episode)
+    fitted, logs = fit_gaussians(draws, rows)
     return fitted, log_target - logs
 
 
@@ -273,9 +274,10 @@ def fit_categorical(probabilities: Floats, actions: Integers, features: Floats, 
     return CategoricalClone(theta.numpy(), float(beta), score)
 
 
-def _design(log: Log, seed: int) -> Design:
-    """Features of the state of every row, which all targets share."""
-    return Design.of_states(log.shared(_clone_features, seed), log.data.observations)
+def _clone_rows(log: Log, seed: int) -> CloneRows:
+    """The rows with features of their states, which all targets share."""
+    design = Design.of_states(log.shared(_clone_features, seed), log.data.observations)
+    return CloneRows(design, log.held_out, log.data.episode)
 
 
 def _clone_features(log: Log, seed: int) -> StateFeatures:

@@ -1,8 +1,7 @@
 """The behaviour as one or two Gaussians in z, the target's own units, with clipped actions taken for what they are.
 
 An action that was clipped to a bound says only that the draw lay beyond it: its likelihood is the probability of a tail
-of the Gaussian, not a density. The fit is by expectation and maximisation (Dempster, Laird and Rubin 1977), the draws
-beyond a bound being what is not seen.
+of the Gaussian, not a density.
 
 Where logs of two policies were put together, one Gaussian fits neither. Whole episodes are then told apart, and the
 clone is Σ_k g_k(s)·N(z; μ_k(s), σ_k), with g_k(s) the share of policy k among the rows near s.
@@ -10,267 +9,49 @@ clone is Σ_k g_k(s)·N(z; μ_k(s), σ_k), with g_k(s) the share of policy k amo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
-from scipy.special import log_ndtr
 
-from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks, group_sums
-from ope_vpm.linear.features import BATCH_ROWS
-from ope_vpm.ope.adapter.encoding import StateFeatures
-from ope_vpm.ope.adapter.pair_features import KEPT_ROWS
+from ope_vpm.arrays import Bools, Floats, Integers, group_sums
 from ope_vpm.ope.behaviour.clone import Clone
-from ope_vpm.ope.log import Precision, precision_for
-from ope_vpm.policy.continuous import LOG_ROOT_TWO_PI, clipped_log_densities
+from ope_vpm.ope.behaviour.regression import (
+    LEAST_LEFT,
+    LEAST_VARIANCE,
+    NO_RIDGE,
+    Design,
+    Draws,
+    Expectation,
+    Gaussian,
+    Regression,
+    Seen,
+    expectation,
+)
+from ope_vpm.policy.continuous import LOG_ROOT_TWO_PI
 
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
 """On the coefficients of non-linear features, per row; held-out episodes choose one, or linear features alone."""
-NO_RIDGE = 1e-8
-"""On the constant and on linear features: it only keeps collinear states from a singular matrix."""
-ROUNDS, LATER_ROUNDS = 20, 5
-"""Of expectation and maximisation: with linear features from N(0, 1), and from there with the chosen features."""
+ROUNDS = 20
+"""Of expectation and maximisation, with linear features from N(0, 1)."""
 MIXTURE_ROUNDS = 15
 """Of expectation and maximisation over episodes, at most: whole episodes are told apart within a few."""
+ROUNDS_EACH = 2
+"""Of expectation and maximisation over clipped draws within each of these."""
 ENOUGH = 1e-4
 """Gain in log-likelihood per row below which these rounds stop."""
 LEAST_SHARE = 0.02
 """Of one policy near a state: the other's episodes are seldom told apart for certain."""
-LEAST_GAIN = 0.02
-"""In log-likelihood per row, for two policies instead of one: less changes a ratio by 2 %, below its own noise."""
 FEWEST_EPISODES = 10
 """To look for two policies: five of each."""
 TINY = 1e-9
 """Weight of a row in the fit of a policy that certainly did not log it, so that no fit is without rows."""
-KEPT_NUMBERS = 1 << 22
-"""Linear features that are kept, 32 MB, though all features are too many: two policies are told apart in some forty
-passes over them."""
-LEAST_VARIANCE = 1e-12
-"""Added to a variance, so that constant actions have a density."""
-
-
-@dataclass(frozen=True)
-class Draws:
-    """Actions in units of the target, and which of their coordinates were clipped."""
-
-    z: Floats
-    """(n, m); at a clipped entry that of the bound."""
-    below: Bools
-    """(n, m): clipped to the lower bound."""
-    above: Bools
-    """(n, m): clipped to the upper bound."""
-
-    @classmethod
-    def unclipped(cls, z: Floats) -> Draws:
-        """Draws that no bound touched."""
-        nowhere = np.zeros(z.shape, dtype=np.bool_)
-        return cls(z, nowhere, nowhere)
-
-    @property
-    def clipped(self) -> Bools:
-        """Where either bound was hit."""
-        return self.below | self.above
-
-    @cached_property
-    def any_clipped(self) -> bool:
-        """Whether a bound was hit anywhere."""
-        return bool(self.below.any() or self.above.any())
-
-    def at(self, rows: slice) -> Draws:
-        """Some of the rows."""
-        return Draws(self.z[rows], self.below[rows], self.above[rows])
-
-    def log_density(self, mean: Floats, std: Floats) -> Floats:
-        """(n,): the log-density of what was seen, with the probability of the tail where it was clipped."""
-        total: Floats = clipped_log_densities((self.z - mean) / std, std, self.below, self.above).sum(axis=1)
-        return total
-
-    def expected(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
-        """Mean and variance of each draw, (n, m), given what was seen of it."""
-        if not self.any_clipped:
-            return self.z, np.zeros(self.z.shape[1])
-        centre, variance = self.z.copy(), np.zeros_like(self.z)
-        for where, side in ((self.below, -1.0), (self.above, 1.0)):
-            here, width = mean[where], np.broadcast_to(std, mean.shape)[where]
-            edge = side * (self.z[where] - here) / width
-            # φ(edge)/Φ(-edge), by logarithms: far beyond the bound both vanish
-            hazard = np.exp(-0.5 * edge**2 - LOG_ROOT_TWO_PI - log_ndtr(-edge))
-            centre[where] = here + side * width * hazard
-            variance[where] = width**2 * np.clip(1 + edge * hazard - hazard**2, 0.0, 1.0)
-        return centre, variance
-
-
-@dataclass(frozen=True, eq=False)
-class Design:
-    """The regressors of every row: a constant, features that are linear in the state, then others."""
-
-    length: int
-    """The number of rows."""
-    size: int
-    """The number of features."""
-    linear: int
-    """How many of them are linear."""
-    features: Callable[[slice], Floats]
-    """All features of some rows."""
-    linear_features: Callable[[slice], Floats]
-    """The constant and the linear features of some rows."""
-    step: int
-    """How many rows are looked at together."""
-    maps: tuple[Array, ...] = ()
-    """What the rows are read from, where it may be on disk."""
-
-    @classmethod
-    def table(cls, features: Floats, linear: int) -> Design:
-        """Features (n, D) that are there already."""
-        size, plain = int(features.shape[1]), features[:, : 1 + linear]
-        return cls(len(features), size, linear, features.__getitem__, plain.__getitem__, len(features))
-
-    @classmethod
-    def of_states(cls, states: StateFeatures, observations: Array, precision: Precision | None = None) -> Design:
-        """Features of observed states: a table where they are few, otherwise computed whenever they are needed.
-
-        Args:
-            states: the features.
-            observations: the states.
-            precision: of the features; by default single where there are many.
-        """
-        precision = precision or precision_for(len(observations))
-        if len(observations) <= KEPT_ROWS and precision is np.float64:
-            return cls.table(states(observations), states.linear)
-
-        def features(rows: slice) -> Floats:
-            out = np.empty((rows.stop - rows.start, states.size), precision)
-            states.fill(observations[rows], None, out)
-            return out.astype(np.float64, copy=False)
-
-        def plain(rows: slice) -> Floats:
-            z = states.limited_coordinates(observations[rows])
-            return np.column_stack([np.ones(len(z)), z])
-
-        if len(observations) * (1 + states.linear) <= KEPT_NUMBERS:
-            kept: list[Floats] = []  # made when it is first asked for
-
-            def plain_table(rows: slice) -> Floats:
-                if not kept:
-                    kept.append(np.concatenate([plain(some) for some in chunks(len(observations), BATCH_ROWS)]))
-                return kept[0][rows]
-
-            linear: Callable[[slice], Floats] = plain_table
-        else:
-            linear = plain
-        return cls(len(observations), states.size, states.linear, features, linear, BATCH_ROWS, (observations,))
-
-    @property
-    def plain(self) -> Design:
-        """The constant and the linear features alone."""
-        return replace(self, size=1 + self.linear, features=self.linear_features)
-
-    def batches(self) -> Iterator[tuple[slice, Floats]]:
-        """All rows in order, some at a time: which ones, and their features."""
-        for rows in chunks(self.length, self.step, of=self.maps):
-            yield rows, self.features(rows)
-
-    def penalty(self, ridge: float) -> Floats:
-        """(size,): the ridge on features that are not linear, next to nothing on the others."""
-        penalty = np.full(self.size, NO_RIDGE)
-        penalty[1 + self.linear :] = ridge
-        return penalty
-
-    def gram(self, weight: Floats) -> Floats:
-        """Σ w φφᵀ, shape (size, size)."""
-        total = np.zeros((self.size, self.size))
-        for rows, features in self.batches():
-            total += (features * weight[rows, None]).T @ features
-        return total
-
-
-@dataclass(frozen=True)
-class Gaussian:
-    """A Gaussian whose mean is linear in features, with one standard deviation per coordinate."""
-
-    coefficients: Floats
-    """(k, m), of the first k features."""
-    std: Floats
-    """(m,)."""
-
-    @classmethod
-    def target(cls, draws: Draws) -> Gaussian:
-        """N(0, 1), the target itself, where a fit begins."""
-        return cls(np.zeros((1, draws.z.shape[1])), np.ones(draws.z.shape[1]))
-
-    def mean(self, features: Floats) -> Floats:
-        """(n, m), at rows with these features."""
-        mean: Floats = features[:, : len(self.coefficients)] @ self.coefficients
-        return mean
-
-    def expected(self, draws: Draws, features: Floats) -> tuple[Floats, Floats]:
-        """Mean and variance of each draw given what was seen of it; see `Draws.expected`."""
-        return draws.expected(self.mean(features), self.std)
-
-    def log_density(self, draws: Draws, design: Design) -> Floats:
-        """(n,): the log-density of what was seen of each draw."""
-        logs = np.empty(design.length)
-        for rows, features in design.batches():
-            logs[rows] = draws.at(rows).log_density(self.mean(features), self.std)
-        return logs
-
-
-class Regression:
-    """Ridge regression with weighted rows, whose matrix is factored once.
-
-    Args:
-        design: the features of all rows.
-        ridge: on the squared coefficients of features that are not linear, per unit of weight.
-        weight: (n,).
-        gram: Σ w φφᵀ, where it is known already.
-    """
-
-    def __init__(self, design: Design, ridge: float, weight: Floats, gram: Floats | None = None) -> None:
-        self.design, self.weight = design, weight
-        penalty = design.penalty(ridge) * weight.sum()
-        self.factor = cho_factor((design.gram(weight) if gram is None else gram) + np.diag(penalty))
-
-    def solve(self, products: Floats) -> Floats:
-        """The coefficients, from Σ w φ·value."""
-        coefficients: Floats = cho_solve(self.factor, products)
-        return coefficients
-
-    def coefficients(self, values: Floats) -> Floats:
-        """(size,): of the regression of a value at every row."""
-        right = sum(features.T @ (self.weight[rows] * values[rows]) for rows, features in self.design.batches())
-        return self.solve(np.asarray(right))
-
-    def fit(self, draws: Draws, start: Gaussian, rounds: int) -> Gaussian:
-        """A Gaussian by expectation and maximisation; where nothing was clipped one round is exact."""
-        found = start
-        for _ in range(rounds if draws.any_clipped else 1):
-            right = expected_products(draws, found, self.design, self.weight)
-            (found,) = with_deviations(draws, found, self.design, self.weight, [self.solve(right)])
-        return found
-
-
-def expected_products(draws: Draws, now: Gaussian, design: Design, weight: Floats) -> Floats:
-    """Σ w φ·(expected draw), shape (D, m), under the Gaussian of the round before."""
-    total = np.zeros((design.size, draws.z.shape[1]))
-    for rows, features in design.batches():
-        centre, _ = now.expected(draws.at(rows), features)
-        total += features.T @ (weight[rows, None] * centre)
-    return total
-
-
-def with_deviations(
-    draws: Draws, now: Gaussian, design: Design, weight: Floats, fits: Sequence[Floats]
-) -> list[Gaussian]:
-    """Gaussians with the coefficients of several fits, each with the deviations that it leaves."""
-    total = np.zeros((len(fits), draws.z.shape[1]))
-    for rows, features in design.batches():
-        centre, variance = now.expected(draws.at(rows), features)
-        for sums, coefficients in zip(total, fits, strict=True):
-            sums += weight[rows] @ ((centre - features @ coefficients) ** 2 + variance)
-    deviations = np.sqrt(total / weight.sum() + LEAST_VARIANCE)
-    return [Gaussian(coefficients, std) for coefficients, std in zip(fits, deviations, strict=True)]
+LATER_ROUNDS = 5
+"""Of expectation and maximisation, from the fit with linear features with those that were chosen."""
+LEAST_GAIN = 0.02
+"""In log-likelihood per row, for two policies instead of one: less changes a ratio by 2 %, below its own noise."""
 
 
 @dataclass(frozen=True)
@@ -302,33 +83,30 @@ def _mixed(logs: Sequence[Floats], near: Floats) -> Floats:
 
 
 def fit_clone(draws: Draws, design: Design, held_out: Bools, episode: Integers) -> Clone:
-    """The clone's log-densities of the draws; arguments as in `fit_gaussians`."""
-    clone, logs = fit_gaussians(draws, design, held_out, episode)
+    """The clone's log-densities of the draws; arguments as in `fit_gaussians` and `CloneRows`."""
+    clone, logs = fit_gaussians(draws, CloneRows(design, held_out, episode))
     return Clone(logs, clone.held_out_log_likelihood)
 
 
-def fit_gaussians(draws: Draws, design: Design, held_out: Bools, episode: Integers) -> tuple[GaussianClone, Floats]:
+def fit_gaussians(draws: Draws, rows: CloneRows) -> tuple[GaussianClone, Floats]:
     """The clone with the ridge that fits held-out rows best, and its log-densities of the draws.
 
     Args:
         draws: actions in units of the target.
-        design: features of the states; linear ones are not penalised.
-        held_out: rows to choose the ridge by.
-        episode: the number of each row's episode.
+        rows: those of the log, with features of the states; linear ones are not penalised.
     """
-    every = np.ones(len(episode))
-    plain = design.plain
-    train = every * ~held_out if held_out.any() and not held_out.all() else every
-    first = Regression(plain, NO_RIDGE, train).fit(draws, Gaussian.target(draws), ROUNDS)
-    ridge, score = _choose_ridge(draws, first, design, held_out, train)
-    used, penalty = (plain, NO_RIDGE) if ridge is None else (design, ridge)
-    whole = Regression(used, penalty, every).fit(draws, first, LATER_ROUNDS)
+    design, episode = rows.design, rows.episode
+    first = rows.regression(None, everywhere=False).fit(draws, Gaussian.target(draws), ROUNDS)
+    ridge, score = _choose_ridge(draws, first, rows)
+    used = rows.plain if ridge is None else design
+    whole = rows.regression(ridge, everywhere=True).fit(draws, first, LATER_ROUNDS)
     one, logs = GaussianClone((whole,), ridge is not None, None, score), whole.log_density(draws, used)
-    second = tell_apart(draws, plain, episode)
+    second = tell_apart(draws, rows)
     if second is None:
         return one, logs
     share = second[episode]
-    gate = Regression(design, RIDGES[1], every).coefficients(share)
+    gate = rows.regression(RIDGES[1], everywhere=True).coefficients(share)
+    penalty = NO_RIDGE if ridge is None else ridge
     parts = [Regression(used, penalty, part + TINY).fit(draws, whole, ROUNDS) for part in (1 - share, share)]
     mixed = _mixed([part.log_density(draws, used) for part in parts], share_near(design, gate))
     gain = float(np.mean(mixed - logs))
@@ -336,31 +114,188 @@ def fit_gaussians(draws: Draws, design: Design, held_out: Bools, episode: Intege
     return (two, mixed) if gain > LEAST_GAIN else (one, logs)
 
 
-def tell_apart(draws: Draws, plain: Design, episode: Integers) -> Floats | None:
+def _choose_ridge(draws: Draws, first: Gaussian, rows: CloneRows) -> tuple[float | None, float]:
+    """The ridge with the highest likelihood of held-out rows, None for linear features alone; and that likelihood."""
+    score = float(np.mean(first.log_density(draws, rows.plain)[rows.judge]))
+    best: float | None = None
+    if not rows.splits:
+        return best, score
+    expected = expectation(draws, first, rows.design, rows.train)
+    fits = [rows.regression(ridge, everywhere=False).maximised(draws, first, expected) for ridge in RIDGES]
+    total = np.zeros(len(fits))
+    for batch, features in rows.design.batches():
+        chosen = rows.judge[batch]
+        part, seen = draws.at(batch).chosen(chosen), features[chosen]
+        total += [float(part.log_density(fit.mean(seen), fit.std).sum()) for fit in fits]
+    for ridge, now in zip(RIDGES, (total / rows.judge.sum()).tolist(), strict=True):
+        if now > score:
+            best, score = ridge, now
+    return best, score
+
+
+class CloneRows:
+    """The rows of a log as regressions of all policies share them: nothing in it depends on a policy.
+
+    Args:
+        design: features of the states.
+        held_out: rows to choose a ridge by.
+        episode: the number of each row's episode, rising.
+    """
+
+    def __init__(self, design: Design, held_out: Bools, episode: Integers) -> None:
+        self.design, self.held_out, self.episode = design, held_out, episode
+        self._regressions: dict[tuple[float | None, bool], Regression] = {}
+        self._grams: dict[tuple[bool, ...], Floats] = {}
+
+    @cached_property
+    def plain(self) -> Design:
+        """The constant and the linear features alone."""
+        return self.design.plain
+
+    @cached_property
+    def every(self) -> Floats:
+        """(n,): the weight 1."""
+        return np.ones(len(self.episode))
+
+    @property
+    def splits(self) -> bool:
+        """Whether some rows are held out, and not all."""
+        return bool(self.held_out.any() and not self.held_out.all())
+
+    @cached_property
+    def train(self) -> Floats:
+        """(n,): 0 for rows that are held out, 1 for the others; 1 everywhere where all are one or the other."""
+        return self.every * ~self.held_out if self.splits else self.every
+
+    @cached_property
+    def judge(self) -> Bools:
+        """(n,): the rows that are held out; all where none is."""
+        return self.held_out if self.held_out.any() else np.ones(len(self.held_out), dtype=np.bool_)
+
+    def regression(self, ridge: float | None, *, everywhere: bool) -> Regression:
+        """The regression with a ridge, None for linear features alone, on all rows or on those that train."""
+        key = ridge, everywhere
+        if key not in self._regressions:
+            design, weight = self.plain if ridge is None else self.design, self.every if everywhere else self.train
+            gram = self._gram(design, weight, ridge is None, everywhere)
+            self._regressions[key] = Regression(design, NO_RIDGE if ridge is None else ridge, weight, gram)
+        return self._regressions[key]
+
+    def _gram(self, design: Design, weight: Floats, *key: bool) -> Floats:
+        """Σ w φφᵀ, which all ridges share."""
+        if key not in self._grams:
+            self._grams[key] = design.gram(weight)
+        return self._grams[key]
+
+    @cached_property
+    def bounds(self) -> Integers:
+        """(episodes + 1,): where each episode begins, and where the last one ends."""
+        count = int(self.episode[-1]) + 1
+        return np.searchsorted(self.episode, np.arange(count + 1))
+
+    @property
+    def long_episodes(self) -> bool:
+        """Whether sums of products of linear features over each episode take no more memory than these features."""
+        return (len(self.bounds) - 1) * self.plain.size <= len(self.episode)
+
+    @cached_property
+    def episode_grams(self) -> Floats:
+        """Σ φφᵀ of the linear features over the rows of each episode, shape (episodes, D, D)."""
+        return self.sums_of_episodes(self.plain.features(slice(0, len(self.episode))))[0]
+
+    def gram_of_episodes(self, weight: Floats) -> Floats:
+        """Σ w φφᵀ of the linear features with a weight for each episode."""
+        if not self.long_episodes:
+            return self.plain.gram(weight[self.episode])
+        return np.tensordot(weight, self.episode_grams, axes=1)
+
+    def sums_of_episodes(self, values: Floats) -> tuple[Floats, Floats]:
+        """Σ φvᵀ and Σ v² over the rows of each episode, for linear features φ and values v, (n, m)."""
+        features = self.plain.features(slice(0, len(self.episode)))
+        parts = [slice(first, last) for first, last in pairwise(self.bounds.tolist())]
+        products = np.stack([features[part].T @ values[part] for part in parts])
+        return products, np.add.reduceat(np.square(values), self.bounds[:-1], axis=0)
+
+
+class EpisodeDraws:
+    """Draws of whole episodes, each with a weight, and Gaussians of linear features that are fitted to them.
+
+    Args:
+        draws: actions in units of the target.
+        rows: the log's.
+    """
+
+    def __init__(self, draws: Draws, rows: CloneRows) -> None:
+        self.draws, self.rows = draws, rows
+        self._looked_at: dict[int, tuple[Gaussian, list[Seen]]] = {}
+
+    def fit(self, number: int, weight: Floats, start: Gaussian) -> Gaussian:
+        """The Gaussian of one of the policies, `number`, from weights of episodes and that of the round before."""
+        episodes, looked_at = self.rows.episode, None
+        if number in self._looked_at and self._looked_at[number][0] is start:
+            looked_at = self._looked_at[number][1]
+        gram = self.rows.gram_of_episodes(weight)
+        found = Regression(self.rows.plain, NO_RIDGE, weight[episodes], gram)
+        return found.fit(self.draws, start, ROUNDS_EACH, looked_at)
+
+    def log_density(self, number: int, fit: Gaussian) -> Floats:
+        """(episodes,): of each episode's draws; what was looked up for it serves the fit that starts there."""
+        looked_at = fit.looked_at(self.draws, self.rows.plain)
+        self._looked_at[number] = fit, looked_at
+        logs = np.concatenate([seen.log_density() for seen in looked_at])
+        return group_sums(self.rows.episode, logs, len(self.rows.bounds) - 1)
+
+
+class SummedEpisodes(EpisodeDraws):
+    """The same where nothing was clipped: sums over each episode's rows are all that Gaussians need of them.
+
+    Where a Gaussian leaves next to nothing of the draws, differences of sums have lost its digits, and rows are taken.
+    """
+
+    def __init__(self, draws: Draws, rows: CloneRows) -> None:
+        super().__init__(draws, rows)
+        self.products, self.squares = rows.sums_of_episodes(draws.z)
+
+    def fit(self, number: int, weight: Floats, start: Gaussian) -> Gaussian:
+        """As in `EpisodeDraws`, without a pass over rows."""
+        gram = self.rows.gram_of_episodes(weight)
+        found = Regression(self.rows.plain, NO_RIDGE, weight[self.rows.episode], gram)
+        products = np.tensordot(weight, self.products, axes=1)
+        return found.maximised(self.draws, start, Expectation(products, weight @ self.squares))
+
+    def log_density(self, number: int, fit: Gaussian) -> Floats:
+        """(episodes,): of each episode's draws."""
+        count = np.diff(self.rows.bounds)[:, None]
+        if (fit.std**2 - LEAST_VARIANCE < LEAST_LEFT * self.squares.sum(axis=0) / count.sum()).any():
+            return super().log_density(number, fit)
+        beta = fit.coefficients
+        explained = np.sum(beta * (2 * self.products - self.rows.episode_grams @ beta), axis=1)
+        logs: Floats = -0.5 * (self.squares - explained) / fit.std**2 - count * (np.log(fit.std) + LOG_ROOT_TWO_PI)
+        return np.asarray(logs.sum(axis=1))
+
+
+def tell_apart(draws: Draws, rows: CloneRows) -> Floats | None:
     """(episodes,): the probability that each is by the second of two policies; None where one policy explains them.
 
     Two must gain more log-likelihood than the Bayesian information criterion (Schwarz 1978) asks for.
 
     Args:
         draws: actions in units of the target.
-        plain: a constant and linear features.
-        episode: the number of each row's episode.
+        rows: those of the log, whose linear features are used.
     """
-    count = int(episode[-1]) + 1
+    episode, count, plain = rows.episode, len(rows.bounds) - 1, rows.plain
     if count < FEWEST_EPISODES:
         return None
-    lengths = np.bincount(episode, minlength=count)
-    size = group_sums(episode, np.einsum("nm,nm->n", draws.z, draws.z), count) / lengths
+    size = group_sums(episode, np.einsum("nm,nm->n", draws.z, draws.z), count) / np.diff(rows.bounds)
     second = np.where(size > np.median(size), 0.9, 0.1)  # a guess to begin with: who is farther from the target
-    whole = Regression(plain, NO_RIDGE, np.ones(len(episode))).fit(draws, Gaussian.target(draws), ROUNDS)
+    whole = rows.regression(None, everywhere=True).fit(draws, Gaussian.target(draws), ROUNDS)
     one = group_sums(episode, whole.log_density(draws, plain), count)
-    fits = [whole, whole]
-    total = -np.inf
+    found = SummedEpisodes(draws, rows) if rows.long_episodes and not draws.any_clipped else EpisodeDraws(draws, rows)
+    fits, total = [whole, whole], -np.inf
     for _ in range(MIXTURE_ROUNDS):
-        weights = [(1 - second)[episode] + TINY, second[episode] + TINY]
-        fits = [Regression(plain, NO_RIDGE, w).fit(draws, fit, 2) for w, fit in zip(weights, fits, strict=True)]
+        fits = [found.fit(k, weight + TINY, fits[k]) for k, weight in enumerate((1 - second, second))]
         prior = float(np.clip(second.mean(), LEAST_SHARE, 1 - LEAST_SHARE))
-        logs = [group_sums(episode, fit.log_density(draws, plain), count) for fit in fits]
+        logs = [found.log_density(k, fit) for k, fit in enumerate(fits)]
         logs = [logs[0] + np.log(1 - prior), logs[1] + np.log(prior)]
         both = np.logaddexp(*logs)
         second = np.exp(logs[1] - both)
@@ -370,26 +305,3 @@ def tell_apart(draws: Draws, plain: Design, episode: Integers) -> Floats | None:
     parameters = draws.z.shape[1] * (plain.size + 1) + 1
     better = total - float(one.sum()) > 0.5 * parameters * np.log(len(episode))
     return second if better and LEAST_SHARE < second.mean() < 1 - LEAST_SHARE else None
-
-
-def _choose_ridge(
-    draws: Draws, first: Gaussian, design: Design, held_out: Bools, train: Floats
-) -> tuple[float | None, float]:
-    """The ridge with the highest likelihood of held-out rows, None for linear features alone; and that likelihood."""
-    judge = held_out if held_out.any() else np.ones(len(held_out), dtype=np.bool_)
-    score = float(np.mean(first.log_density(draws, design.plain)[judge]))
-    best: float | None = None
-    if not (train == 0).any():
-        return best, score
-    gram, right = design.gram(train), expected_products(draws, first, design, train)
-    solved = [Regression(design, ridge, train, gram).solve(right) for ridge in RIDGES]
-    fits = with_deviations(draws, first, design, train, solved)
-    total = np.zeros(len(fits))
-    for rows, features in design.batches():
-        chosen = judge[rows]
-        part = Draws(draws.z[rows][chosen], draws.below[rows][chosen], draws.above[rows][chosen])
-        total += [float(part.log_density(fit.mean(features[chosen]), fit.std).sum()) for fit in fits]
-    for ridge, now in zip(RIDGES, (total / judge.sum()).tolist(), strict=True):
-        if now > score:
-            best, score = ridge, now
-    return best, score

@@ -2,7 +2,7 @@
 
 One pass over the rows gives the linear system of `ope_vpm.linear.system`. A second one sums τ·δ over episodes, τ the
 ratio and δ the Bellman residual of a row, for all ridges at once: the influence function, whose standard errors choose
-the ridge. A third one gives τ and δ of every row for that ridge alone.
+the ridge. τ and δ of every row for that ridge alone are what the second pass has kept, or what a third one gives.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from ope_vpm.arrays import Floats, Integers
 from ope_vpm.linear.moments import (
     Coefficients,
+    KeptRows,
     Means,
     WeightSums,
     accumulate_folds,
@@ -33,6 +34,9 @@ from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, influence_
 from ope_vpm.ope.inference.value import RawEstimate, disagreement, evidence_of_sums, weight_sums
 from ope_vpm.ope.problem import Discount, Problem
 
+KEPT_NUMBERS = 24_000_000
+"""τ and δ of all rows and ridges that a second pass may keep: 22 million at 10⁶ rows and eleven ridges, 88 MB in single
+precision. Beyond it a third pass gives those of the ridge that was chosen."""
 LARGEST_LEVERAGE = 0.5
 """Beyond it the correction of fitted residuals would more than double the interval, on an estimate of the leverage that
 is itself rough."""
@@ -100,10 +104,15 @@ class PairEquations:
         """The equations of the same rows at a discount that is asked about together with this one."""
         return self if discount == self.problem.discount else PairEquations.of(self.problem.at(discount), self.pairs)
 
-    def solved(self, ridges: tuple[float, ...]) -> SolvedRidges:
-        """The solutions for some ridges, made in one pass with those of all discounts that are asked about."""
+    def solved(self, ridges: tuple[float, ...], choices: int) -> SolvedRidges:
+        """The solutions for some ridges, made in one pass with those of all discounts that are asked about.
+
+        Args:
+            ridges: the ridges.
+            choices: for how many of them, the first ones, rows may be asked about later.
+        """
         problem = self.problem
-        return self.pairs.remembered(_solved_together, ridges, problem.all_discounts)(self)[problem.discount]
+        return self.pairs.remembered(_solved_together, ridges, choices, problem.all_discounts)(self)[problem.discount]
 
     def at_rows(self, path: RidgePath) -> tuple[Floats, Floats]:
         """The ratio τ and the Bellman residual of each row for the ridge that was chosen; one pass as in `solved`."""
@@ -152,10 +161,12 @@ class SolvedRidges:
     """(features, ridges)."""
     sums: PairSums
     """Columns for θ, then those for ends; with sums of the weights τ where rows are not there for a third pass."""
+    rows: KeptRows | None = None
+    """τ and the residual of each row for the ridges to choose from, where they are kept."""
 
 
 def _solved_together(
-    equations: PairEquations, ridges: tuple[float, ...], discounts: tuple[Discount, ...]
+    equations: PairEquations, ridges: tuple[float, ...], choices: int, discounts: tuple[Discount, ...]
 ) -> dict[Discount, SolvedRidges]:
     """Solve for every ridge at every discount, and go through the rows once for all of them."""
     pairs, solved, asked = equations.pairs, [], []
@@ -168,22 +179,28 @@ def _solved_together(
         both = np.hstack([beta, beta[:, : of_ends.shape[1]]]), np.hstack([theta[:, 0], of_ends])
         asked.append(Coefficients(*both, each.problem.gamma, each.after_end, of_ends.shape[1]))
         solved.append((theta[:, 0], of_ends, beta))
-    sums = pairs.sums(asked, weights=not isinstance(pairs, PairFeatures))
-    return {
-        discount: SolvedRidges(*arrays, found) for discount, arrays, found in zip(discounts, solved, sums, strict=True)
-    }
+    kept: list[KeptRows] = []
+    if isinstance(pairs, PairFeatures):
+        if choices and 2 * choices * len(pairs) * len(asked) <= KEPT_NUMBERS:
+            kept = [KeptRows(len(pairs), choices, pairs.states.precision) for _ in asked]
+        sums = pairs.sums(asked, kept=kept)
+    else:
+        sums = pairs.sums(asked, weights=True)
+    return {discounts[k]: SolvedRidges(*solved[k], sums[k], kept[k] if kept else None) for k in range(len(discounts))}
 
 
 def _rows_together(
     equations: PairEquations, ridges: tuple[float, ...], discounts: tuple[Discount, ...]
 ) -> dict[Discount, tuple[Floats, Floats]]:
     """τ and the Bellman residual of each row at every discount, each at its own ridge."""
-    grid, asked = ridges[:-DECADE], []
+    grid, asked, paths = ridges[:-DECADE], [], []
     for each in (equations.at(discount) for discount in discounts):
         path = ridge_path(each, grid[0] if len(grid) == 1 else None, grid)
+        paths.append((each.solved(ridges, len(grid)).rows, path.chosen))
         coefficients = path.beta[:, path.chosen], path.theta[:, path.chosen]
         asked.append(Coefficients(*coefficients, each.problem.gamma, each.after_end))
-    return dict(zip(discounts, apply_all(equations.rows, asked), strict=True))
+    kept = [rows.take(chosen) for rows, chosen in paths if rows is not None]
+    return dict(zip(discounts, kept or apply_all(equations.rows, asked), strict=True))
 
 
 @dataclass(frozen=True)
@@ -211,25 +228,38 @@ class RidgePath:
     """The same of the return of an episode, which has a ridge of its own; None where nothing ends."""
 
 
-def ridge_path(equations: PairEquations, ridge: float | None, grid: tuple[float, ...] = RIDGES) -> RidgePath:
+def ridge_path(
+    equations: PairEquations, ridge: float | None, grid: tuple[float, ...] = RIDGES, values_only: bool = False
+) -> RidgePath:
     """Solve for every ridge of the grid and choose one, or for the one that is given; both also for larger ones.
 
     The larger ones, up to ten times the last, are there to see how far the value would move, not to be chosen.
+
+    Args:
+        equations: of the problem.
+        ridge: where it is given.
+        grid: the ridges to choose from.
+        values_only: whether nothing but the value at the chosen ridge will be asked for: no larger ridges then.
     """
     grid = grid if ridge is None else (ridge,)
-    ridges = (*grid, grid[-1] * 10**0.5, grid[-1] * 10)
-    solved = equations.solved(ridges)
+    ridges = grid if values_only else (*grid, grid[-1] * 10**0.5, grid[-1] * 10)
+    solved = equations.solved(ridges, 0 if values_only else len(grid))
     sums, values = equations.influences(solved.sums), equations.system.source @ solved.theta
     own, weights = sums[: len(ridges)], solved.sums.groups.weights
-    path = RidgePath(ridges, _choice(ridge, own), solved.theta, solved.beta, values, own, weights=weights)
+    path = RidgePath(ridges, _choice(ridge, own[: len(grid)]), solved.theta, solved.beta, values, own, weights=weights)
     if not equations.problem.episodic:
         return path
-    of_return = _return_path(equations, path, ridge, solved.of_ends, sums[len(ridges) :])
+    of_return = _return_path(equations, path, ridge, solved.of_ends, sums[len(ridges) :], len(grid))
     return replace(path, per_episode=of_return)
 
 
 def _return_path(
-    equations: PairEquations, path: RidgePath, ridge: float | None, theta: Floats, rates: list[EpisodeSums]
+    equations: PairEquations,
+    path: RidgePath,
+    ridge: float | None,
+    theta: Floats,
+    rates: list[EpisodeSums],
+    choices: int,
 ) -> RidgePath | None:
     """The return R = v/e for every ridge, e the rate of ends; None where no ridge to choose has a positive one.
 
@@ -241,25 +271,26 @@ def _return_path(
         ridge: where it is given.
         theta: (features, ridges): the coefficients of Q for the reward 1[end].
         rates: how each episode moves the rate of ends, for each ridge.
+        choices: how many ridges there are to choose from, the first ones.
     """
     rate = equations.system.source @ theta
     known = np.array([reaches_ends(equations.problem, each) for each in rate])
-    if not known[:-DECADE].any():
+    if not known[:choices].any():
         return None
     rate = np.where(known, rate, np.nan)
     values, sums = path.values / rate, []
     for k, of_rate in enumerate(rates):
         influence = (path.sums[k].influence - values[k] * of_rate.influence) / rate[k]
         sums.append(EpisodeSums.of_influence(values[k], influence))
-    chosen = _choice(ridge, sums)
+    chosen = _choice(ridge, sums[:choices])
     of_return, steps = (path.theta - values * theta) / rate, float(1 / rate[chosen])
     error = steps * rates[chosen].standard_error
     return RidgePath(path.ridges, chosen, of_return, path.beta, values, sums, steps, error, path.weights)
 
 
 def _choice(ridge: float | None, sums: list[EpisodeSums]) -> int:
-    """The index of the ridge: the given one is the first, and the last two are not to be chosen."""
-    return choose_ridge(np.array([each.standard_error for each in sums[:-DECADE]])) if ridge is None else 0
+    """The index of the ridge: where it is given, the first; otherwise chosen by the standard errors."""
+    return choose_ridge(np.array([each.standard_error for each in sums])) if ridge is None else 0
 
 
 FEW_ENDS = 10

@@ -26,7 +26,6 @@ from ope_vpm.ope.linear.estimate import (
     PairEquations,
     RidgePath,
     charged_residual,
-    linear_estimate,
     ridge_path,
 )
 
@@ -55,12 +54,13 @@ def with_feature_doubt(equations: PairEquations, estimate: LinearEstimate, draws
     problem = equations.problem
     if estimate.sums is None or problem.data.n_episodes < 2 or not np.isfinite(estimate.value):
         return estimate
-    others, logged, same = redrawn_paths(equations, draws), logged_mean(problem), on_sample(equations, estimate)
-    spread, bound = feature_spread(same.value, others), ratio_error_bound(equations, estimate)
+    others, logged = redrawn_paths(equations, draws), logged_mean(problem)
+    value, of_episode = values_on_sample(equations, estimate)
+    spread, bound = feature_spread(value, others), ratio_error_bound(equations, estimate)
     per_episode = estimate.per_episode
     if per_episode is not None:
         of_return = feature_spread(
-            per_episode.value if same.per_episode is None else same.per_episode.value,
+            per_episode.value if of_episode is None else of_episode,
             [other.per_episode for other in others if other.per_episode],
         )
         bound_of_return = ratio_error_bound(equations, per_episode)
@@ -84,11 +84,15 @@ def _doubted(estimate: LinearEstimate, spread: float, bound: float, logged: RawE
     return replace(estimate, uncertainty=Bootstrap(episodes=estimate.sums, suspected_bias=bias), evidence=evidence)
 
 
-def on_sample(equations: PairEquations, estimate: LinearEstimate) -> LinearEstimate:
-    """The estimate by the same features on the log's sample, for comparison with others there."""
+def values_on_sample(equations: PairEquations, estimate: LinearEstimate) -> tuple[float, float | None]:
+    """The value and the return by the same features on the log's sample, for comparison with others there."""
     if equations.problem.log.sample is equations.problem.log:
-        return estimate
-    return linear_estimate(PairEquations.of(equations.problem.on_sample, equations.pairs.on_sample()), None, "")
+        return estimate.value, None if estimate.per_episode is None else estimate.per_episode.value
+    own = PairEquations.of(equations.problem.on_sample, equations.pairs.on_sample())
+    path = ridge_path(own, None, values_only=True)
+    of_return = path.per_episode
+    value = float(path.values[path.chosen])
+    return value, None if of_return is None else float(of_return.values[of_return.chosen])
 
 
 def redrawn_paths(equations: PairEquations, draws: int) -> list[RidgePath]:
@@ -101,7 +105,8 @@ def redrawn_paths(equations: PairEquations, draws: int) -> list[RidgePath]:
     for bandwidth, offset in REDRAWS:
         pairs = pair_features(problem, FEWER_FEATURES, draws, bandwidth, problem.seed + offset)
         other = PairEquations.of(problem, pairs if weight is None else pairs.weighted(weight))
-        paths.append(ridge_path(other, None, RIDGES[::2]))
+        paths.append(ridge_path(other, None, RIDGES[::2], values_only=True))
+        pairs.states.forget()  # of each redraw, some 200 MB at 30 000 rows; what was solved is remembered
     return paths
 
 

@@ -1,0 +1,390 @@
+"""Gaussians whose mean is linear in features, fitted by expectation and maximisation where draws were clipped.
+
+Dempster, Laird and Rubin (1977): draws beyond a bound are what is not seen. With G = Σ w φφᵀ, P = Σ w φ·E[draw] and
+S = Σ w E[draw²] the coefficients are (G + ridge)⁻¹P, and the squares that they leave S - 2βᵀP + βᵀGβ: a round passes
+over the rows once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from scipy.linalg import cho_factor, cho_solve
+from scipy.special import log_ndtr
+
+from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks, group_sums
+from ope_vpm.linear.features import BATCH_ROWS
+from ope_vpm.ope.adapter.encoding import StateFeatures
+from ope_vpm.ope.adapter.pair_features import KEPT_ROWS
+from ope_vpm.ope.log import Precision, precision_for
+from ope_vpm.policy.continuous import LOG_ROOT_TWO_PI, log_densities
+
+NO_RIDGE = 1e-8
+"""On the constant and on linear features: it only keeps collinear states from a singular matrix."""
+KEPT_NUMBERS = 1 << 22
+"""Linear features that are kept, 32 MB, though all features are too many: two policies are told apart in some forty
+passes over them."""
+LEAST_VARIANCE = 1e-12
+"""Added to a variance, so that constant actions have a density."""
+LEAST_LEFT = 1e-6
+"""The share of Σ w E[draw²] below which what a fit leaves is summed up over rows: a difference of sums would have lost
+ten of sixteen digits there."""
+FAR_BEYOND = 25.0
+"""Deviations beyond which the probability of a tail is taken by its logarithm: at 38 it is no longer a number."""
+
+
+@dataclass(frozen=True)
+class ClippedEntries:
+    """The clipped entries among (n, m) draws, one after another."""
+
+    place: Integers
+    """Of each in the flat array of draws."""
+    column: Integers
+    """Its coordinate."""
+    side: Floats
+    """-1 at a lower bound, +1 at an upper one."""
+    bound: Floats
+    """In units of the target."""
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Actions in units of the target, and which of their coordinates were clipped."""
+
+    z: Floats
+    """(n, m); at a clipped entry that of the bound."""
+    below: Bools
+    """(n, m): clipped to the lower bound."""
+    above: Bools
+    """(n, m): clipped to the upper bound."""
+    _parts: dict[tuple[int, int], Draws] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def unclipped(cls, z: Floats) -> Draws:
+        """Draws that no bound touched."""
+        nowhere = np.zeros(z.shape, dtype=np.bool_)
+        return cls(z, nowhere, nowhere)
+
+    @property
+    def clipped(self) -> Bools:
+        """Where either bound was hit."""
+        return self.below | self.above
+
+    @cached_property
+    def any_clipped(self) -> bool:
+        """Whether a bound was hit anywhere."""
+        return bool(self.below.any() or self.above.any())
+
+    @cached_property
+    def entries(self) -> ClippedEntries:
+        """The clipped entries."""
+        place = np.flatnonzero(self.clipped)
+        side = np.where(self.above.ravel()[place], 1.0, -1.0)
+        return ClippedEntries(place, place % self.z.shape[1], side, self.z.ravel()[place])
+
+    def at(self, rows: slice) -> Draws:
+        """Some of the rows; asked again, the same ones, for rounds look at the same batches many times."""
+        if rows.start == 0 and rows.stop == len(self.z):
+            return self
+        key = rows.start, rows.stop
+        if key not in self._parts:
+            self._parts[key] = Draws(self.z[rows], self.below[rows], self.above[rows])
+        return self._parts[key]
+
+    def chosen(self, rows: Bools) -> Draws:
+        """The chosen rows."""
+        return Draws(self.z[rows], self.below[rows], self.above[rows])
+
+    def seen(self, mean: Floats, std: Floats) -> Seen:
+        """What is known of the draws under a Gaussian with a mean for each entry, (n, m), and deviations (m,)."""
+        return Seen(self, mean, std)
+
+    def log_density(self, mean: Floats, std: Floats) -> Floats:
+        """(n,): the log-density of what was seen, with the probability of the tail where it was clipped."""
+        return self.seen(mean, std).log_density()
+
+    def expected(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
+        """Mean and variance of each draw, (n, m), given what was seen of it."""
+        seen, variance = self.seen(mean, std), np.zeros_like(self.z)
+        variance.ravel()[self.entries.place] = seen.variance
+        return seen.centre, variance
+
+
+class Seen:
+    """What is known of draws under a Gaussian; tails are looked up once for densities and expectations.
+
+    Args:
+        draws: the draws.
+        mean: of the Gaussian at each, (n, m).
+        std: its standard deviations, (m,).
+    """
+
+    def __init__(self, draws: Draws, mean: Floats, std: Floats) -> None:
+        self.draws, self.mean, self.std = draws, mean, std
+
+    @cached_property
+    def _tails(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Of each clipped entry: the standard deviation, the bound's distance from the mean in it, and its tail."""
+        entries = self.draws.entries
+        width = self.std[entries.column]
+        edge = entries.side * (entries.bound - self.mean.ravel()[entries.place]) / width
+        return width, edge, *tails(edge)
+
+    def log_density(self) -> Floats:
+        """(n,): the log-density of what was seen, with the probability of the tail where it was clipped."""
+        logs = log_densities((self.draws.z - self.mean) / self.std, self.std)
+        if self.draws.any_clipped:
+            logs.ravel()[self.draws.entries.place] = self._tails[2]
+        total: Floats = logs.sum(axis=1)
+        return total
+
+    @cached_property
+    def centre(self) -> Floats:
+        """(n, m): the expected draws."""
+        if not self.draws.any_clipped:
+            return self.draws.z
+        centre, entries = self.draws.z.copy(), self.draws.entries
+        width, _, _, hazard = self._tails
+        centre.ravel()[entries.place] = self.mean.ravel()[entries.place] + entries.side * width * hazard
+        return centre
+
+    @cached_property
+    def variance(self) -> Floats:
+        """Of each clipped entry given that it lies beyond its bound; all others are known."""
+        width, edge, _, hazard = self._tails
+        variance: Floats = width**2 * np.clip(1 + edge * hazard - hazard**2, 0.0, 1.0)
+        return variance
+
+    def variances(self, weight: Floats) -> Floats:
+        """(m,): Σ w·Var[draw]."""
+        columns = self.draws.z.shape[1]
+        if not self.draws.any_clipped:
+            return np.zeros(columns)
+        entries = self.draws.entries
+        weighted = weight[entries.place // columns] * self.variance
+        return group_sums(entries.column, weighted, columns)
+
+
+def tails(edge: Floats) -> tuple[Floats, Floats]:
+    """Log Φ(-x) and φ(x)/Φ(-x) of a standard normal distribution: of the tail beyond x, probability and hazard.
+
+    torch's erfc is three times as fast as scipy's log_ndtr, which is left for what is far beyond.
+    """
+    beyond = 0.5 * torch.special.erfc(torch.from_numpy(np.minimum(edge, FAR_BEYOND) / np.sqrt(2))).numpy()
+    logs = np.log(beyond)
+    far = np.flatnonzero(edge > FAR_BEYOND)
+    if len(far):
+        logs[far] = log_ndtr(-edge[far])
+    hazard: Floats = np.exp(-0.5 * edge**2 - LOG_ROOT_TWO_PI - logs)
+    return logs, hazard
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """The regressors of every row: a constant, features that are linear in the state, then others."""
+
+    length: int
+    """The number of rows."""
+    size: int
+    """The number of features."""
+    linear: int
+    """How many of them are linear."""
+    features: Callable[[slice], Floats]
+    """All features of some rows."""
+    linear_features: Callable[[slice], Floats]
+    """The constant and the linear features of some rows."""
+    step: int
+    """How many rows are looked at together."""
+    maps: tuple[Array, ...] = ()
+    """What the rows are read from, where it may be on disk."""
+
+    @classmethod
+    def table(cls, features: Floats, linear: int) -> Design:
+        """Features (n, D) that are there already."""
+        size, plain = int(features.shape[1]), np.ascontiguousarray(features[:, : 1 + linear])
+        return cls(len(features), size, linear, features.__getitem__, plain.__getitem__, len(features))
+
+    @classmethod
+    def of_states(cls, states: StateFeatures, observations: Array, precision: Precision | None = None) -> Design:
+        """Features of observed states: a table where they are few, otherwise computed whenever they are needed.
+
+        Args:
+            states: the features.
+            observations: the states.
+            precision: of the features; by default single where there are many.
+        """
+        precision = precision or precision_for(len(observations))
+        if len(observations) <= KEPT_ROWS and precision is np.float64:
+            return cls.table(states(observations), states.linear)
+
+        def features(rows: slice) -> Floats:
+            out = np.empty((rows.stop - rows.start, states.size), precision)
+            states.fill(observations[rows], None, out)
+            return out.astype(np.float64, copy=False)
+
+        def plain(rows: slice) -> Floats:
+            z = states.limited_coordinates(observations[rows])
+            return np.column_stack([np.ones(len(z)), z])
+
+        if len(observations) * (1 + states.linear) <= KEPT_NUMBERS:
+            kept: list[Floats] = []  # made when it is first asked for
+
+            def plain_table(rows: slice) -> Floats:
+                if not kept:
+                    kept.append(np.concatenate([plain(some) for some in chunks(len(observations), BATCH_ROWS)]))
+                return kept[0][rows]
+
+            linear: Callable[[slice], Floats] = plain_table
+        else:
+            linear = plain
+        return cls(len(observations), states.size, states.linear, features, linear, BATCH_ROWS, (observations,))
+
+    @property
+    def plain(self) -> Design:
+        """The constant and the linear features alone."""
+        return replace(self, size=1 + self.linear, features=self.linear_features)
+
+    def batches(self) -> Iterator[tuple[slice, Floats]]:
+        """All rows in order, some at a time: which ones, and their features."""
+        for rows in chunks(self.length, self.step, of=self.maps):
+            yield rows, self.features(rows)
+
+    def penalty(self, ridge: float) -> Floats:
+        """(size,): the ridge on features that are not linear, next to nothing on the others."""
+        penalty = np.full(self.size, NO_RIDGE)
+        penalty[1 + self.linear :] = ridge
+        return penalty
+
+    def gram(self, weight: Floats) -> Floats:
+        """Σ w φφᵀ, shape (size, size)."""
+        total, root = np.zeros((self.size, self.size)), np.sqrt(weight)
+        for rows, features in self.batches():
+            weighted = features * root[rows, None]
+            total += weighted.T @ weighted  # a symmetric product, which numpy takes in half of the time
+        return total
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """A Gaussian whose mean is linear in features, with one standard deviation per coordinate."""
+
+    coefficients: Floats
+    """(k, m), of the first k features."""
+    std: Floats
+    """(m,)."""
+
+    @classmethod
+    def target(cls, draws: Draws) -> Gaussian:
+        """N(0, 1), the target itself, where a fit begins."""
+        return cls(np.zeros((1, draws.z.shape[1])), np.ones(draws.z.shape[1]))
+
+    def mean(self, features: Floats) -> Floats:
+        """(n, m), at rows with these features."""
+        mean: Floats = features[:, : len(self.coefficients)] @ self.coefficients
+        return mean
+
+    def seen(self, draws: Draws, features: Floats) -> Seen:
+        """What is known of draws at rows with these features."""
+        return draws.seen(self.mean(features), self.std)
+
+    def looked_at(self, draws: Draws, design: Design) -> list[Seen]:
+        """What is known of all draws, for each batch of the design."""
+        return [self.seen(draws.at(rows), features) for rows, features in design.batches()]
+
+    def log_density(self, draws: Draws, design: Design) -> Floats:
+        """(n,): the log-density of what was seen of each draw."""
+        return np.concatenate([seen.log_density() for seen in self.looked_at(draws, design)])
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """Sums over rows of what is expected of each draw."""
+
+    products: Floats
+    """Σ w φ·E[draw], shape (D, m)."""
+    squares: Floats
+    """Σ w E[draw²], shape (m,)."""
+
+
+def expectation(
+    draws: Draws, now: Gaussian, design: Design, weight: Floats, looked_at: Sequence[Seen] | None = None
+) -> Expectation:
+    """What is expected of the draws under the Gaussian of the round before.
+
+    Args:
+        draws: the draws.
+        now: the Gaussian.
+        design: the features.
+        weight: of each row.
+        looked_at: what `now.looked_at` returned, where it is there already.
+    """
+    columns = draws.z.shape[1]
+    products, squares = np.zeros((design.size, columns)), np.zeros(columns)
+    for number, (rows, features) in enumerate(design.batches()):
+        seen = now.seen(draws.at(rows), features) if looked_at is None else looked_at[number]
+        products += features.T @ (weight[rows, None] * seen.centre)
+        squares += weight[rows] @ np.square(seen.centre) + seen.variances(weight[rows])
+    return Expectation(products, squares)
+
+
+class Regression:
+    """Ridge regression with weighted rows, whose matrix is factored once.
+
+    Args:
+        design: the features of all rows.
+        ridge: on the squared coefficients of features that are not linear, per unit of weight.
+        weight: (n,).
+        gram: Σ w φφᵀ, where it is known already.
+    """
+
+    def __init__(self, design: Design, ridge: float, weight: Floats, gram: Floats | None = None) -> None:
+        self.design, self.weight, self.total = design, weight, float(weight.sum())
+        self.gram = design.gram(weight) if gram is None else gram
+        self.factor = cho_factor(self.gram + np.diag(design.penalty(ridge) * self.total))
+
+    def solve(self, products: Floats) -> Floats:
+        """The coefficients, from Σ w φ·value."""
+        coefficients: Floats = cho_solve(self.factor, products)
+        return coefficients
+
+    def coefficients(self, values: Floats) -> Floats:
+        """(size,): of the regression of a value at every row."""
+        right = sum(features.T @ (self.weight[rows] * values[rows]) for rows, features in self.design.batches())
+        return self.solve(np.asarray(right))
+
+    def fit(self, draws: Draws, start: Gaussian, rounds: int, looked_at: Sequence[Seen] | None = None) -> Gaussian:
+        """A Gaussian by expectation and maximisation; where nothing was clipped one round is exact.
+
+        Args:
+            draws: the draws.
+            start: the Gaussian of the first expectation.
+            rounds: how often.
+            looked_at: what is known of the draws under `start`, where it is there already.
+        """
+        found = start
+        for _ in range(rounds if draws.any_clipped else 1):
+            expected = expectation(draws, found, self.design, self.weight, looked_at)
+            found, looked_at = self.maximised(draws, found, expected), None
+        return found
+
+    def maximised(self, draws: Draws, now: Gaussian, expected: Expectation) -> Gaussian:
+        """The likeliest Gaussian for what is expected under the one of the round before."""
+        coefficients = self.solve(expected.products)
+        explained = np.sum(coefficients * (2 * expected.products - self.gram @ coefficients), axis=0)
+        left = expected.squares - explained
+        if (left < LEAST_LEFT * expected.squares).any():
+            left = left_squares(draws, now, self.design, self.weight, coefficients)
+        return Gaussian(coefficients, np.sqrt(left / self.total + LEAST_VARIANCE))
+
+
+def left_squares(draws: Draws, now: Gaussian, design: Design, weight: Floats, coefficients: Floats) -> Floats:
+    """Σ w E[(draw - φᵀβ)²], shape (m,), row by row, the expectation being under the Gaussian of the round before."""
+    total = np.zeros(draws.z.shape[1])
+    for rows, features in design.batches():
+        seen = now.seen(draws.at(rows), features)
+        total += weight[rows] @ np.square(seen.centre - features @ coefficients) + seen.variances(weight[rows])
+    return total
