@@ -5,8 +5,9 @@ Two ways of being one row off are told apart from the data alone, for continuous
 - *drift*: T + 1 observations an episode were laid against T actions, so that episode k begins k rows early.
   Its first k rows then belong to the episode before, and the jump of a reset lies k rows inside it.
 - *shift*: every observation is the one after its action. Then the action beside an observation says nothing
-  about the step that follows it, while the next row's action does. A policy that is a function of the state
-  and does not vary hides this: its actions say nothing that the states do not.
+  about the step that follows it, while the next row's action does. Only what the next row's own observation does not
+  predict of that action counts: where a controller is a function of the state, its next action repeats the next state
+  and so explains the step to it, in a log as it should be.
 """
 
 from __future__ import annotations
@@ -67,10 +68,9 @@ def _shift(data: LoggedDataset) -> Finding | None:
     if len(inside) < 20 * width or not usable(data.actions).all():
         return None
     actions = _as_vectors(data)
-    states = data.observations[inside].astype(np.float64)
-    steps = data.observations[inside + 1].astype(np.float64) - states
-    own = _explained(states, actions[inside].astype(np.float64), steps)
-    following = _explained(states, actions[inside + 1].astype(np.float64), steps)
+    states, reached = (data.observations[rows].astype(np.float64) for rows in (inside, inside + 1))
+    own = _explained(states, actions[inside].astype(np.float64), reached - states)
+    following = _explained(states, _unforeseen(reached, actions[inside + 1].astype(np.float64)), reached - states)
     # Clean data measured 0.59 to 0.997 for a row's own action, shifted data 0.001 to 0.03.
     if own > 0.05 or following < 0.2:
         return None
@@ -95,11 +95,23 @@ def _explained(states: Floats, actions: Floats, steps: Floats) -> float:
     return float(share.max() - by_noise)
 
 
+def _unforeseen(states: Floats, actions: Floats) -> Floats:
+    """What a linear function of the states does not predict of the actions; 0 where that is rounding."""
+    left = _left(states, actions)
+    size = np.square(actions - actions.mean(axis=0)).sum(axis=0)
+    return np.where(np.square(left).sum(axis=0) > 1e-9 * size, left, 0.0)
+
+
 def _residual(features: Floats, targets: Floats) -> Floats:
-    design = np.hstack([np.ones((len(features), 1)), features])
-    solution = np.linalg.lstsq(design, targets, rcond=None)[0]
-    residual: Floats = np.square(targets - design @ solution).sum(axis=0)
+    residual: Floats = np.square(_left(features, targets)).sum(axis=0)
     return residual
+
+
+def _left(features: Floats, targets: Floats) -> Floats:
+    """What a linear regression leaves of the targets."""
+    design = np.hstack([np.ones((len(features), 1)), features])
+    left: Floats = targets - design @ np.linalg.lstsq(design, targets, rcond=None)[0]
+    return left
 
 
 def _as_vectors(data: LoggedDataset) -> Floats:
