@@ -23,7 +23,7 @@ from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.inference.value import RawEstimate, found_on_sample
 from ope_vpm.ope.inference.verdict import Evidence
-from ope_vpm.ope.linear.sensitivity import relative_error, with_feature_doubt
+from ope_vpm.ope.linear.sensitivity import relative_error, with_feature_doubt, with_return_doubt
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.fitted import Networks, fitted_q
 from ope_vpm.ope.q.linear import find_lstd, lstd_equations
@@ -77,7 +77,7 @@ class Auto(ProblemEstimator):
             reason = f"no model: the policy cannot be asked about states beyond the log ({type(error).__name__})"
             return replace(found, diagnostics={**notes, "why": (*notes["why"], reason)})
         chosen = found if followed is None else _less_doubtful(problem, found, followed)
-        return _with_departure(chosen, left)
+        return _with_departure(with_return_doubt(problem, chosen), left)
 
     def choose(self, problem: Problem) -> tuple[Candidate, str]:
         """The estimator to begin with, and why."""
