@@ -140,8 +140,8 @@ RULES = (
         "return_error",
         3.5,
         5.0,
-        "the return of an episode is {0:.1f} times less certain than the logged one, and the value per step rests on the "
-        "same weights",
+        "the return of an episode is {0:.1f} times less certain than the logged one, and the value per step rests on "
+        "the same weights",
         low_is_bad=False,
         help=NEARER,
     ),
