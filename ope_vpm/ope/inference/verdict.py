@@ -139,9 +139,9 @@ RULES = (
         low_is_bad=False,
         help=NEARER,
     ),
-    # What a ridge leaves out shows neither in the standard error nor in what a larger one would change. Of 16 answers at
-    # 0.03 and 0.1, the end of the grid, that no other rule called unreliable on tasks that nothing had been chosen on,
-    # 13 missed the truth, all by about 8 on-policy errors or more.
+    # What a ridge leaves out shows neither in the standard error nor in what a larger one would change. Of 16 answers
+    # at 0.03 and 0.1, the end of the grid, that no other rule called unreliable on tasks that nothing had been chosen
+    # on, 13 missed the truth, all by about 8 on-policy errors or more.
     Rule(
         "ridge",
         0.015,
