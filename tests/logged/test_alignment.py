@@ -43,6 +43,56 @@ def test_a_shift_is_what_the_next_action_explains_and_the_own_does_not(own, foll
     assert bool(findings(steps(own, following, discrete=discrete))) is off
 
 
+def controlled(noise, shift, controller=lambda states: -0.5 * states, kick=0, rows=2000):
+    """A controller with noise that drives s' = 0.9 s + 0.2 a + w; with a shift states are one row late.
+
+    Every sixtieth state is far away if there is a kick.
+    """
+    rng = np.random.default_rng(0)
+    states, actions = np.zeros((rows + 2, 2)), np.zeros((rows + 1, 2))
+    for t in range(rows + 1):
+        states[t] += kick * (t % 60 == 0) * rng.standard_normal(2)
+        actions[t] = controller(states[t]) + noise * rng.standard_normal(2)
+        states[t + 1] = 0.9 * states[t] + 0.2 * actions[t] + 0.1 * rng.standard_normal(2)
+    states, last = states[shift:], np.arange(rows) == rows - 1
+    rewards = rng.standard_normal(rows)
+    return LoggedDataset.from_arrays(
+        states[:rows],
+        actions[:rows],
+        rewards,
+        states[1 : rows + 1],
+        truncated=last,
+        action_space=spaces.Box(-9, 9, (2,)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("noise", "shift", "off"),
+    [
+        (0.0, 0, False),  # a linear controller: its next action is the next state, and its own says nothing more
+        (0.01, 0, False),
+        (0.3, 0, False),
+        (0.3, 1, True),
+        (1.0, 1, True),
+        (0.0, 1, True),  # here its next action is this state, which the next state does not foresee
+    ],
+)
+def test_a_controller_without_noise_is_no_shift(noise, shift, off):
+    assert bool(findings(controlled(noise, shift))) is off
+
+
+@pytest.mark.parametrize("gain", [0.5, 1.5, 5.0, 20.0])
+@pytest.mark.parametrize("kick", [0, 1, 3])
+def test_a_controller_that_saturates_is_no_shift(gain, kick):
+    def saturating(states):
+        return np.tanh(-gain * states)
+
+    assert findings(controlled(0.0, 0, saturating, kick)) == []
+    assert findings(controlled(0.3, 0, saturating, kick)) == []
+    if gain < 5:  # beyond, the direction of the step is the whole action, and the states tell it
+        assert findings(controlled(0.3, 1, saturating)) == ["one-row-off"]
+
+
 def test_a_shift_in_one_of_several_coordinates_is_enough():
     data = steps(0.0, 0.8, coordinates=3)
     observations, after = data.observations.copy(), data.next_observations.copy()

@@ -14,7 +14,8 @@ from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, Likelihood
 from ope_vpm.ope.inference.value import RawEstimate
-from ope_vpm.ope.linear.sensitivity import _doubted, feature_spread, relative_error
+from ope_vpm.ope.inference.verdict import Evidence, judge
+from ope_vpm.ope.linear.sensitivity import _doubted, feature_spread, relative_error, with_return_doubt
 from ope_vpm.ope.q.linear import find_lstd, lstd_equations
 from ope_vpm.ope.q.networks import inputs, train
 from ope_vpm.ope.q.training import Ensemble
@@ -51,6 +52,25 @@ def test_doubt_of_features_adds_to_the_suspected_bias():
     assert doubted.suspected_bias == pytest.approx(np.hypot(found.suspected_bias, 1.8))
     assert doubted.value == found.value
     np.testing.assert_array_equal(doubted.sums.influence, found.sums.influence)
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"), [(None, "reliable"), (3.4, "reliable"), (3.6, "caution"), (5.1, "unreliable")]
+)
+def test_a_value_per_step_is_no_more_certain_than_the_return_that_it_is_made_of(error, verdict):
+    """Where episodes end after 2 and 3 steps; where all have one length the return says nothing more."""
+    found = RawEstimate(value=1.0, per_episode=RawEstimate(value=2.5, evidence=Evidence(relative_error=error)))
+    states = np.arange(10.0)[:, None]
+    for ends, said in (([1, 4, 6, 9], verdict), ([4, 9], "reliable")):
+        last = np.isin(np.arange(10), ends)
+        flags = {"terminated": last} if len(ends) == 4 else {"truncated": last}
+        data = ov.LoggedDataset.from_arrays(states, np.zeros((10, 1)), np.arange(10.0), **flags)
+        problem = Problem.pose(data, lambda seen: seen, gamma=1.0, time_limit="restart", ignore=QUIET)
+        doubted = with_return_doubt(problem, found)
+        level, reasons = judge(doubted.evidence, 20, ())
+        assert level == said
+        assert len(reasons) == (said != "reliable")
+    assert with_return_doubt(problem, RawEstimate(value=1.0)).evidence.return_error is None
 
 
 def test_a_linear_estimate_is_as_doubtful_as_its_features():

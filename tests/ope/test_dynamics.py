@@ -232,7 +232,7 @@ def test_auto_does_not_trust_a_value_beyond_the_logged_states():
     assert value.verdict == "unreliable"
     assert any("leaves the logged states" in reason for reason in value.reasons)
     low, high = value.interval
-    assert (low, high) == (data.rewards.min(), data.rewards.max())
+    assert (low, high) == (data.rewards.min(), 0)  # the target may end the task, which nobody logged
 
 
 def test_walks_without_a_good_model_are_no_evidence():

@@ -105,12 +105,13 @@ def log_of(rewards, ended=False):
     )  # fmt: skip
 
 
-def judged(rewards, value, members=(0.0, 0.0), gamma=1.0, ended=False):
+def judged(rewards, value, members=(0.0, 0.0), gamma=1.0, ended=False, evidence=None):
     """What becomes of an estimate whose models differ by `members` from it."""
     quiet = ("constant-columns", "flags-confused", "duplicated-episodes")
     problem = Problem.pose(log_of(rewards, ended), [[1.0]] * 2, gamma=gamma, ignore=quiet)
     spread = Spread(members=value + np.array(members))
-    return policy_value(problem, "mine", RawEstimate(value=value, uncertainty=spread))
+    raw = RawEstimate(value=value, uncertainty=spread, evidence=evidence or Evidence())
+    return policy_value(problem, "mine", raw)
 
 
 def test_values_that_the_rewards_do_not_allow_are_moved_and_unreliable():
@@ -151,6 +152,15 @@ def test_equal_rewards_say_nothing_about_the_value_per_step():
         assert found.verdict == "unreliable"
         assert SAYS_NOTHING in found.reasons
     assert judged([0.1], 0.05, gamma=0.9, ended=True).verdict == "reliable"
+
+
+def test_an_unreliable_discounted_value_may_be_that_of_an_end_that_was_never_logged():
+    """Every logged step pays -1 and none ends: a target that reaches a goal at once is worth 0, not -1."""
+    assert judged([-1], -1, gamma=0.9).interval == (-1, 0)
+    assert judged([1, 2], 1.5, gamma=0.9, evidence=Evidence(overlap=0.1)).interval == (0, 2)
+    assert judged([1, 2], 1.5, evidence=Evidence(overlap=0.1)).interval == (1, 2)  # at γ = 1 an end restarts
+    low, high = judged([1, 2], 1.5, members=(-0.1, 0.0, 0.1), gamma=0.9, evidence=Evidence(overlap=0.5)).interval
+    assert 1 <= low < high <= 2  # of a cautious answer what was logged
 
 
 def test_disagreement_is_in_standard_errors_with_a_floor():

@@ -22,8 +22,7 @@ from ope_vpm.ope.dynamics.estimate import find_followed
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.inference.value import RawEstimate, found_on_sample
-from ope_vpm.ope.inference.verdict import Evidence
-from ope_vpm.ope.linear.sensitivity import relative_error, with_feature_doubt
+from ope_vpm.ope.linear.sensitivity import relative_error, with_feature_doubt, with_return_doubt
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.fitted import Networks, fitted_q
 from ope_vpm.ope.q.linear import find_lstd, lstd_equations
@@ -77,7 +76,7 @@ class Auto(ProblemEstimator):
             reason = f"no model: the policy cannot be asked about states beyond the log ({type(error).__name__})"
             return replace(found, diagnostics={**notes, "why": (*notes["why"], reason)})
         chosen = found if followed is None else _less_doubtful(problem, found, followed)
-        return _with_departure(chosen, left)
+        return _with_departure(with_return_doubt(problem, chosen), left)
 
     def choose(self, problem: Problem) -> tuple[Candidate, str]:
         """The estimator to begin with, and why."""
@@ -136,7 +135,8 @@ def _followed(estimate: RawEstimate, logged: RawEstimate | None, found: RawEstim
     """The model's estimate, compared with what the log says of its own policy, with the first choice's weights."""
     sums = estimate.sums
     error = None if sums is None else relative_error(logged, sums.standard_error, estimate.suspected_bias)
-    return replace(estimate, weights=found.weights, evidence=Evidence(relative_error=error), per_episode=None)
+    evidence = replace(estimate.evidence, relative_error=error)
+    return replace(estimate, weights=found.weights, evidence=evidence, per_episode=None)
 
 
 def _with_departure(found: RawEstimate, share: float | None) -> RawEstimate:

@@ -21,6 +21,7 @@ from ope_vpm.ope.adapter.pair_features import PairFeatures, state_encoder
 from ope_vpm.ope.adapter.pair_stream import Pairs
 from ope_vpm.ope.behaviour.clone import Clone
 from ope_vpm.ope.behaviour.gaussian import CloneRows, GaussianClone, fit_gaussians
+from ope_vpm.ope.behaviour.held_actions import held_share
 from ope_vpm.ope.behaviour.regression import Design, Draws
 from ope_vpm.ope.log import Log, Precision
 from ope_vpm.ope.problem import Problem
@@ -111,8 +112,14 @@ def _ratio_weighting(log: Log, policy: TargetPolicy, power: float, seed: int) ->
 
 
 def known_overlap(problem: Problem) -> float | None:
-    """How much of what the target does the log holds, at most 1; None without densities."""
-    return min(ratio_model(problem).overlap, 1.0) if problem.policy.has_log_prob else None
+    """How much of what the target does the log holds, at most 1; None for discrete actions without probabilities."""
+    if problem.policy.has_log_prob:
+        return min(ratio_model(problem).overlap, 1.0)
+    return None if problem.data.discrete_actions else problem.of_policy(_held_actions, problem.seed)
+
+
+def _held_actions(log: Log, policy: TargetPolicy, seed: int) -> float:
+    return held_share(log.sample, policy, log.sample.shared(_clone_rows, seed), seed)
 
 
 @dataclass(frozen=True, eq=False)

@@ -92,6 +92,26 @@ def departure(problem: Problem) -> float | None:
     return _walks(log, world, around, of_target, rng).beyond(usual)
 
 
+def unfamiliar(problem: Problem) -> float | None:
+    """The share of logged states in which the model is less certain about the target's action than about logged ones.
+
+    Where a controller without noise logged, states alone predict what follows: the model explains all of it and knows
+    nothing of other actions, which shows in the variance of its predictions alone. About 1 % where the target does what
+    the log does; None where there is no model.
+    """
+    world, log = world_of(problem), problem.log
+    if world is None:
+        return None
+    rng = np.random.default_rng([problem.seed, 2])
+    rows = log.rows if len(log.rows) <= LOGGED_STATES else rng.choice(log.rows, LOGGED_STATES, replace=False)
+    seen = problem.data.observations[rows]
+    z, chosen = world.states(seen), world.to_actions(problem.policy.sample(seen, rng))
+    logged = world.change.variance(world.features(z, world.to_actions(problem.data.actions[rows])))
+    size = np.maximum(logged.mean(axis=0), np.finfo(np.float64).tiny)
+    usual = np.quantile(np.mean(logged / size, axis=1), USUAL)
+    return float(np.mean(np.mean(world.change.variance(world.features(z, chosen)) / size, axis=1) > usual))
+
+
 def _of_behaviour(log: Log, world: World, seed: int) -> tuple[Surroundings, float]:
     """The logged states, and how far from them 99 % of the behaviour's steps stay: there is no policy in it."""
     rng = np.random.default_rng(seed)

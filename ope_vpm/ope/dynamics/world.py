@@ -96,6 +96,11 @@ class Regression:
         predicted: Floats = x @ self.coefficients * self.deviation + self.mean
         return predicted
 
+    def variance(self, x: Floats) -> Floats:
+        """(n, columns): the variance of each prediction by that of the coefficients, in units of the column's own."""
+        variance: Floats = np.square(x @ self.axes) @ np.square(self.spread)
+        return variance
+
     def drawn(self, rng: np.random.Generator) -> Regression:
         """The regression with coefficients drawn from their posterior distribution."""
         # Rotated to the axes and back: a draw then does not depend on which of several equal axes were found.

@@ -50,7 +50,7 @@ class PolicyValue:
     """None where one episode says nothing about the next."""
     interval: tuple[float, float] | None
     """Meant to hold the truth in 95 of 100 datasets; wider where bias is suspected, and everything that the logged
-    rewards allow where the verdict is "unreliable"."""
+    rewards allow, and an end after which nothing is paid, where the verdict is "unreliable"."""
     effective_sample_size: float | None
     """How many rows of equal weight the weighted log is worth; None where rows are not weighted."""
     verdict: Level
@@ -260,14 +260,17 @@ def policy_value(problem: Problem, estimator: str, raw: RawEstimate) -> PolicyVa
             level, reasons = episode_return.verdict, (RETURN_SAYS, *episode_return.reasons)
     elif interval is None:
         reasons = (ONE_EPISODE, *reasons)
-    if level == "unreliable" and interval is not None:
-        interval = hull.low, hull.high  # a short interval around a wrong value would say what nobody knows
+    if interval is not None and level == "unreliable":
+        anything = rewards_hull(problem, unlogged_ends=True)  # a short interval would say what nobody knows
+        interval = anything.low, anything.high
+    elif interval is not None:
+        interval = hull.cut(interval)
     return PolicyValue(
         estimator=estimator,
         value=hull.nearest(raw.value),
         gamma=problem.gamma,
         standard_error=error,
-        interval=None if interval is None else hull.cut(interval),
+        interval=interval,
         effective_sample_size=raw.effective_rows if weights is None else effective_sample_size(weights),
         verdict=level,
         reasons=reasons,

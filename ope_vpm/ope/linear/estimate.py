@@ -347,6 +347,9 @@ def _estimate(equations: PairEquations, path: RidgePath) -> LinearEstimate:
             problem.data,
             of_weights,
             overlap=known_overlap(problem),
+            ridge=chosen
+            if len(path.ridges) > 1 + DECADE
+            else None,  # one that was given is whoever gave it to answer for
             disagreement=apart,
             remarks=(*clock_remarks(problem.data, problem.time_limit, known=True), *_few_ends(problem)),
         ),

@@ -19,6 +19,7 @@ from ope_vpm.linear.moments import apply
 from ope_vpm.linear.system import RIDGES
 from ope_vpm.ope.adapter.pair_features import pair_features
 from ope_vpm.ope.inference.logged_mean import logged_mean
+from ope_vpm.ope.inference.returns import Estimate, fixed_length
 from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.linear.estimate import (
@@ -28,6 +29,7 @@ from ope_vpm.ope.linear.estimate import (
     charged_residual,
     ridge_path,
 )
+from ope_vpm.ope.problem import Problem
 
 REDRAWS = ((0.5, 0), (2.0, 0), (1.0, 1), (1.0, 2))
 """Other features: the factor of their bandwidth, and what is added to the seed."""
@@ -65,11 +67,22 @@ def with_feature_doubt(equations: PairEquations, estimate: LinearEstimate, draws
         )
         bound_of_return = ratio_error_bound(equations, per_episode)
         per_episode = _doubted(per_episode, of_return, bound_of_return, logged.per_episode)
-    return replace(
+    doubted = replace(
         _doubted(estimate, spread, bound, logged),
         per_episode=per_episode,
         diagnostics={**estimate.diagnostics, "feature_spread": spread, "ratio_error_bound": bound},
     )
+    return with_return_doubt(problem, doubted)
+
+
+def with_return_doubt(problem: Problem, estimate: Estimate) -> Estimate:
+    """The estimate of a value per step, with the relative error of its return among the evidence.
+
+    Where a time limit alone ends episodes the return is a multiple of the value, and says nothing more.
+    """
+    per_episode = estimate.per_episode
+    error = None if per_episode is None or fixed_length(problem) else per_episode.evidence.relative_error
+    return replace(estimate, evidence=replace(estimate.evidence, return_error=error))
 
 
 def _doubted(estimate: LinearEstimate, spread: float, bound: float, logged: RawEstimate | None) -> LinearEstimate:
