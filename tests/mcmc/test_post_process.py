@@ -10,6 +10,7 @@ from ope_vpm.envs.ornstein_uhlenbeck import OrnsteinUhlenbeck
 from ope_vpm.mcmc.autocorrelation import independent_draws
 from ope_vpm.mcmc.post_process import judge
 from ope_vpm.mcmc.samples import as_chains
+from tests.arviz_shape import shape_of_arviz
 
 PROCESS = OrnsteinUhlenbeck(2.0, 1.0, 1.0)
 
@@ -103,7 +104,7 @@ def test_arviz_itself_where_it_is_installed():
 
 def test_data_of_arviz_without_a_posterior_are_refused_by_the_names_of_their_groups():
     arviz = pytest.importorskip("arviz", exc_type=ImportError)
-    if not hasattr(arviz, "InferenceData"):
+    if int(arviz.__version__.partition(".")[0]) >= 1:
         pytest.skip("ArviZ 1 gives a DataTree, which has no posterior of this kind")
     samples = arviz.from_dict(prior={"a": np.zeros((2, 10))})
     with pytest.raises(ValueError, match="must have a group named posterior, with the draws: its groups are prior"):
@@ -159,7 +160,6 @@ def test_independent_draws_of_an_autoregression():
 
 
 def test_weights_in_the_form_of_arviz_and_their_tail():
-    arviz = pytest.importorskip("arviz")
     rng = np.random.default_rng(0)
     chains = np.zeros((20, 30, 1))
     chains[:, 0] = rng.normal(2.0, 0.5, size=(20, 1))
@@ -168,7 +168,6 @@ def test_weights_in_the_form_of_arviz_and_their_tail():
     result = ov.post_process_mcmc(chains, bootstrap=2)
     assert np.exp(result.log_weights).sum() == pytest.approx(1)
     assert (np.exp(result.log_weights) * chains[:, :, 0]).sum() == pytest.approx(result.coordinates[0].value)
-    positive = result.weights[result.weights > 0]
-    if len(positive) == result.weights.size:
-        assert result.pareto_k == pytest.approx(float(arviz.psislw(result.log_weights.ravel())[1]), abs=1e-9)
     assert result.pareto_k < 0.7
+    assert (result.weights > 0).all()
+    assert result.pareto_k == pytest.approx(shape_of_arviz(result.log_weights.ravel()), abs=1e-9)
