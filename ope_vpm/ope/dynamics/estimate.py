@@ -12,6 +12,7 @@ that of fewer steps. Together they choose the number of steps and say how certai
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -240,7 +241,7 @@ class _Equations:
         """The same equations for other rewards."""
         return replace(self, reward=charge.of(self.reward, self.ended))
 
-    @property
+    @cached_property
     def system(self) -> LinearSystem:
         """E[φΔᵀ]θ = E[φR], its ridges in units of the features' mean squares."""
         n = len(self.phi)
