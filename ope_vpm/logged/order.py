@@ -225,7 +225,7 @@ def _shift(data: LoggedDataset) -> Finding | None:
     if _explained(states, actions[inside].astype(np.float64), reached - states) > 0.05:
         return None
     following = actions[inside + 1].astype(np.float64)
-    if _explained(states, _unforeseen(reached, following), reached - states) < 0.2:
+    if min(_explained(states, each, reached - states) for each in (following, _unforeseen(reached, following))) < 0.2:
         return None
     if _foreseen(reached, following) > max(_foreseen(states, following), LEAST_FORESEEN):
         return None  # the controller acts by the observation beside its action, as it should

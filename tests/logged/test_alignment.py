@@ -5,6 +5,7 @@ import pytest
 from gymnasium import spaces
 
 from ope_vpm import LoggedDataset, inspect
+from ope_vpm.envs.wild import collect_log, wild_task
 from ope_vpm.logged.order import _explained
 
 
@@ -167,3 +168,9 @@ def test_resets_at_the_seams_are_no_drift_whatever_happens_later():
     inside = [steps_of[30 * k + k - 1] for k in range(1, 8)]
     assert np.median(inside) > np.quantile(steps_of, 0.9)
     assert findings(other) == []
+
+
+def test_a_policy_that_bends_with_the_state_is_not_a_shift():
+    """A car in a valley: gravity moves it more than the action does, and the policy follows its speed, not linearly."""
+    task = wild_task("MountainCarContinuous-v0")
+    assert not findings(collect_log(task, "older", 50, 4, cut=True))
