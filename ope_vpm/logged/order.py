@@ -225,9 +225,12 @@ def _shift(data: LoggedDataset) -> Finding | None:
     if _explained(states, actions[inside].astype(np.float64), reached - states) > 0.05:
         return None
     following = actions[inside + 1].astype(np.float64)
-    if min(_explained(states, each, reached - states) for each in (following, _unforeseen(reached, following))) < 0.2:
+    if _explained(states, _unforeseen(reached, following), reached - states) < 0.2:
         return None
-    if _foreseen(reached, following) > max(_foreseen(states, following), LEAST_FORESEEN):
+    early = _foreseen(states, following)
+    if _explained(states, following, reached - states) < 0.2 and early < LEAST_FORESEEN:
+        return None  # the next action explains nothing by itself, nor does a controller act by the observation before
+    if _foreseen(reached, following) > max(early, LEAST_FORESEEN):
         return None  # the controller acts by the observation beside its action, as it should
     message = (
         "each observation seems to be the one after its action: the step that follows depends on the next "
