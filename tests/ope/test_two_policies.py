@@ -62,15 +62,15 @@ def rows(actions):
     return ov.LoggedDataset.from_arrays(states, actions, states[:, 0], truncated=cut)
 
 
-def test_the_overlap_is_known_where_densities_are():
-    """Actions by the target itself overlap entirely; far from them nothing does; without densities nothing is known."""
+def test_the_overlap_is_known_with_densities_and_without():
+    """Actions by the target itself overlap entirely, and so does one in their middle; far from them nothing does."""
     data = rows(NOISE[:200, None])
     quiet = ("one-row-off", "flags-confused")
     for mean, expected in ((0.0, 1.0), (40.0, 0.0)):
         policy = GaussianPolicy(lambda s, mean=mean: (0 * s + mean, 1.0))
         assert known_overlap(Problem.pose(data, policy, gamma=0.9, ignore=quiet)) == pytest.approx(expected, abs=0.1)
-    still = DeterministicPolicy(lambda s: 0 * s)
-    assert known_overlap(Problem.pose(data, still, gamma=0.9, ignore=quiet)) is None
+        still = DeterministicPolicy(lambda s, mean=mean: 0 * s + mean)
+        assert known_overlap(Problem.pose(data, still, gamma=0.9, ignore=quiet)) == expected
 
 
 def test_the_overlap_of_one_step_is_at_most_one():

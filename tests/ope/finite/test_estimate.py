@@ -176,17 +176,21 @@ def test_the_error_of_a_part_is_at_least_that_of_all_pairs_alike():
 
 
 @pytest.mark.parametrize(
-    ("explained", "error", "worth", "regression"),
+    ("explained", "error", "worth", "held", "regression"),
     [
-        (0.21, 0.9, 301, True),
-        (0.19, 0.9, 301, False),  # hardly better than the log's mean
-        (0.21, 1.1, 301, False),  # less certain than the other treatment
-        (0.21, 0.9, 299, False),  # from too few pairs
+        (0.21, 0.9, 301, 0.54, True),
+        (0.19, 0.9, 301, 0.54, False),  # hardly better than the log's mean
+        (0.21, 1.1, 301, 0.54, False),  # less certain than the other treatment
+        (0.21, 0.9, 299, 0.54, False),  # from too few pairs
+        (0.21, 0.9, 301, 0.56, False),  # the target stays where it is, for 6 % more of its time
     ],
 )
-def test_predictions_are_chosen_where_many_pairs_are_well_predicted(monkeypatch, explained, error, worth, regression):
-    preferred = SimpleNamespace(error=1.0)
-    numbers = {name: np.zeros(1) for name in ("distribution", "mass", "values", "q")}
+def test_predictions_are_chosen_where_many_pairs_are_well_predicted(
+    monkeypatch, explained, error, worth, held, regression
+):
+    """By the other treatment half of the time is spent on the first of two pairs, which stays in its state."""
+    preferred = SimpleNamespace(error=1.0, mass=np.array([0.5, 0.5]))
+    numbers = {name: np.zeros(1) for name in ("distribution", "values", "q")} | {"mass": np.array([held, 1 - held])}
     predicted = PredictedSolution(
         value=0.0, unseen_mass=0.5, error=error, coefficient=0.5, explained=explained, rare_pairs=worth,
         effective_rare_pairs=worth, **numbers,
@@ -194,7 +198,9 @@ def test_predictions_are_chosen_where_many_pairs_are_well_predicted(monkeypatch,
     monkeypatch.setattr(choice, "solve", lambda *_: preferred)
     pairs = SimpleNamespace(weight=np.ones(worth), solution=lambda: predicted)
     monkeypatch.setattr(choice, "predicted_pairs", lambda _: pairs)
-    problem = SimpleNamespace(all_seen=False)
+    data = ov.LoggedDataset.from_arrays([0, 0], [0, 1], [0.0, 0.0], [0, 1], truncated=[True, True])
+    counts = finite_problem(Problem.pose(data, [[0.5, 0.5]] * 2, gamma=1.0, ignore=QUIET)).counts
+    problem = SimpleNamespace(all_seen=False, counts=counts)
     assert (chosen_solution(problem) is predicted) is regression
     assert isinstance(Chosen().fitting(problem), Regression if regression else Preference)
     assert chosen_solution(SimpleNamespace(all_seen=True)) is preferred
