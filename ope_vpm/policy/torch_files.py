@@ -62,7 +62,8 @@ def _trusted(path: Path, activation: str | None, **options: Any) -> TargetPolicy
 def _script(path: Path, **options: Any) -> TargetPolicy:
     with warnings.catch_warnings():
         # torch deprecates TorchScript in favour of torch.export; the files are still what libraries save.
-        warnings.filterwarnings("ignore", message=".*torch.jit.*deprecated", category=DeprecationWarning)
+        for kind in (DeprecationWarning, FutureWarning):  # before torch 2.15, and since
+            warnings.filterwarnings("ignore", message=".*torch.jit.*deprecated", category=kind)
         load: Any = torch.jit.load
         module = load(str(path), map_location="cpu")
     return from_module(module.eval(), **options)
