@@ -144,7 +144,7 @@ states may be equal by coincidence."""
 
 
 def duplicated_episodes(data: LoggedDataset) -> Finding | None:
-    """Episodes that repeat an earlier one exactly; short ones of finite states may do so by chance."""
+    """Episodes that repeat an earlier one exactly; short ones of finite states may do so without an error."""
     shortest = SHORTEST_DUPLICATE[data.finite]
     if len(data) > MANY_ROWS:
         again = repeated(data.fingerprints, data.returns) & (data.lengths >= shortest)

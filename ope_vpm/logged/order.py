@@ -59,7 +59,7 @@ SHUFFLES = 40
 """Further shuffles from which each statistic of time gets its mean and deviation."""
 ORDERED = 4.5
 """Deviations at which one statistic of time shows that there is an order. With forty shuffles and at most 200
-statistics, 3 % of shuffled logs exceed it by chance and pass unnoticed."""
+statistics, 3 % of shuffled logs exceed it by their noise and pass unnoticed."""
 
 
 def rows_shuffled(data: LoggedDataset) -> Finding | None:
@@ -110,7 +110,7 @@ def _directions(columns: Floats) -> Floats:
 
 
 def _differ_in_level(states: Floats, episode: Integers) -> bool:
-    """Whether episodes' means differ by more than chance: an F test of each direction, at `FALSE_ALARM` together."""
+    """Whether episodes' means differ by more than noise: an F test of each direction, at `FALSE_ALARM` together."""
     count = int(episode[-1]) + 1
     lengths = np.bincount(episode, minlength=count)[:, None]
     means = _sums(states, episode, count) / lengths

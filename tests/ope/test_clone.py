@@ -60,8 +60,8 @@ def test_episodes_of_two_policies_are_told_apart_and_those_of_one_are_not():
     second = (episode % 2 == 1)[:, None]
     noise = rng.standard_normal((2000, 1))
     two = np.where(second, 1.5 - s + 0.5 * noise, 1.2 * noise)
-    chance = tell_apart(Draws.unclipped(two), rows)
-    assert (np.abs(chance - np.arange(40) % 2) < 0.05).all() or (np.abs(chance - 1 + np.arange(40) % 2) < 0.05).all()
+    share = tell_apart(Draws.unclipped(two), rows)
+    assert (np.abs(share - np.arange(40) % 2) < 0.05).all() or (np.abs(share - 1 + np.arange(40) % 2) < 0.05).all()
     assert tell_apart(Draws.unclipped(1.2 * noise), rows) is None
     fitted = fit_clone(Draws.unclipped(two), rows.design, rows.held_out, episode).log_prob
     exact = np.log(0.5 * norm.pdf(two, 1.5 - s, 0.5) + 0.5 * norm.pdf(two, 0, 1.2))[:, 0]

@@ -303,7 +303,7 @@ def _episode_return(problem: Problem, raw: RawEstimate) -> EpisodeReturn | None:
         reasons = (ONE_EPISODE, *reasons)
     elif hull.single:
         level, reasons = "unreliable", (SAME_RETURN, *reasons)
-    elif hull.beyond(interval):  # values beyond it by chance are usual where the truth is near an end of the hull
+    elif hull.beyond(interval):  # values beyond it by their noise are usual where the truth is near an end of the hull
         level, reasons = "unreliable", (_outside("return", raw.value, hull), *reasons)
     if rewards_hull(problem).single and not problem.data.table.terminated.any():
         level, reasons = "unreliable", (NO_ENDS, *reasons)
