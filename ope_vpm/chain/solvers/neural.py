@@ -198,8 +198,6 @@ class Trainer:
         self._optimisers = [torch.optim.Adam(network.parameters(), settings.learning_rate, betas, fused=True)]
         if not settings.exact_dual:
             self._optimisers.append(torch.optim.Adam([self._v], settings.learning_rate, betas, maximize=True))
-        with torch.no_grad():
-            self._reference = network(batches.x)
 
     def power_step(self, step: int) -> float:
         """M gradient steps towards 𝒯_p τ_t / p, then τ_t is what the network has become."""
@@ -208,28 +206,31 @@ class Trainer:
                 group["lr"] = (
                     self._settings.learning_rate * (1 + math.cos(math.pi * (step - 1) / self._settings.steps)) / 2
                 )
-        for _ in range(self._settings.inner_steps):
-            self.inner_step(self._alpha(step))
+        drawn = [self.draw() for _ in range(self._settings.inner_steps)]
+        with torch.no_grad():  # τ_t, where this step asks for it: on long logs all rows are several times as many
+            references = self.network(torch.cat([parts[0] for parts in drawn])).split(self._settings.batch_size)
+        for parts, reference in zip(drawn, references, strict=True):
+            self.inner_step(parts, reference, self._alpha(step))
         with torch.no_grad():
-            tau = self.network(self._batches.x)
-            change = float((tau - self._reference).abs().mean())
-            self._reference = tau
+            change = float((self.network(drawn[-1][0]) - references[-1]).abs().mean())
             keep = self._settings.average if step > 1 else 0.0
             for mean, value in zip(self.averaged.parameters(), self.network.parameters(), strict=True):
                 mean.lerp_(value, 1 - keep)
         return change
 
-    def inner_step(self, alpha: float) -> None:
-        """One gradient step on eq:damped_saddle_ratio (any φ, any γ): down in θ, up in v."""
+    def draw(self) -> list[Tensor]:
+        """A batch of x, of its successors and, if γ < 1, of initial states."""
         rows, successor = self._batches.draw()
         parts = [self._batches.x[rows], successor]
-        if self._gamma < 1:
-            parts.append(self._batches.draw_initial())
+        return parts if self._gamma == 1 else [*parts, self._batches.draw_initial()]
+
+    def inner_step(self, parts: list[Tensor], reference: Tensor, alpha: float) -> None:
+        """One gradient step on eq:damped_saddle_ratio (any φ, any γ): down in θ, up in v."""
         tau_everywhere = self.network(torch.cat(parts))
-        tau = tau_everywhere[: len(rows)]
-        nu, nu_next, *nu_initial = self._phi.dual(tau_everywhere).split(len(rows))
+        tau = tau_everywhere[: len(reference)]
+        nu, nu_next, *nu_initial = self._phi.dual(tau_everywhere).split(len(reference))
         start = nu_initial[0] if nu_initial else None
-        loss = damped_discounted_loss(nu, nu_next, start, self._reference[rows], self._phi, alpha, self._gamma)
+        loss = damped_discounted_loss(nu, nu_next, start, reference, self._phi, alpha, self._gamma)
         v = (tau.mean() - 1).detach() if self._settings.exact_dual else self._v
         loss = loss + saddle_penalty(tau, v, self._settings.lam)
         loss.backward()
