@@ -9,13 +9,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from ope_vpm.logged.episode_marks import EpisodeMarks, find_episodes, marks
+from ope_vpm.logged.episode_table import EpisodeTable
 from ope_vpm.logged.formats.files import Options
 from ope_vpm.logged.formats.parquet_stream import TableSource
-from ope_vpm.logged.streamed import Result, StreamedDataset, merged
+from ope_vpm.logged.streamed import Result, Source, StreamedDataset, head_of, merged
 from ope_vpm.optional import library
 
 RETRIES = 3
@@ -41,8 +44,7 @@ class RayDataset(StreamedDataset):
         numbers = np.asarray(range(self.count) if only is None else only)
         if len(numbers) == 0:
             raise ValueError("the log is empty: it needs at least one step")
-        cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
-        runs = np.array_split(numbers, min(len(numbers), TASKS_PER_CORE * cores))
+        runs = np.array_split(numbers, min(len(numbers), most_tasks(ray)))
         waiting = [task.remote(log, asked, run.tolist()) for run in runs if len(run)]
         root = merged_in_tree(ray, waiting)
         if self.progress is not None:
@@ -52,6 +54,11 @@ class RayDataset(StreamedDataset):
                 told(len(self) * done // len(waiting))
         found: Result = ray.get(root)
         return found
+
+
+def most_tasks(ray: Any) -> int:
+    """How many tasks a pass is cut into."""
+    return TASKS_PER_CORE * max(1, int(ray.cluster_resources().get("CPU", 1)))
 
 
 def merged_in_tree(ray: Any, results: list[Any]) -> Any:
@@ -88,9 +95,19 @@ def started() -> Any:
     return ray
 
 
-def on_ray(data: StreamedDataset) -> RayDataset:
-    """The same log, its passes on Ray."""
-    return RayDataset(data.source, data.table, data.head, data.progress, data.facts, data.part_rows, data.charge)
+def scanned_on_ray(source: Source, progress: Any = None) -> RayDataset:
+    """Find the episodes in tasks, each over a run of rows, and look at the first rows."""
+    return RayDataset(source, _find_episodes(source), head_of(source), progress)
+
+
+def _find_episodes(source: Source) -> EpisodeTable:
+    """As `find_episodes`; a task sends back three numbers for each episode of its rows."""
+    ray = started()
+    task, held = ray.remote(max_retries=RETRIES, num_cpus=1)(marks), ray.put(source)
+    count = min(source.rows, most_tasks(ray))
+    bounds = [source.rows * k // count for k in range(count + 1)]
+    found = ray.get([task.remote(held, first, last) for first, last in pairwise(bounds)])
+    return find_episodes(source) if found[0] is None else EpisodeMarks.joined(found).table()
 
 
 @dataclass(frozen=True)

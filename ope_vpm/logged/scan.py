@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ope_vpm.arrays import Array, Bools, Integers
-from ope_vpm.logged.columns import Space, episode_column, flag_column
+from ope_vpm.logged.columns import Space
 from ope_vpm.logged.dataset import LoggedDataset
-from ope_vpm.logged.episode_table import EpisodeTable
+from ope_vpm.logged.episode_marks import find_episodes
 from ope_vpm.logged.formats import load_dataset
 from ope_vpm.logged.formats.files import Options
 from ope_vpm.logged.formats.parquet_stream import ParquetFile, ParquetSource, in_order
-from ope_vpm.logged.streamed import HEAD_ROWS, Source, StreamedDataset
+from ope_vpm.logged.streamed import Source, StreamedDataset, head_of
 from ope_vpm.optional import is_from
 
 Dataset = LoggedDataset | StreamedDataset
@@ -53,19 +49,19 @@ def scan_dataset(
         return source
     options = Options(columns, trust, observation_space=observation_space, action_space=action_space)
     if is_from(source, "ray"):
-        from ope_vpm.logged.ray_stream import BlockSource, on_ray
+        from ope_vpm.logged.ray_stream import BlockSource, scanned_on_ray
 
-        return on_ray(scanned(BlockSource.of(source, options), progress))
+        return scanned_on_ray(BlockSource.of(source, options), progress)
     files = parquet_files(source)
     if files is None:
         spaces: dict[str, Any] = {"observation_space": observation_space, "action_space": action_space}
         return load_dataset(source, columns=columns, trust=trust, **spaces)
-    found = scanned(ParquetSource.of(files, options), progress)
+    found = ParquetSource.of(files, options)
     if backend == "local":
-        return found
-    from ope_vpm.logged.ray_stream import on_ray
+        return scanned(found, progress)
+    from ope_vpm.logged.ray_stream import scanned_on_ray
 
-    return on_ray(found)
+    return scanned_on_ray(found, progress)
 
 
 def parquet_files(source: Any) -> list[ParquetFile] | None:
@@ -112,60 +108,4 @@ def _fragments(source: Any) -> list[ParquetFile]:
 
 def scanned(source: Source, progress: Any = None) -> StreamedDataset:
     """Find the episodes in a pass over their ends, and look at the first rows."""
-    table = find_episodes(source)
-    (head,) = source.read(0, min(HEAD_ROWS, source.rows), HEAD_ROWS)
-    return StreamedDataset(source, table, head, progress)
-
-
-@dataclass
-class _Seen:
-    """What the rows so far tell about episodes."""
-
-    rows: int = 0
-    ended: bool = True
-    """Whether the last row ended its episode."""
-    label: Any = None
-    """The last row's episode."""
-    starts: list[Integers] = field(default_factory=list)
-    resets: list[Bools] = field(default_factory=list)
-    terminated: list[Integers] = field(default_factory=list)
-    """The rows with the flag."""
-    truncated: list[Integers] = field(default_factory=list)
-
-
-def find_episodes(source: Source) -> EpisodeTable:
-    """The lengths and ends of the episodes, by the flags and labels of all rows."""
-    seen = _Seen()
-    for columns in source.flags():
-        _look(seen, columns)
-    if seen.rows == 0:  # no flags at all: the reader says which are missing
-        tuple(source.read(0, 1, 1))
-    starts = np.concatenate(seen.starts)
-    lengths = np.diff(starts, append=seen.rows)
-    flags = []
-    for rows in (seen.terminated, seen.truncated):
-        flag = np.zeros(len(starts), dtype=np.bool_)
-        flag[np.searchsorted(starts, np.concatenate(rows), side="right") - 1] = True
-        flags.append(flag)
-    return EpisodeTable(lengths, np.concatenate(seen.resets), *flags)
-
-
-def _look(seen: _Seen, columns: dict[str, Array]) -> None:
-    """Go on with some rows."""
-    length = len(next(iter(columns.values())))
-    flags = {name: flag_column(name, columns.get(name), length) for name in ("terminated", "truncated")}
-    first = np.zeros(length, dtype=np.bool_)
-    ended = flags["terminated"] | flags["truncated"]
-    first[0], first[1:] = seen.ended, ended[:-1]
-    if "episode" in columns:
-        label = episode_column(columns["episode"], length)
-        first[1:] |= label[1:] != label[:-1]
-        first[0] |= seen.rows == 0 or bool(label[0] != seen.label)
-        seen.label = label[-1]
-    begins = np.flatnonzero(first)
-    resets = flag_column("from_reset", columns.get("from_reset"), length)
-    seen.starts.append(begins + seen.rows)
-    seen.resets.append(resets[begins] if "from_reset" in columns else np.ones(len(begins), dtype=np.bool_))
-    seen.terminated.append(np.flatnonzero(flags["terminated"]) + seen.rows)
-    seen.truncated.append(np.flatnonzero(flags["truncated"]) + seen.rows)
-    seen.rows, seen.ended = seen.rows + length, bool(ended[-1])
+    return StreamedDataset(source, find_episodes(source), head_of(source), progress)

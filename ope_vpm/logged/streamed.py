@@ -106,14 +106,20 @@ class Source(Protocol):
     def rows(self) -> int:
         """How many there are."""
 
-    def flags(self) -> Iterator[dict[str, Array]]:
-        """The columns that tell where episodes begin and end, some rows at a time."""
+    def flags(self, first: int, last: int) -> Iterator[dict[str, Array]]:
+        """The columns that tell where episodes begin and end, of rows from one number up to another."""
 
     def read(self, first: int, last: int, size: int) -> Iterator[LoggedDataset]:
         """The rows from one number up to another, `size` at a time, each time with one row more, if there is one."""
 
     def named(self, row: int) -> str:
         """The file that holds a row."""
+
+
+def head_of(source: Source) -> LoggedDataset:
+    """The first rows."""
+    (head,) = source.read(0, min(HEAD_ROWS, source.rows), HEAD_ROWS)
+    return head
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,6 @@
 """Small parts of reading and describing logs, each on numbers worked out by hand."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from gymnasium import spaces
+from hypothesis import given
+from hypothesis import strategies as st
 
 import ope_vpm as ov
 from ope_vpm import LoggedDataset
@@ -17,6 +19,7 @@ from ope_vpm.logged import checks, columns, order, stream_facts, streamed
 from ope_vpm.logged.describe import Range, _lines, describe
 from ope_vpm.logged.doctor import SHOWN, Finding, finding, refuse_errors
 from ope_vpm.logged.episode import split, take
+from ope_vpm.logged.episode_marks import EpisodeMarks, find_episodes
 from ope_vpm.logged.episode_table import EpisodeTable, RewardFacts
 from ope_vpm.logged.fingerprint import fingerprints
 from ope_vpm.logged.formats import hdf5_heaps, minari_files
@@ -26,7 +29,6 @@ from ope_vpm.logged.formats.parquet import LONGEST_TEXT, _short, claimed
 from ope_vpm.logged.formats.parquet_stream import in_order
 from ope_vpm.logged.formats.table import from_table, names_of, to_table
 from ope_vpm.logged.ray_stream import BlockSource, _head, _run, _some
-from ope_vpm.logged.scan import find_episodes
 from ope_vpm.logged.stream_facts import Facts, OfEpisodes, _broken_seam, _together, episodes_of, facts_of
 from ope_vpm.logged.streamed import _runs, merged
 
@@ -383,10 +385,12 @@ def test_runs_of_numbers():
 class Rows:
     """A source of flags alone."""
 
+    rows = 0
+
     def __init__(self, *chunks):
         self.chunks = chunks
 
-    def flags(self):
+    def flags(self, first, last):
         yield from self.chunks
 
     def read(self, *_):
@@ -408,6 +412,27 @@ def test_episodes_by_flags_and_labels_across_chunks():
     assert resets.from_reset.tolist() == [False, True]
     with pytest.raises(ValueError, match="no flags"):
         find_episodes(Rows())
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(0, 2), st.booleans()), min_size=1, max_size=12),
+    st.lists(st.integers(1, 11), max_size=4),
+    st.lists(st.integers(1, 11), max_size=2),
+)
+def test_runs_of_rows_tell_the_same_episodes_wherever_they_are_cut(rows, cuts, seams):
+    """Rows in runs, and these in tasks that each join theirs, as the rows at once."""
+    names = ("terminated", "truncated", "episode", "from_reset")
+    columns = {name: np.array(values) for name, values in zip(names, zip(*rows, strict=True), strict=True)}
+    bounds = sorted({0, len(rows), *(cut for cut in [*cuts, *seams] if cut < len(rows))})
+    runs = [
+        (first, EpisodeMarks.of({name: values[first:last] for name, values in columns.items()}))
+        for first, last in pairwise(bounds)
+    ]
+    tasks = [[run for first, run in runs if sum(first >= seam for seam in seams) == k] for k in range(len(seams) + 1)]
+    found = EpisodeMarks.joined([EpisodeMarks.joined(task) for task in tasks if task]).table()
+    whole = EpisodeMarks.of(columns).table()
+    for field in fields(whole):
+        np.testing.assert_array_equal(getattr(found, field.name), getattr(whole, field.name))
 
 
 # -- Tables and files

@@ -105,6 +105,8 @@ def test_counts_of_finite_states_are_merged_in_a_tree(cluster, tmp_path, monkeyp
     folder, policy = write(data, tmp_path / "logs", [1, 700]), finite.target(data)
     scanned = ov.scan_dataset(folder, backend="ray")
     assert scanned.count > TASKS_PER_CORE
+    np.testing.assert_array_equal(scanned.table.lengths, data.lengths)
+    np.testing.assert_array_equal(scanned.table.terminated, data.table.terminated)
     for gamma in (1.0, 0.9):
         found = ov.evaluate(scanned, policy, "vpm", gamma=gamma, ignore=finite.ALL)
         agree(found, ov.evaluate(data, policy, "vpm", gamma=gamma, ignore=finite.ALL))

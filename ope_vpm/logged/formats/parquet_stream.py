@@ -117,12 +117,12 @@ class TableSource(ABC):
     def tables_of(self, number: int, first: int, last: int, columns: Sequence[str]) -> Iterator[Any]:
         """Rows of one table, as Arrow tables."""
 
-    def flags(self) -> Iterator[dict[str, Array]]:
-        """The columns that tell where episodes begin and end, some rows at a time."""
+    def flags(self, first: int, last: int) -> Iterator[dict[str, Array]]:
+        """The columns that tell where episodes begin and end, of rows from one number up to another."""
         found = {name: names_of("", self.columns, self.options, (name,)) for name in FLAGS}
         wanted = {name: names[0] for name, names in found.items() if names}
-        for table in self._tables(0, self.rows, list(wanted.values())) if wanted else ():
-            held = _Columns(self.named(0), table)
+        for table in self._tables(first, last, list(wanted.values())) if wanted else ():
+            held = _Columns(self.named(first), table)
             yield {name: held[column] for name, column in wanted.items()}
 
     def read(self, first: int, last: int, size: int) -> Iterator[LoggedDataset]:

@@ -1,0 +1,102 @@
+"""Where episodes begin and end, found in runs of rows that are looked at apart from each other and then joined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ope_vpm.arrays import Array, Bools, Integers
+from ope_vpm.logged.columns import episode_column, flag_column
+from ope_vpm.logged.episode_table import EpisodeTable
+from ope_vpm.logged.streamed import Source
+
+
+@dataclass(frozen=True, eq=False)
+class EpisodeMarks:
+    """What a run of rows tells about episodes; the first row of a run counts as a beginning until runs are joined."""
+
+    rows: int
+    labels: tuple[Any, Any]
+    """The episodes of the first and of the last row; None without labels."""
+    ended: bool
+    """Whether the last row ended its episode."""
+    starts: Integers
+    """The rows with which episodes begin, counted from the first of the run."""
+    resets: Bools
+    """Whether each of these is a reset."""
+    terminated: Integers
+    """The rows with the flag."""
+    truncated: Integers
+    """The rows with the flag."""
+
+    @classmethod
+    def of(cls, columns: dict[str, Array]) -> EpisodeMarks:
+        """Look at the columns of flags and labels of some rows."""
+        length = len(next(iter(columns.values())))
+        flags = {name: flag_column(name, columns.get(name), length) for name in ("terminated", "truncated")}
+        ended = flags["terminated"] | flags["truncated"]
+        first = np.concatenate([[True], ended[:-1]])
+        labels: tuple[Any, Any] = (None, None)
+        if "episode" in columns:
+            label = episode_column(columns["episode"], length)
+            first[1:] |= label[1:] != label[:-1]
+            labels = label[0], label[-1]
+        starts = np.flatnonzero(first)
+        resets = np.ones(len(starts), dtype=np.bool_)
+        if "from_reset" in columns:
+            resets = flag_column("from_reset", columns["from_reset"], length)[starts]
+        marked = (np.flatnonzero(flags[name]) for name in ("terminated", "truncated"))
+        return cls(length, labels, bool(ended[-1]), starts, resets, *marked)
+
+    def begins_after(self, before: EpisodeMarks | None) -> bool:
+        """Whether the first row begins an episode, or goes on with the last one of the run before."""
+        return before is None or before.ended or bool(self.labels[0] != before.labels[1])
+
+    @classmethod
+    def joined(cls, runs: Sequence[EpisodeMarks]) -> EpisodeMarks:
+        """The marks of runs of rows that follow one another."""
+        offsets = np.cumsum([0, *(run.rows for run in runs)])
+        kept = [
+            slice(0 if run.begins_after(before) else 1, None)
+            for run, before in zip(runs, [None, *runs[:-1]], strict=True)
+        ]
+
+        def moved(rows: Iterable[Integers]) -> Integers:
+            return np.concatenate([part + offset for part, offset in zip(rows, offsets[:-1], strict=True)])
+
+        return cls(
+            rows=int(offsets[-1]),
+            labels=(runs[0].labels[0], runs[-1].labels[1]),
+            ended=runs[-1].ended,
+            starts=moved(run.starts[some] for run, some in zip(runs, kept, strict=True)),
+            resets=np.concatenate([run.resets[some] for run, some in zip(runs, kept, strict=True)]),
+            terminated=moved(run.terminated for run in runs),
+            truncated=moved(run.truncated for run in runs),
+        )
+
+    def table(self) -> EpisodeTable:
+        """The lengths and ends of the episodes."""
+        flags = []
+        for rows in (self.terminated, self.truncated):
+            flag = np.zeros(len(self.starts), dtype=np.bool_)
+            flag[np.searchsorted(self.starts, rows, side="right") - 1] = True
+            flags.append(flag)
+        return EpisodeTable(np.diff(self.starts, append=self.rows), self.resets, *flags)
+
+
+def marks(source: Source, first: int, last: int) -> EpisodeMarks | None:
+    """What the rows from one number up to another tell about episodes; None where no column tells anything."""
+    runs = [EpisodeMarks.of(columns) for columns in source.flags(first, last)]
+    return EpisodeMarks.joined(runs) if runs else None
+
+
+def find_episodes(source: Source) -> EpisodeTable:
+    """The lengths and ends of the episodes, by the flags and labels of all rows."""
+    found = marks(source, 0, source.rows)
+    if found is None:  # no flags at all: the reader says which are missing
+        tuple(source.read(0, 1, 1))
+        raise AssertionError("a table without flags was read")
+    return found.table()
