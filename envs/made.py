@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 from scipy.special import expit, softmax
@@ -164,107 +165,26 @@ def ward(states: int, used: int, effect: float, seed: int, stay: float = 0.0) ->
     return from_arrays(transition, reward, np.arange(states + 2) >= states, initial)
 
 
+def _task(name: str, limit: int, make: Callable[[], FiniteModel], **settings: Any) -> MadeTask:
+    """A task to tune on, whose episodes are cut at its own limit; 300 sweeps are enough for all of them to settle."""
+    return MadeTask(
+        id=f"Made/{name}", half="tuning", limit=limit, own_limit=limit, sweeps=300, make=make,
+        **{"older_sweeps": None} | settings,
+    )  # fmt: skip
+
+
+_PATIENTS = {"noise": 1.0, "discount": 1.0}
+"""The settings of most wards: their older policy is a noisy one, and a patient is worth as much later."""
 _TASKS = (
-    MadeTask(
-        id="Made/Garnet-rare",
-        half="tuning",
-        limit=100,
-        own_limit=100,
-        sweeps=300,
-        older_sweeps=3,
-        temperature=0.3,
-        make=partial(garnet, 100, 5, 4, 0.02, 0.02, 1),
-    ),
-    MadeTask(
-        id="Made/Garnet-ends",
-        half="tuning",
-        limit=60,
-        own_limit=60,
-        sweeps=300,
-        older_sweeps=2,
-        temperature=0.01,
-        make=partial(garnet, 300, 8, 3, 0.06, 0.0, 2),
-    ),
-    MadeTask(
-        id="Made/Garnet-wide",
-        half="tuning",
-        limit=50,
-        own_limit=50,
-        sweeps=300,
-        older_sweeps=None,
-        noise=1.0,
-        temperature=0.3,
-        make=partial(garnet, 1000, 10, 5, 0.04, 0.05, 3),
-    ),
-    MadeTask(
-        id="Made/Pits-small",
-        half="tuning",
-        limit=100,
-        own_limit=100,
-        sweeps=300,
-        older_sweeps=12,
-        temperature=0.02,
-        make=partial(pits, 7, 0.15, 1.0, 4),
-    ),
-    MadeTask(
-        id="Made/Pits-deep",
-        half="tuning",
-        limit=150,
-        own_limit=150,
-        sweeps=300,
-        older_sweeps=15,
-        temperature=0.2,
-        random_share=0.05,
-        make=partial(pits, 10, 0.12, 10.0, 5),
-    ),
-    MadeTask(
-        id="Made/Ward-400",
-        half="tuning",
-        limit=200,
-        own_limit=200,
-        sweeps=300,
-        older_sweeps=None,
-        noise=2.0,
-        temperature=0.002,
-        discount=1.0,
-        make=partial(ward, 400, 8, 0.3, 6),
-    ),
-    MadeTask(
-        id="Made/Ward-800",
-        half="tuning",
-        limit=200,
-        own_limit=200,
-        sweeps=300,
-        older_sweeps=None,
-        noise=1.0,
-        temperature=0.01,
-        discount=1.0,
-        make=partial(ward, 800, 15, 0.15, 7),
-    ),
-    MadeTask(
-        id="Made/Ward-strong",
-        half="tuning",
-        limit=200,
-        own_limit=200,
-        sweeps=300,
-        older_sweeps=None,
-        noise=1.0,
-        temperature=0.02,
-        discount=1.0,
-        make=partial(ward, 200, 5, 0.8, 8),
-    ),
-    MadeTask(
-        id="Made/Ward-stays",
-        half="tuning",
-        limit=300,
-        own_limit=300,
-        sweeps=300,
-        older_sweeps=None,
-        noise=1.0,
-        temperature=0.005,
-        discount=1.0,
-        make=partial(ward, 500, 8, 0.3, 9, 0.4),
-    ),
+    _task("Garnet-rare", 100, partial(garnet, 100, 5, 4, 0.02, 0.02, 1), older_sweeps=3, temperature=0.3),
+    _task("Garnet-ends", 60, partial(garnet, 300, 8, 3, 0.06, 0.0, 2), older_sweeps=2, temperature=0.01),
+    _task("Garnet-wide", 50, partial(garnet, 1000, 10, 5, 0.04, 0.05, 3), noise=1.0, temperature=0.3),
+    _task("Pits-small", 100, partial(pits, 7, 0.15, 1.0, 4), older_sweeps=12, temperature=0.02),
+    _task("Pits-deep", 150, partial(pits, 10, 0.12, 10.0, 5), older_sweeps=15, temperature=0.2, random_share=0.05),
+    _task("Ward-400", 200, partial(ward, 400, 8, 0.3, 6), temperature=0.002, **_PATIENTS | {"noise": 2.0}),
+    _task("Ward-800", 200, partial(ward, 800, 15, 0.15, 7), temperature=0.01, **_PATIENTS),
+    _task("Ward-strong", 200, partial(ward, 200, 5, 0.8, 8), temperature=0.02, **_PATIENTS),
+    _task("Ward-stays", 300, partial(ward, 500, 8, 0.3, 9, 0.4), temperature=0.005, **_PATIENTS),
 )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,15 +67,9 @@ class OPEEvaluator:
             raise ValueError(f"every and n_episodes must be at least 1: got {every} and {n_episodes}")
         self._gamma, self._n_episodes, self._every, self._data = gamma, n_episodes, every, data
         self._deterministic = deterministic
-        self._choices: dict[str, Any] = {
-            "estimator": estimator,
-            "seed": seed,
-            "on_end": on_end,
-            "time_limit": time_limit,
-            "ignore": ignore,
-            "options": options,
-        }
-        Choices(**self._choices).make_estimator()  # a misspelt name is answered before training begins
+        ends: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit}
+        self._choices = Choices(estimator=estimator, seed=seed, ignore=ignore, options=options, **ends)
+        self._choices.make_estimator()  # a misspelt name is answered before training begins
         self._valuation: Valuation | None = None
         self._log_key: tuple[Any, ...] = ()
         self._round: tuple[Any, ...] | None = None
@@ -126,7 +120,7 @@ class OPEEvaluator:
         key = (gamma,) if self._data is not None else (gamma, id(dataset), dataset.transition_count)
         if self._valuation is None or key != self._log_key:
             data = load_dataset(dataset) if self._data is None else self._data
-            self._valuation = Valuation.of(self._chosen(data), Choices(gamma=gamma, **self._choices))
+            self._valuation = Valuation.of(self._chosen(data), replace(self._choices, gamma=gamma))
             self._log_key = key
         return self._valuation.value(from_d3rlpy(algo, deterministic=self._deterministic))
 
@@ -134,7 +128,7 @@ class OPEEvaluator:
         """The episodes to evaluate on, in the order of the log."""
         if self._n_episodes is None or self._n_episodes >= data.n_episodes:
             return data
-        rng = np.random.default_rng(self._choices["seed"])
+        rng = np.random.default_rng(self._choices.seed)
         return data.select(np.sort(rng.choice(data.n_episodes, self._n_episodes, replace=False)))
 
 

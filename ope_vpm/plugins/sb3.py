@@ -7,6 +7,7 @@ data = log_to_dataset(model, env, episodes=50, path="log.npz")
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -74,15 +75,9 @@ class OPECallback(BaseCallback):  # type: ignore[misc]  # the library is importe
             raise ValueError(f"every must be at least 1 environment step: got {every}")
         self._data, self._every, self._gamma = load_dataset(data), every, gamma
         self._best_model, self._deterministic, self._name = best_model, deterministic, name
-        self._choices: dict[str, Any] = {
-            "estimator": estimator,
-            "seed": seed,
-            "on_end": on_end,
-            "time_limit": time_limit,
-            "ignore": ignore,
-            "options": options,
-        }
-        Choices(**self._choices).make_estimator()  # a misspelt name is answered before training begins
+        ends: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit}
+        self._choices = Choices(estimator=estimator, seed=seed, ignore=ignore, options=options, **ends)
+        self._choices.make_estimator()  # a misspelt name is answered before training begins
         self._valuation: Valuation | None = None
         self._next, self._evaluated = every, -1
         self.last: PolicyValue | None = None
@@ -93,7 +88,7 @@ class OPECallback(BaseCallback):  # type: ignore[misc]  # the library is importe
     def _on_training_start(self) -> None:
         gamma = float(self.model.gamma) if self._gamma is None else self._gamma
         if self._valuation is None or self._valuation.choices.gamma != gamma:
-            self._valuation = Valuation.of(self._data, Choices(gamma=gamma, **self._choices))
+            self._valuation = Valuation.of(self._data, replace(self._choices, gamma=gamma))
         self._next = self._following(self.num_timesteps)
 
     def _on_step(self) -> bool:
