@@ -115,17 +115,19 @@ def evaluate(
 ) -> None:
     """What is a policy worth, from logged data? Value, 95 % interval, and a verdict with its reasons."""
     from ope_vpm.logged import LoggedDataset
+    from ope_vpm.logged.scan import open_dataset
     from ope_vpm.ope import evaluate as answer
     from ope_vpm.ope.estimator import estimator_class
+    from ope_vpm.ope.log import SAMPLE_ROWS
     from ope_vpm.ope.reporting import report as write_report
     from ope_vpm.outside import json_text
-    from ope_vpm.progress import working
+    from ope_vpm.progress import rates, working
 
     names = list(estimator or ["vpm"])
     for name in names:
         estimator_class(name)  # a misspelt name is answered before a large file is read
     with working(f"reading {dataset}"):
-        data = _log(dataset, format_name, columns_of(columns), trust, backend)
+        data = open_dataset(dataset, SAMPLE_ROWS, format_name, backend, rates, columns=columns_of(columns), trust=trust)
         target = _policy(policy, trust=trust, activation=activation, deterministic=deterministic)
     choices: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit, "ignore": ignore or ()}
     waiting = working if isinstance(data, LoggedDataset) else nullcontext  # passes over rows have a bar of their own
@@ -138,22 +140,6 @@ def evaluate(
         typer.echo(json_text([value.as_dict() for value in values.values()]))
     else:
         print_values(values.values())
-
-
-def _log(dataset: str, format_name: str | None, columns: Any, trust: bool, backend: str) -> Any:
-    """The log in memory; in parts where it is Parquet and not small, or on a cluster."""
-    from ope_vpm.logged import LoggedDataset, load_dataset, scan_dataset
-    from ope_vpm.logged.scan import parquet_files
-    from ope_vpm.ope.log import SAMPLE_ROWS
-    from ope_vpm.progress import rates
-
-    if format_name in (None, "parquet") and parquet_files(dataset) is not None:
-        found = scan_dataset(dataset, columns=columns, trust=trust, backend=backend, progress=rates)
-        short = len(found) <= SAMPLE_ROWS and not isinstance(found, LoggedDataset)
-        return found.read() if short else found  # type: ignore[union-attr]  # what is short is read in any case
-    if backend != "local":
-        raise ValueError(f"--backend {backend} is for Parquet files, and {dataset} is none")
-    return load_dataset(dataset, format=format_name, columns=columns, trust=trust)
 
 
 def _policy(given: str, **options: Any) -> TargetPolicy:

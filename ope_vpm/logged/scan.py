@@ -64,6 +64,27 @@ def scan_dataset(
     return scanned_on_ray(found, progress)
 
 
+def open_dataset(
+    source: str, short: int, format_name: str | None, backend: str, progress: Any, **given: Any
+) -> Dataset:
+    """What somebody names as a log: Parquet of more than `short` rows in parts, or on a cluster; else in memory.
+
+    Args:
+        source: a file, a folder, a pattern, or an id of Minari's.
+        short: rows up to which a log is read whole.
+        format_name: the format, where it is not to be recognised.
+        backend: see `scan_dataset`.
+        progress: see `StreamedDataset`.
+        given: further arguments of `scan_dataset` and `load_dataset`, which both have.
+    """
+    if format_name in (None, "parquet") and parquet_files(source) is not None:
+        found = scan_dataset(source, backend=backend, progress=progress, **given)
+        return found.read() if isinstance(found, StreamedDataset) and len(found) <= short else found
+    if backend != "local":
+        raise ValueError(f"--backend {backend} is for Parquet files, and {source} is none")
+    return load_dataset(source, format=format_name, **given)
+
+
 def parquet_files(source: Any) -> list[ParquetFile] | None:
     """The Parquet files that are meant; None where something else is."""
     if is_from(source, "pyarrow"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,6 +33,9 @@ def select(
             help="A table's columns by their names, such as observations=x,y or rewards=score; may be repeated."
         ),
     ] = None,
+    backend: Annotated[
+        str, typer.Option(help="For Parquet files that are read in parts: local, or ray for a cluster.")
+    ] = "local",
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="Greedy actions, for stable-baselines3 and d3rlpy.")
     ] = False,
@@ -42,19 +46,22 @@ def select(
     ] = False,
 ) -> None:
     """Which of these policies? Values with intervals on one log, and which differences are more than noise."""
-    from ope_vpm.logged import load_dataset
+    from ope_vpm.logged import LoggedDataset
+    from ope_vpm.logged.scan import open_dataset
     from ope_vpm.ope.estimator import estimator_class
+    from ope_vpm.ope.log import SAMPLE_ROWS
     from ope_vpm.outside import json_text
     from ope_vpm.plugins.selection import select as choose
     from ope_vpm.policy import load_policy
-    from ope_vpm.progress import counting
+    from ope_vpm.progress import counting, rates
 
     estimator_class(estimator)  # a misspelt name is answered before a large file is read
     files = found_files(policies)
     loaded = {name: load_policy(file, trust=trust, deterministic=deterministic) for name, file in files.items()}
-    data = load_dataset(dataset, format=format_name, columns=columns_of(columns), trust=trust)
+    data = open_dataset(dataset, SAMPLE_ROWS, format_name, backend, rates, columns=columns_of(columns), trust=trust)
     choices: dict[str, Any] = {"rank_by": rank_by, "on_end": on_end, "time_limit": time_limit, "ignore": ignore or ()}
-    with counting("evaluating", len(loaded)) as progress:
+    whole = isinstance(data, LoggedDataset)  # passes over rows that are read in parts have a bar of their own
+    with counting("evaluating", len(loaded)) if whole else nullcontext() as progress:
         found = choose(data, loaded, estimator, gamma, seed=seed, progress=progress, **choices)
     if page is not None:
         found.page(page)

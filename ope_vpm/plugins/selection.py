@@ -16,9 +16,9 @@ import numpy as np
 from scipy import stats
 
 from ope_vpm.arrays import Floats
-from ope_vpm.logged import LoggedDataset, load_dataset
+from ope_vpm.logged import LoggedDataset, scan_dataset
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
-from ope_vpm.ope.estimator import Estimator, ProblemEstimator
+from ope_vpm.ope.estimator import Estimator, ProblemEstimator, needs_rows
 from ope_vpm.ope.inference.uncertainty import LEVEL
 from ope_vpm.ope.inference.value import PolicyValue, policy_value
 from ope_vpm.ope.inference.verdict import rewards_hull
@@ -162,7 +162,7 @@ class Selection:
 
 
 def select(
-    data: LoggedDataset | str | Path,
+    data: Any,
     policies: Mapping[str, Any] | Sequence[Any],
     estimator: str | Estimator = "auto",
     gamma: float = 1.0,
@@ -180,7 +180,8 @@ def select(
     What depends on the log alone is made once. Policies whose verdict is "unreliable" come after all others.
 
     Args:
-        data: the log, or where it is.
+        data: the log, or whatever `ov.evaluate` takes for one: Parquet files that are too many for memory are read in
+            parts, two or three times for each policy.
         policies: targets by name, or a list of them, which are then called by their number.
         estimator: a name out of `ov.estimators()`, or an instance.
         gamma: the discount; 1 for the average reward.
@@ -207,7 +208,7 @@ def select(
         options=options,
     )
     choices.make_estimator()  # a misspelt name is answered before a large file is read
-    valuation = Valuation.of(load_dataset(data), choices)
+    valuation = Valuation.of(data if isinstance(data, LoggedDataset) else scan_dataset(data), choices)
     found: dict[str, Estimate] = {}
     for name, policy in named.items():
         found[name] = estimated(valuation, as_policy(policy))
@@ -219,10 +220,12 @@ def select(
 
 def estimated(valuation: Valuation, policy: TargetPolicy) -> Estimate:
     """The value of a policy, with its influence function where the estimator gives one."""
-    estimator = valuation.estimator
+    estimator, problem = valuation.estimator, valuation.problem(policy)
     if not isinstance(estimator, ProblemEstimator):
+        if problem.streamed:
+            raise ValueError(f"{estimator.name} {needs_rows(problem)}")
         return Estimate(valuation.value(policy))
-    problem = valuation.problem(policy)
+    estimator.check_rows(problem)
     estimator.check(problem)
     raw = estimator.find(problem)
     value = policy_value(problem, estimator.name, raw)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ope_vpm.logged import LoggedDataset
+from ope_vpm.logged.streamed import StreamedDataset
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
 from ope_vpm.ope.estimator import Estimator, make
 from ope_vpm.ope.evaluate import answer
@@ -50,7 +51,7 @@ class Valuation:
     estimator: Estimator
 
     @classmethod
-    def of(cls, data: LoggedDataset, choices: Choices) -> Valuation:
+    def of(cls, data: LoggedDataset | StreamedDataset, choices: Choices) -> Valuation:
         """Check the data once for all policies."""
         return cls(Log.check(data, choices.ignore), choices, choices.make_estimator())
 

@@ -14,6 +14,8 @@ import ope_vpm as ov
 from ope_vpm.cli import app
 from ope_vpm.envs.collect import collect
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, GaussianController, LinearGaussian
+from ope_vpm.logged import streamed
+from ope_vpm.ope import log as logs
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.plugins import select
 from ope_vpm.plugins.command import found_files
@@ -122,6 +124,23 @@ def test_values_are_those_of_single_evaluations():
     for each in chosen.candidates:
         assert each.value.value == pytest.approx(direct[int(each.name)].value, rel=1e-9)
         assert each.value.interval == pytest.approx(direct[int(each.name)].interval, rel=1e-9)
+
+
+def test_a_log_in_parts_gives_the_order_of_the_log_in_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(streamed, "PART_ROWS", 256)
+    monkeypatch.setattr(logs, "SAMPLE_ROWS", 300)
+    data = LinearGaussian().dataset(40, 20, BEHAVIOUR, 0)
+    for number in range(2):
+        data.select(slice(20 * number, 20 * number + 20)).save(tmp_path / f"part-{number}.parquet")
+    policies = {name: controller.policy() for name, controller in CONTROLLERS.items()}
+    in_memory = select(data, policies, "vpm", n_features=50)
+    in_parts = select(tmp_path / "*.parquet", policies, "vpm", n_features=50)
+    for here, there in zip(in_parts.candidates, in_memory.candidates, strict=True):
+        assert here.name == there.name
+        assert (here.behind, here.behind_error) == pytest.approx((there.behind, there.behind_error), rel=1e-8)
+        assert here.value.weights is None
+    with pytest.raises(ValueError, match=r"wist .*load_dataset"):
+        select(tmp_path / "*.parquet", policies, "wist")
 
 
 def test_the_logged_mean_tells_nothing_apart():
