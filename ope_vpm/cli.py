@@ -53,15 +53,16 @@ def inspect(
     trust: Annotated[bool, typer.Option("--trust", help="Allow pickles, which run whatever code they hold.")] = False,
 ) -> None:
     """Look logged data over: counts, ranges, and what looks wrong; exit code 1 if it has errors."""
-    from ope_vpm.logged import inspect as look_over
-    from ope_vpm.logged import load_dataset
+    from ope_vpm.logged.inspection import SAMPLE_ROWS, looked_over
     from ope_vpm.logged.page import write_page
+    from ope_vpm.logged.scan import open_dataset
     from ope_vpm.outside import json_text
+    from ope_vpm.progress import rates
 
-    data = load_dataset(dataset, format=format_name, columns=columns_of(columns), trust=trust)
-    report = look_over(data)
+    given = {"columns": columns_of(columns), "trust": trust}
+    report, shown = looked_over(open_dataset(dataset, SAMPLE_ROWS, format_name, "local", rates, **given))
     if page is not None:
-        write_page(data, report, page, title=Path(dataset).name)
+        write_page(shown, report, page, title=Path(dataset).name)
     typer.echo(json_text(report.as_dict()) if as_json else str(report))
     if report.errors:
         raise typer.Exit(1)

@@ -73,16 +73,17 @@ def describe(data: LoggedDataset) -> Description:
         truncated=int((data.truncated & ~data.terminated).sum()),
         next_unknown=int((~data.next_known).sum()),
         initial_states=int(data.from_reset.sum()),
-        lengths=_range(data.lengths),
-        returns=_range(data.returns),
-        rewards=_range(data.rewards),
+        lengths=range_of(data.lengths),
+        returns=range_of(data.returns),
+        rewards=range_of(data.rewards),
         observations=_ranges(data.observations),
         actions=_ranges(data.actions),
         n_actions=data.n_actions,
     )
 
 
-def _range(values: Array) -> Range:
+def range_of(values: Array) -> Range:
+    """The spread of some numbers."""
     finite = values[np.isfinite(values)]
     if finite.size == 0:
         return Range(float("nan"), float("nan"), float("nan"))
@@ -90,7 +91,7 @@ def _range(values: Array) -> Range:
 
 
 def _ranges(column: Array) -> tuple[Range, ...]:
-    return tuple(_range(values) for values in column.reshape(len(column), -1).T)
+    return tuple(range_of(values) for values in column.reshape(len(column), -1).T)
 
 
 def _lines(name: str, ranges: tuple[Range, ...], most: int = 12) -> list[str]:

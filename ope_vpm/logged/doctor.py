@@ -44,6 +44,8 @@ class Report:
 
     description: Description
     findings: tuple[Finding, ...]
+    sampled: int | None = None
+    """Rows of the sample that some checks looked at instead of all; None where all saw every row."""
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -62,11 +64,12 @@ class Report:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         findings = [{**vars(finding), "rows": list(finding.rows)} for finding in self.findings]
-        return {"description": self.description.as_dict(), "findings": findings}
+        return {"description": self.description.as_dict(), "findings": findings, "sampled": self.sampled}
 
     def __str__(self) -> str:
         found = "\n".join(map(str, self.findings)) or "nothing looks wrong"
-        return f"{self.description}\n\n{found}"
+        seen = "" if self.sampled is None else f"\n(every row was read; some checks looked at {self.sampled} of them)"
+        return f"{self.description}\n\n{found}{seen}"
 
 
 Check = Callable[[LoggedDataset], Finding | None]
@@ -76,11 +79,13 @@ def inspect(data: LoggedDataset | StreamedDataset, ignore: Collection[str] = ())
     """Look a dataset over.
 
     Args:
-        data: what to look at. What `scan_dataset` has opened is read into memory: every row is looked at.
+        data: what to look at. Of what `scan_dataset` has opened every row is read, some ten thousand at a time, and
+            checks that ask more of a row than the next one look at a sample of episodes.
         ignore: codes of findings that you know to be harmless here.
     """
-    data = data if isinstance(data, LoggedDataset) else data.read()
-    return Report(data.describe(), examined(data, ignore))
+    from ope_vpm.logged.inspection import looked_over
+
+    return looked_over(data, ignore)[0]
 
 
 def examined(data: LoggedDataset, ignore: Collection[str] = ()) -> tuple[Finding, ...]:

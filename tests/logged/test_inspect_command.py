@@ -55,7 +55,7 @@ MISTAKES = {
     "missing.npz": (None, "there is no file"),
     "text.h5": (b"hello, world\n1,2\n", "is not what its name says: it holds csv"),
     "noise.bin": (bytes(range(256)), "is of no format we know"),
-    "cut.parquet": (b"PAR1" + bytes(40), "cannot be read as parquet"),
+    "cut.parquet": (b"PAR1" + bytes(40), "cannot be read as Parquet"),
     "cut.npz": (b"PK\x03\x04" + bytes(40), "cannot be read as an archive"),
     "buffer.pkl": (pickle.dumps({"a": 1}), "pass trust=True"),
     "columns.csv": (b"x,y\n1,2\n", "lacks the columns observations, actions, rewards"),

@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import ope_vpm as ov
-from ope_vpm.logged import streamed
+from ope_vpm.logged import inspection, streamed
+from ope_vpm.logged.describe import Range
 from ope_vpm.logged.fingerprint import fingerprints, number_contents
 from ope_vpm.logged.stream_facts import facts_of
 from ope_vpm.ope import log as logs
@@ -204,3 +205,27 @@ def test_labels_may_be_texts_and_columns_renamed(tmp_path):
 def test_a_scanned_log_is_inspected_as_one_in_memory(tmp_path):
     data = ov.scan_dataset(write(tmp_path / "a", {"1": slice(0, 20), "2": slice(20, 100)}))
     assert str(ov.inspect(data)) == str(ov.inspect(data.read()))
+
+
+def test_a_long_log_is_inspected_in_parts(tmp_path, monkeypatch):
+    """As in memory, but for the sample that is named; numbers that are none are found in whichever part they are."""
+    table = columns()
+    table["observation_0"][70] = np.nan
+    data = ov.scan_dataset(write(tmp_path / "a", {"1": slice(0, 20), "2": slice(20, 100)}, table))
+    whole = ov.inspect(data)
+    monkeypatch.setattr(inspection, "SAMPLE_ROWS", 40)
+    in_parts, shown = inspection.looked_over(data)
+    assert (whole.sampled, in_parts.sampled) == (None, len(shown))
+    assert 0 < len(shown) <= 40
+    assert str(in_parts.description) == str(whole.description)  # means are added up in another order
+    assert in_parts.errors == whole.errors
+    assert [(each.code, each.rows) for each in in_parts.errors] == [("not-finite", (70,))]
+    assert f"some checks looked at {len(shown)} of them" in str(in_parts)
+
+
+def test_sums_of_columns_leave_out_what_is_no_number():
+    rows = np.array([[1.0, np.nan], [3.0, np.inf], [np.nan, np.nan]])
+    both = inspection.ColumnSums.of(rows[:2]).merge(inspection.ColumnSums.of(rows[2:]))
+    first, second = both.ranges()
+    assert first == Range(1.0, 2.0, 3.0)
+    assert np.isnan([second.smallest, second.mean, second.largest]).all()
