@@ -260,13 +260,14 @@ def imbalance(
         gamma: the discount.
         bandwidth: of the kernel.
     """
-    signs = torch.cat([gamma * w * rho, torch.full_like(w, 1 - gamma), -w])
-    points = torch.cat([there, first, here])
-    kernel = torch.exp(-torch.cdist(points, points).square() / (2 * bandwidth**2))
+    parts = [(gamma * w * rho, there), (-w, here)]
+    if gamma < 1:
+        parts.append((torch.full_like(w, 1 - gamma), first))
+    signs, points = (torch.cat(column) for column in zip(*parts, strict=True))
+    kernel = torch.exp(torch.cdist(points, points).square() / (-2 * bandwidth**2))
     n = len(w)
-    row = torch.arange(n).repeat(3)
-    different = (row[:, None] != row[None]).to(kernel.dtype)
-    return signs @ (kernel * different) @ signs / (n * (n - 1))
+    kernel.view(len(parts), n, len(parts), n).diagonal(dim1=1, dim2=3).zero_()  # a row meets itself in every block
+    return signs @ kernel @ signs / (n * (n - 1))
 
 
 def _tensor(values: Floats) -> Tensor:
