@@ -31,7 +31,12 @@ def against_d3rlpy() -> dict[str, Any]:
     logging.disable(logging.INFO)
     env = LinearGaussian()
     policy = ov.as_policy(trained(env), deterministic=True)
-    estimators = {"d3rlpy": ("d3rlpy_fqe", {}), "linear": ("fqe", {"solver": "linear"}), "networks": ("fqe", {})}
+    estimators: dict[str, tuple[str, dict[str, Any]]] = {
+        "d3rlpy": ("d3rlpy_fqe", {}),
+        "linear": ("fqe", {"solver": "linear"}),
+        "networks": ("fqe", {}),
+        "model": ("model", {}),
+    }
     return _compared(
         env, simulated(env, policy), "d3rlpy", {name: _ours(policy, *each) for name, each in estimators.items()}
     )
