@@ -237,7 +237,7 @@ def test_auto_does_not_trust_a_value_beyond_the_logged_states():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_noise_hides_no_target_that_leaves_the_logged_states(seed):
-    """Steps of 0.1·a and noise, of which a model explains little: a target that goes up by 0.15 a step leaves the log."""
+    """Steps of 0.1·a and noise, of which a model explains little: a target that goes up by 0.15 each leaves the log."""
     rng = np.random.default_rng(seed)
     steps, episodes = 40, 30
     actions = 0.5 * rng.standard_normal((episodes, steps, 1))
