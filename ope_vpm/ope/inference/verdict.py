@@ -43,6 +43,9 @@ class Evidence:
     """How far another way to solve the same equations lies, in standard errors."""
     residual_correlation: float | None = None
     """|ρ| of the Bellman residuals of successive steps: 0 where observations are states and Q is right."""
+    history: float | None = None
+    """On finite states, the share of the variance of r + γV(s') that the state before foretells beyond the pair (s, a):
+    0 where observations are states."""
     departure: float | None = None
     """The share of the target's steps that lie far from every logged state, followed in a learned model."""
     unfamiliar: float | None = None
@@ -91,6 +94,7 @@ class Rule:
 NEARER = "log episodes of the target, or of a policy nearer to it"
 MORE = "log {more} more episodes of this kind"
 NEARER_OR_MORE = f"{NEARER}, or {{more}} more of this kind"
+COMPLETE = "add what is missing to the observations, such as the previous observation and action, or finer bins"
 COMPARE = "compare with an estimator of another kind, such as fqe or model"
 
 RULES = (
@@ -134,7 +138,18 @@ RULES = (
         "errors of one step foretell those of the next (correlation {0:.2f}): the future depends on more than the "
         "observation holds, such as a speed or what went before",
         low_is_bad=False,
-        help="add what is missing to the observations, such as the previous observation and action",
+        help=COMPLETE,
+    ),
+    # Bins of a continuous state had 0.02 to 0.1, and errors of 2 to 9 standard errors; wherever states are states,
+    # noise explains what there is, and the share counts as 0.
+    Rule(
+        "history",
+        0.01,
+        0.3,
+        "the state before foretells {0:.1%} of how outcomes vary, beyond state and action: what was logged as states "
+        "does not hold all that the future depends on, as bins of a continuous state do not",
+        low_is_bad=False,
+        help=COMPLETE,
     ),
     Rule(
         "departure",
