@@ -91,10 +91,29 @@ def test_a_followed_estimate_without_sums_cannot_be_compared():
 
 
 def test_how_far_the_target_leaves_the_log_speaks_against_both():
-    found = _with_departure(raw(3.0, 0.5, per_episode=raw(9.0, 1.0, evidence=Evidence(overlap=0.7))), 0.25)
+    """A quarter of the steps may pay anything within the rewards: twice an eighth of their range is that."""
+    problem = pose()
+    width = float(np.ptp(problem.data.rewards))
+    whole = raw(3.0, 0.5, 0.25, per_episode=raw(9.0, 1.0, evidence=Evidence(overlap=0.7)))
+    found = _with_departure(problem, whole, 0.25)
     assert found.evidence.departure == 0.25
+    assert found.suspected_bias == pytest.approx(np.hypot(0.25, width / 8))
+    own = logged_mean(problem).sums.standard_error
+    assert found.evidence.relative_error == pytest.approx(np.hypot(0.5, found.suspected_bias) / own)
     assert (found.per_episode.evidence.departure, found.per_episode.evidence.overlap) == (0.25, 0.7)
-    assert _with_departure(raw(3.0, 0.5), None).per_episode is None
+    assert found.per_episode.suspected_bias == whole.per_episode.suspected_bias
+    for share in (None, 0.1):  # a few steps are there by the noise of the walks
+        same = _with_departure(problem, raw(3.0, 0.5, 0.25), share)
+        assert (same.per_episode, same.suspected_bias, same.evidence.departure) == (None, 0.25, share)
+    assert _with_departure(problem, RawEstimate(value=1.0), 0.25).evidence.departure == 0.25
+
+
+def test_the_interval_of_a_sample_is_widened_as_well():
+    problem = pose()
+    own = raw(3.0, 0.5, 0.3).uncertainty
+    wider = OfSample(of=own, log=problem.log, suspected_bias=0.3).widened(0.4)
+    assert wider.suspected_bias == wider.of.suspected_bias == pytest.approx(0.5)
+    assert wider.interval(3.0, problem.log, 0) == own.widened(0.4).interval(3.0, problem.log, 0)
 
 
 @pytest.mark.parametrize(("overlap", "name"), [(0.29, "fqe"), (0.31, "vpm"), (1.7, "vpm")])

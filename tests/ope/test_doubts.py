@@ -15,7 +15,14 @@ from ope_vpm.ope import Problem
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, Likelihood
 from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.inference.verdict import Evidence, judge
-from ope_vpm.ope.linear.sensitivity import _doubted, feature_spread, relative_error, with_return_doubt
+from ope_vpm.ope.linear.sensitivity import (
+    RowDoubt,
+    _doubted,
+    feature_spread,
+    relative_error,
+    residual_correlation,
+    with_return_doubt,
+)
 from ope_vpm.ope.q.linear import find_lstd, lstd_equations
 from ope_vpm.ope.q.networks import inputs, train
 from ope_vpm.ope.q.training import Ensemble
@@ -45,13 +52,58 @@ def test_an_error_in_units_of_the_logged_mean_s():
 
 
 def test_doubt_of_features_adds_to_the_suspected_bias():
-    """0.3·√(D·B) with D = 4 and B = 9 is 1.8, beside the bias that was suspected before."""
+    """0.3·√(D·B) with D = 4 and B = 9 is 1.8, and 0.1·|ρ|·sd(τ)·sd(δ) = 2.4, beside the bias suspected before."""
     data = LinearGaussian().dataset(6, 10, BEHAVIOUR, seed=0)
     found = find_lstd(Problem.pose(data, TARGET.policy(), ignore=QUIET), 10, 0.01, 4)
-    doubted = _doubted(found, 4.0, 9.0, None)
-    assert doubted.suspected_bias == pytest.approx(np.hypot(found.suspected_bias, 1.8))
+    doubted = _doubted(found, 4.0, RowDoubt(bound=9.0, correlation=-0.6, foreseen=24.0), None)
+    assert doubted.suspected_bias == pytest.approx(np.hypot(found.suspected_bias, 3.0))
+    assert doubted.evidence.residual_correlation == 0.6
     assert doubted.value == found.value
     np.testing.assert_array_equal(doubted.sums.influence, found.sums.influence)
+
+
+def test_residuals_are_compared_with_those_of_the_next_step_of_the_episode():
+    """Of 3, 1, -1, -3 | 2, -2, row 2 missing: (3·1) and (2·-2) are left of five products; the squares' mean is 28/6."""
+    rows, episode = np.array([0, 1, 3, 4, 5, 6]), np.array([0, 0, 0, 0, 0, 1, 1])
+    residual = np.array([3.0, 1, -1, -3, 2, -2])
+    products = np.array([3 * 1, -1 * -3, 2 * -2])  # (row 0, row 1), (3, 4) and (5, 6)
+    assert residual_correlation(rows, episode, residual, 1.0) == pytest.approx(products.mean() / (28 / 6))
+    assert residual_correlation(rows, episode, residual * 1e-12, 1.0) == 0  # rounding errors
+    assert residual_correlation(np.array([0, 5]), episode, residual[:2], 1.0) == 0  # no step follows another
+
+
+class Spring:
+    """A mass on a spring, p' = p + 0.3·v' with v' = 0.95·v - 0.1·p + 0.3·a + noise; the target pulls it back."""
+
+    def log(self, seed, episodes=40, steps=50, sees_speed=False):
+        rng = np.random.default_rng(seed)
+        p, v = rng.standard_normal((2, episodes))
+        seen, done = [np.stack([p, v], axis=1)], []
+        for _ in range(steps):
+            done.append(-0.3 * p + 0.4 * rng.standard_normal(episodes))
+            v = 0.95 * v - 0.1 * p + 0.3 * done[-1] + 0.1 * rng.standard_normal(episodes)
+            p = p + 0.3 * v
+            seen.append(np.stack([p, v], axis=1))
+        states = np.stack(seen, axis=1)[..., : 1 + sees_speed]  # (episodes, steps + 1, d)
+        now, after = (part.reshape(-1, states.shape[2]) for part in (states[:, :-1], states[:, 1:]))
+        last = np.tile(np.arange(1, steps + 1) == steps, episodes)
+        return ov.LoggedDataset.from_arrays(
+            now, np.stack(done, axis=1).reshape(-1, 1), -(now[:, 0] ** 2), after, truncated=last
+        )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_speed_that_is_not_observed_is_noticed(seed):
+    """Residuals of successive steps are uncorrelated where the state is complete, and not where the speed is hidden."""
+    policy = GaussianPolicy(lambda seen: (-0.3 * seen[:, :1], np.full((len(seen), 1), 0.2)))
+    hidden = ov.evaluate(Spring().log(seed), policy, "vpm", gamma=0.99, n_features=50)
+    seen = ov.evaluate(Spring().log(seed, sees_speed=True), policy, "vpm", gamma=0.99, n_features=50)
+    assert hidden.diagnostics["residual_correlation"] > 0.5
+    assert hidden.verdict != "reliable"
+    assert any("foretell" in reason for reason in hidden.reasons)
+    assert any("previous observation" in advice for advice in hidden.advice)
+    assert abs(seen.diagnostics["residual_correlation"]) < 0.2
+    assert not any("foretell" in reason for reason in seen.reasons)
 
 
 @pytest.mark.parametrize(
@@ -82,8 +134,9 @@ def test_a_linear_estimate_is_as_doubtful_as_its_features():
     tau = plain.weights[lstd_equations(problem, 20, 8).pairs.rows]
     usual = np.quantile(np.abs(plain.residual - np.median(plain.residual)), 0.68)
     assert bound == pytest.approx(tau.std() / tau.mean() * usual)
+    foreseen = abs(found.diagnostics["residual_correlation"]) * tau.std() / tau.mean() * plain.residual.std()
     assert found.diagnostics["suspected_bias"] == pytest.approx(
-        np.hypot(plain.suspected_bias, 0.3 * np.sqrt(spread * bound))
+        np.linalg.norm([plain.suspected_bias, 0.3 * np.sqrt(spread * bound), 0.1 * foreseen])
     )
 
 

@@ -33,7 +33,7 @@ from ope_vpm.ope.linear.estimate import (
     ridge_path,
     rows_at,
 )
-from ope_vpm.ope.linear.sensitivity import REDRAWS, _sample_rows, ratio_error_bound, redrawn_paths, values_on_sample
+from ope_vpm.ope.linear.sensitivity import REDRAWS, _sample_rows, redrawn_paths, row_doubt, values_on_sample
 from ope_vpm.ope.log import Log, fitting, precision_for
 from ope_vpm.ope.q import networks
 from ope_vpm.ope.q.linear import cross_fitted_q, find_lstd, linear_base, lstd_equations
@@ -199,7 +199,7 @@ def test_rows_of_a_sample_have_the_solution_of_the_whole(monkeypatch):
     """With a sample of 20 rows of 60: τ and residuals there are those of the whole solution."""
     whole = pose()
     plain = find_lstd(whole, 4, 0.05, 1)
-    bound = ratio_error_bound(lstd_equations(whole, 4, 1), plain)
+    bound = row_doubt(lstd_equations(whole, 4, 1), plain).bound
     monkeypatch.setattr(logs, "SAMPLE_ROWS", 20)
     problem = pose()
     assert len(problem.log.sample.data) == 20

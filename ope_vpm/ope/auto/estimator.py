@@ -22,6 +22,7 @@ from ope_vpm.ope.dynamics.estimate import find_followed
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.inference.value import RawEstimate, found_on_sample
+from ope_vpm.ope.inference.verdict import rewards_hull
 from ope_vpm.ope.linear.sensitivity import relative_error, with_feature_doubt, with_return_doubt
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.fitted import Networks, fitted_q
@@ -30,6 +31,8 @@ from ope_vpm.ope.vpm.estimator import VPMEstimator
 
 LEAST_OVERLAP = 0.3
 """Below it the verdicts call ratios unreliable."""
+MUCH_DEPARTURE = 0.1
+"""From here the verdicts ask for caution. Hopper, whose model is poor, has up to 0.08 where all is well."""
 DRAWS = 8
 """Target actions per state where the policy's mean action is not known otherwise."""
 
@@ -76,7 +79,7 @@ class Auto(ProblemEstimator):
             reason = f"no model: the policy cannot be asked about states beyond the log ({type(error).__name__})"
             return replace(found, diagnostics={**notes, "why": (*notes["why"], reason)})
         chosen = found if followed is None else _less_doubtful(problem, found, followed)
-        return _with_departure(with_return_doubt(problem, chosen), left)
+        return _with_departure(problem, with_return_doubt(problem, chosen), left)
 
     def choose(self, problem: Problem) -> tuple[Candidate, str]:
         """The estimator to begin with, and why."""
@@ -139,10 +142,22 @@ def _followed(estimate: RawEstimate, logged: RawEstimate | None, found: RawEstim
     return replace(estimate, weights=found.weights, evidence=evidence, per_episode=None)
 
 
-def _with_departure(found: RawEstimate, share: float | None) -> RawEstimate:
-    """The estimate, and its return, with how far the target leaves the logged states among the evidence."""
-    per_episode = found.per_episode and _with_departure(found.per_episode, share)
-    return replace(found, evidence=replace(found.evidence, departure=share), per_episode=per_episode)
+def _with_departure(problem: Problem, found: RawEstimate, share: float | None) -> RawEstimate:
+    """The estimate, and its return, with how far the target leaves the logged states among the evidence.
+
+    A step far from all logged states may pay anything that the rewards allow. So where that many steps are there as ask
+    for caution, twice the standard error of the value holds all that they can change.
+    """
+    per_episode = found.per_episode and replace(
+        found.per_episode, evidence=replace(found.per_episode.evidence, departure=share)
+    )
+    found = replace(found, evidence=replace(found.evidence, departure=share), per_episode=per_episode)
+    if share is None or share <= MUCH_DEPARTURE or found.uncertainty is None or found.sums is None:
+        return found
+    hull = rewards_hull(problem)
+    doubt = found.uncertainty.widened(share * (hull.high - hull.low) / 2)
+    error = relative_error(logged_mean(problem), found.sums.standard_error, doubt.suspected_bias)
+    return replace(found, uncertainty=doubt, evidence=replace(found.evidence, relative_error=error))
 
 
 def _error(estimate: RawEstimate) -> float:

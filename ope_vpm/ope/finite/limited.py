@@ -10,7 +10,7 @@ import numpy as np
 from ope_vpm.arrays import Floats
 from ope_vpm.ope.finite.choice import chosen_solution
 from ope_vpm.ope.finite.episodes import Course, Predicted, Total, course_of, ongoing, total, with_rewards
-from ope_vpm.ope.finite.estimate import counted_error, left_out, reach, row_evidence
+from ope_vpm.ope.finite.estimate import counted_error, history, left_out, reach, row_evidence
 from ope_vpm.ope.finite.influence import MORE_THAN_ONCE, widening_of
 from ope_vpm.ope.finite.preference import Preference
 from ope_vpm.ope.finite.problem import finite_problem
@@ -110,20 +110,20 @@ def _estimate(problem: Problem, solution: LimitedSolution, influence: Floats) ->
     asked = ongoing(problem)
     sums = EpisodeSums.of_influence(solution.value, influence)
     rows = row_evidence(asked, solution, widened=False)  # but for its influence, which does not know the time
-    rare = rows.rare
+    rare, past = rows.rare, history(asked, solution)
+    bias = float(np.hypot(solution.error, past.bias))
     evidence = evidence_of_sums(
         problem.data,
         rows.of_weights,
         predicted_mass=solution.unseen_mass,
-        counted_error=counted_error(logged_mean(problem), problem, sums.standard_error, solution.error),
+        history=past.share,
+        counted_error=counted_error(logged_mean(problem), problem, sums.standard_error, bias),
         rare_reward_episodes=None if rare is None else rare.episodes,
     )
     counted = {"solver": "counts", "unseen": solution.by, "unseen_mass": solution.unseen_mass}
     return RawEstimate(
         value=solution.value,
-        uncertainty=Reaching(
-            episodes=sums, suspected_bias=solution.error, reach=reach(problem, solution, rare, evidence)
-        ),
+        uncertainty=Reaching(episodes=sums, suspected_bias=bias, reach=reach(problem, solution, rare, evidence)),
         weights=rows.weights,
         evidence=evidence,
         diagnostics={**counted, **left_out(problem), **solution.details},

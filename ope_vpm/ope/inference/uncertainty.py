@@ -11,8 +11,8 @@ weighted importance sampling, and to first order for solutions of linear equatio
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import cast
+from dataclasses import dataclass, replace
+from typing import Self, cast
 
 import numpy as np
 from scipy import stats
@@ -163,6 +163,10 @@ class Uncertainty(ABC):
         """How each episode moves the estimate; None where that is not known."""
         return None
 
+    def widened(self, bias: float) -> Self:
+        """The same with one more bias suspected, independent of what was suspected before."""
+        return replace(self, suspected_bias=float(np.hypot(self.suspected_bias, bias)))
+
     @abstractmethod
     def interval(self, value: float, log: Log, seed: int) -> tuple[float, Interval]:
         """The standard error and the interval of a value, from two episodes or more."""
@@ -241,6 +245,10 @@ class OfSample(Uncertainty):
     def sums(self) -> EpisodeSums | None:
         """How each episode of the sample moves it."""
         return self.of.sums
+
+    def widened(self, bias: float) -> Self:
+        """The same with one more bias suspected, which the sample's interval has to hold."""
+        return replace(super().widened(bias), of=self.of.widened(bias))
 
     def interval(self, value: float, log: Log, seed: int) -> tuple[float, Interval]:
         """That of the sample."""

@@ -1,16 +1,18 @@
 """From solutions of counts to estimates, and which treatment is chosen: by hand."""
 
+from itertools import permutations
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import ope_vpm as ov
+from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope import Problem
 from ope_vpm.ope.finite import choice
 from ope_vpm.ope.finite.choice import Chosen, chosen_solution
 from ope_vpm.ope.finite.cross_fit import cross_fitted_counts, solve_part
-from ope_vpm.ope.finite.estimate import _clock, counted_error, reach
+from ope_vpm.ope.finite.estimate import _clock, counted_error, products_by_past, reach
 from ope_vpm.ope.finite.influence import evidence_of_rows, finite_influence, ratio_of_pairs, widening
 from ope_vpm.ope.finite.limits import RareRewards, worst_case
 from ope_vpm.ope.finite.preference import Preference
@@ -264,3 +266,68 @@ def test_a_simulation_of_what_was_never_seen():
     half = pose([0, 1] * 3, [0, 0] * 3, [1.0, 5.0] * 3, [1, 0] * 3, [[1.0, 0.0]] * 2, gamma=0.5)
     model = treatment("smooth").complete(finite_problem(half))
     assert model.rollout(3, seed=0) in (pytest.approx((1 + 2.5 + 0.25) / 1.75), pytest.approx((5 + 0.5 + 1.25) / 1.75))
+
+
+# -- Are the states states?
+
+
+def test_products_of_residuals_with_the_same_past_by_hand():
+    """Residuals 3, 1 after state 0 and -1, -3 after state 1: s² = 20/3, products 3·1 and -1·-3 twice each, and 4/4."""
+    residual, before = np.array([3.0, 1, -1, -3]), np.array([0, 0, 1, 1])
+    found, noise, number = products_by_past(10 + residual, np.zeros(4, dtype=int), before)
+    assert number == 4
+    assert found == pytest.approx((3 + 3 + 3 + 3) / (20 / 3) + 1)
+    mean_product = (20**2 - (81 + 1 + 1 + 81)) / 12  # of e²e'² over two different residuals
+    assert noise == pytest.approx(np.sqrt(2 * 4 * mean_product / (20 / 3) ** 2))
+
+
+def test_products_are_zero_on_average_where_the_past_does_not_matter():
+    """Over all orders of five residuals; a pair that never varies, and one with a single past, say nothing."""
+    before = np.array([0, 0, 0, 1, 1])
+    sums = [
+        products_by_past(np.array(order), np.zeros(5, dtype=int), before)[0]
+        for order in permutations([4.0, 1.0, 0.5, -2.0, 0.0])
+    ]
+    assert np.std(sums) > 0.5
+    assert np.mean(sums) == pytest.approx(0, abs=1e-12)
+    alone = products_by_past(np.array([1.0, -1, 5, 5, 5]), np.array([0, 0, 1, 1, 1]), np.array([0, 0, 0, 1, 1]))
+    assert alone[:2] == pytest.approx((0, 0))
+
+
+def spring(seed, bins, episodes=60, steps=60):
+    """A mass on a spring that is pushed at random, its place in bins, its speed not observed."""
+    rng = np.random.default_rng(seed)
+    place, speed = rng.standard_normal((2, episodes))
+    seen, done, paid = [np.digitize(place, bins)], [], []
+    for _ in range(steps):
+        done.append(rng.integers(3, size=episodes))
+        paid.append(-(place**2))
+        speed = 0.95 * speed - 0.1 * place + 0.2 * (done[-1] - 1) + 0.1 * rng.standard_normal(episodes)
+        place = place + 0.3 * speed
+        seen.append(np.digitize(place, bins))
+    states = np.stack(seen, axis=1)
+    last = np.tile(np.arange(1, steps + 1) == steps, episodes)
+    return ov.LoggedDataset.from_arrays(
+        states[:, :-1].reshape(-1), np.stack(done, axis=1).reshape(-1), np.stack(paid, axis=1).reshape(-1),
+        states[:, 1:].reshape(-1), truncated=last,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_bins_of_a_continuous_state_are_no_states(seed):
+    data = spring(seed, np.linspace(-1.5, 1.5, 8))
+    table = np.tile([0.6, 0.3, 0.1], (9, 1))
+    for gamma in (0.9, 1.0):
+        found = ov.evaluate(data, table, "auto", gamma=gamma)
+        assert found.verdict != "reliable"
+        assert any("state before foretells" in reason for reason in found.reasons)
+        assert any("finer bins" in advice for advice in found.advice)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_states_of_a_decision_process_are_states(seed):
+    mdp = RandomMDP.draw(8, 3, seed=seed)
+    data = mdp.dataset(60, 40, mdp.policy(1), seed=seed)
+    for gamma in (0.9, 1.0):
+        found = ov.evaluate(data, mdp.policy(3), "auto", gamma=gamma)
+        assert not any("state before foretells" in reason for reason in found.reasons)
