@@ -17,7 +17,7 @@ import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks
 from ope_vpm.linear.features import BATCH_ROWS, Standardiser
-from ope_vpm.linear.moments import Batch, Coefficients, GroupSums, KeptRows, Moments, accumulate, apply_to_groups
+from ope_vpm.linear.moments import Batch, Coefficients, KeptRows, Moments, accumulate, apply_to_groups
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.encoding import ActionCoordinates, Encoder, StateFeatures
 from ope_vpm.ope.adapter.ends import (
@@ -28,6 +28,7 @@ from ope_vpm.ope.adapter.ends import (
     ending_rows,
     times,
 )
+from ope_vpm.ope.adapter.pair_sums import PairSums
 from ope_vpm.ope.log import Log, Memory, Precision, Same, StreamedLog
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy
@@ -106,7 +107,8 @@ class StateRows:
 
     def forget(self) -> None:
         """Let go of the features that are kept: who needs them again computes them anew."""
-        vars(self).pop("_kept", None)
+        for kept in ("_kept", "initial"):
+            vars(self).pop(kept, None)
 
     @cached_property
     def _kept(self) -> tuple[Floats, Floats]:
@@ -291,35 +293,6 @@ class PairFeatures:
     def by_step(self, values: Floats) -> Floats:
         """Values of the batches' rows at every step of the plan."""
         return self.by_logged_row(values)[self.steps.rows]
-
-
-@dataclass(frozen=True)
-class PairSums:
-    """Sums of a second pass over the rows of each episode, for m columns of coefficients; those of parts are merged."""
-
-    place: int
-    """The number of the first episode."""
-    groups: GroupSums
-    """Over the rows of each episode."""
-    rows: Integers
-    """(episodes,): how many there are."""
-    first: Floats
-    """(episodes, m): E_π[Φ(s₀, ·)ᵀθ] at the initial states; 0 where an episode does not begin here at a reset."""
-
-    def merge(self, other: PairSums) -> PairSums:
-        """The sums of both parts; an episode may have rows in both."""
-        place, total = min(self.place, other.place), max(self._last, other._last)
-        mine, theirs = (slice(each.place - place, each._last - place) for each in (self, other))
-        rows = np.zeros(total - place, dtype=np.int64)
-        first = np.zeros((total - place, self.first.shape[1]))
-        for part, where in ((self, mine), (other, theirs)):
-            rows[where] += part.rows
-            first[where] += part.first
-        return PairSums(place, self.groups.merge(other.groups, mine, theirs), rows, first)
-
-    @property
-    def _last(self) -> int:
-        return self.place + len(self.rows)
 
 
 def _picked(weight: Floats, rows: Integers) -> Floats:
