@@ -49,6 +49,8 @@ the right): on Pendulum, Acrobot, CartPole and Hopper (seeds 100 and 101) errors
 time by their square."""
 ROWS_PER_COLUMN = 10
 """Rows for each of these columns at least: with fewer, methods that choose no ridge would fit noise."""
+KEPT_NUMBERS = 4_000_000
+"""Coordinates of states that are kept for all feature maps of a policy: 32 MB in double precision."""
 SCALE_ROWS = 10_000
 """Logged states from which the size of the target's usual action is taken: its deviation is then known to 1 %."""
 
@@ -70,6 +72,8 @@ class StateRows:
     """The numbers of the episodes that begin at a reset, in the canonical order of the log."""
     precision: Precision
     """The type of the features' numbers."""
+    coordinates: Callable[[], Array] | None = None
+    """The coordinates z of these rows' states, which all feature maps of a policy share; None: made when needed."""
 
     @property
     def first(self) -> Array:
@@ -98,12 +102,16 @@ class StateRows:
         together = rows[-1] - rows[0] + 1 == len(rows)
         return slice(int(rows[0]), int(rows[-1]) + 1) if together else rows
 
-    def fill(self, part: slice, here: Array, there: Array) -> None:
-        """Write V(s) and V(s') of the rows at some places; V(s') is 0 in every column after an end."""
+    def fill(self, part: slice, here: Array, room: Array) -> Array:
+        """Write V(s) of the rows at some places; V(s') is returned, in `room` or where it is kept.
+
+        V(s') is 0 in every column after an end.
+        """
         if len(self.rows) <= KEPT_ROWS and self.precision is np.float64:
-            here[:], there[:] = (values[part] for values in self._kept)
-        else:
-            self._compute(part, here, there)
+            here[:] = self._kept[0][part]
+            return self._kept[1][part]
+        self._compute(part, here, room)
+        return room
 
     def forget(self) -> None:
         """Let go of the features that are kept: who needs them again computes them anew."""
@@ -119,7 +127,10 @@ class StateRows:
 
     def _compute(self, part: slice, here: Array, there: Array) -> None:
         rows, ended, time = self.rows[part], self.ended[part], self.time[part]
-        self.features.fill(self.data.observations[self.at(part)], time, here)
+        if self.coordinates is None:
+            self.features.fill(self.data.observations[self.at(part)], time, here)
+        else:
+            self.features.fourier.fill(self.coordinates()[part], here)
         there[:-1] = here[1:]  # V(s') is V(s) of the next row, but for a few rows
         apart = ~self._goes_on[part] & ~ended
         apart[-1] = not ended[-1]  # the next row is in the next batch
@@ -225,8 +236,8 @@ class PairFeatures:
             if part.start == part.stop:
                 continue
             count, rows = part.stop - part.start, self.states.at(part)
-            here, there = phi[:count], phi_next[:count]
-            self.states.fill(part, here[:, :k], there)
+            here = phi[:count]
+            there = self.states.fill(part, here[:, :k], phi_next[:count])
             action = here[:, k:].reshape(count, self.centred.shape[1], base)  # a view
             np.multiply(self.centred[rows][:, :, None], here[:, None, :base], out=action)
             weight = None if self.weight is None else self.weight[rows]
@@ -384,7 +395,19 @@ def _state_features(
 
 
 def _state_rows(log: Log, policy: TargetPolicy, features: StateFeatures, time_limit: TimeLimit) -> StateRows:
-    return state_rows(log.data, features, time_limit, log.initial_episodes, log.precision)
+    made = state_rows(log.data, features, time_limit, log.initial_episodes, log.precision)
+    if log.sample is not log or features.encoder.shape is not None or len(made.rows) * features.linear > KEPT_NUMBERS:
+        return made
+    shared = log.memory_of(policy).recall(_coordinates, time_limit)
+    return replace(made, coordinates=lambda: shared(made))
+
+
+def _coordinates(states: StateRows, time_limit: TimeLimit) -> Array:
+    """The coordinates of each row's state: the policy, which may be a large network, is asked once for all features."""
+    data, found = states.data, np.empty((len(states.rows), states.features.linear), states.precision)
+    for part in chunks(len(found), BATCH_ROWS, of=[data.observations]):
+        found[part] = states.features.coordinates(data.observations[states.at(part)], states.time[part])
+    return found
 
 
 def state_rows(
