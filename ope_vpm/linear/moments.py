@@ -13,13 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers
+from ope_vpm.linear.weight_sums import WeightSums, added
 
 
 @dataclass(frozen=True)
@@ -252,36 +251,6 @@ def accumulate_where_positive(batches: Batches, beta: Floats) -> Moments:
     return moments
 
 
-def accumulate_folds(batches: Batches, fold: Integers, count: int) -> list[Moments]:
-    """The moments of each fold's rows, in one pass; initial states are left out.
-
-    Args:
-        batches: the rows.
-        fold: the fold of each row, 0 … count - 1.
-        count: the number of folds.
-    """
-    folds, room = [Moments.empty(batches.size, batches.next_size) for _ in range(count)], Room()
-    for batch in batches:
-        for moments, part in zip(folds, by_fold(batch, fold, count), strict=True):
-            moments.add(part, room)
-    return folds
-
-
-def by_fold(batch: Batch, fold: Integers, count: int) -> list[Batch]:
-    """The rows of each fold; they are put in the order of folds once, so that the parts are views."""
-    of_rows = fold[batch.rows]
-    rising = (np.diff(of_rows) >= 0).all()
-    ordered = batch if rising else batch.select(np.argsort(of_rows, kind="stable"))
-    bounds = np.searchsorted(fold[ordered.rows], np.arange(count + 1)).tolist()
-    return [ordered.between(first, last) for first, last in pairwise(bounds)]
-
-
-def all_but_each(folds: list[Moments]) -> list[Moments]:
-    """For each fold the moments of the rows in the others; of all rows where there is one fold only."""
-    whole = reduce(Moments.merge, folds)
-    return [whole] if len(folds) == 1 else [whole.without(part) for part in folds]
-
-
 def combined(features: Array, coefficients: Floats) -> Floats:
     """Features times coefficients, in the features' precision, as float64."""
     product: Array = features @ coefficients.astype(features.dtype, copy=False)
@@ -324,9 +293,10 @@ def apply_all(batches: Batches, asked: Sequence[Coefficients]) -> list[tuple[Flo
     rows = len(batches)
     shapes = [(rows, *each.theta.shape[1:]) for each in asked]
     found: list[tuple[Floats, Floats]] = [(np.empty(shape), np.empty(shape)) for shape in shapes]
+    together = _Together.of(asked)
     for batch in batches:
-        for (tau, residual), each in zip(found, asked, strict=True):
-            tau[batch.rows], residual[batch.rows] = _of_rows(batch, each)
+        for (tau, residual), (ratio, left) in zip(found, together.of_rows(batch), strict=True):
+            tau[batch.rows], residual[batch.rows] = ratio.reshape(-1, *tau.shape[1:]), left.reshape(-1, *tau.shape[1:])
     return found
 
 
@@ -354,55 +324,6 @@ class GroupSums:
             weights = self.weights.merge(other.weights, mine, theirs)
         influence = added(self.influence, other.influence, mine, theirs)
         return GroupSums(influence, self.ended + other.ended, weights)
-
-
-@dataclass(frozen=True)
-class WeightSums:
-    """What verdicts ask about weights τ of rows, as sums; for one set of weights, or for each of m columns of them."""
-
-    positive: Floats
-    """Σ max(τ, 0), (m,)."""
-    squares: Floats
-    """Σ max(τ, 0)², (m,)."""
-    absolute: Floats
-    """Σ |τ|, (m,)."""
-    by_group: Floats
-    """Σ max(τ, 0) over the rows of each group, (groups, m)."""
-
-    @classmethod
-    def empty(cls, groups: int, columns: int) -> WeightSums:
-        """Of no rows."""
-        zeros = np.zeros(columns)
-        return cls(zeros, zeros.copy(), zeros.copy(), np.zeros((groups, columns)))
-
-    def add(self, tau: Floats, group: Integers, first: Integers) -> None:
-        """Add rows, whose groups begin at the places `first`."""
-        positive = np.maximum(tau, 0)
-        self.positive[:] += positive.sum(axis=0)
-        self.squares[:] += np.einsum("nm,nm->m", positive, positive)
-        self.absolute[:] += np.abs(tau).sum(axis=0)
-        np.add.at(self.by_group, group[first], np.add.reduceat(positive, first, axis=0))
-
-    def merge(self, other: WeightSums, mine: slice, theirs: slice) -> WeightSums:
-        """As `GroupSums.merge`."""
-        return WeightSums(
-            self.positive + other.positive,
-            self.squares + other.squares,
-            self.absolute + other.absolute,
-            added(self.by_group, other.by_group, mine, theirs),
-        )
-
-    def column(self, number: int) -> WeightSums:
-        """Those of one column."""
-        return WeightSums(self.positive[number], self.squares[number], self.absolute[number], self.by_group[:, number])
-
-
-def added(one: Floats, other: Floats, mine: slice, theirs: slice) -> Floats:
-    """Two arrays added where they lie in a larger one."""
-    total = np.zeros((max(mine.stop, theirs.stop), *one.shape[1:]))
-    total[mine] += one
-    total[theirs] += other
-    return total
 
 
 class KeptRows:
@@ -457,11 +378,12 @@ def apply_to_groups(
         The sums for each of `asked`.
     """
     found = [GroupSums.empty(groups, each.theta.shape[1], each.of_ends, weights) for each in asked]
+    together = _Together.of(asked)
     for batch in batches:
         of_rows, ended = group[batch.rows], batch.phi_next[:, 0] == 0
         first = np.flatnonzero(np.diff(of_rows, prepend=-1))
-        for number, (sums, each) in enumerate(zip(found, asked, strict=True)):
-            tau, residual = _of_rows(batch, each)
+        for number, (tau, residual) in enumerate(together.of_rows(batch)):
+            sums, each = found[number], asked[number]
             if kept:
                 kept[number].fill(batch.rows, tau, residual)
             if each.of_ends:
@@ -474,44 +396,63 @@ def apply_to_groups(
     return found
 
 
-def apply_folds(
-    batches: Batches, fold: Integers, theta: Floats, gamma: float, after_end: Floats | None = None
-) -> Floats:
-    """The residual r - Δᵀθ of each row with the θ of its fold, shape (rows, m).
+@dataclass(frozen=True)
+class _Together:
+    """Coefficients of several kinds side by side, so that a batch is multiplied with all of them at once.
+
+    Narrow matrices make slow products: three of 26 columns take half as long again as one of 78.
+    """
+
+    asked: Sequence[Coefficients]
+    here: Floats
+    """(D, columns): β and θ of each."""
+    there: Floats
+    """(D, columns): θ of each."""
+
+    @classmethod
+    def of(cls, asked: Sequence[Coefficients]) -> _Together:
+        """Those of one pass."""
+        pairs = [np.column_stack([each.beta, each.theta]) for each in asked]
+        after = [_after_step(np.column_stack([each.theta]), each.gamma) for each in asked]
+        return cls(asked, np.hstack(pairs), np.hstack(after))
+
+    def of_rows(self, batch: Batch) -> Iterator[tuple[Floats, Floats]]:
+        """τ and the residual of each row, (rows, m), for each of the coefficients."""
+        here = combined(batch.phi, self.here)
+        there = combined(batch.phi_next, self.there[: batch.phi_next.shape[1]])
+        first = 0
+        for each in self.asked:
+            m = each.theta[0].size
+            ratio, value = here[:, 2 * first : 2 * first + m], here[:, 2 * first + m : 2 * first + 2 * m]
+            tau = ratio if batch.weight is None else batch.weight[:, None] * ratio
+            yield tau, residual_of(batch, value, there[:, first : first + m], each)
+            first += m
+
+
+def _after_step(theta: Floats, gamma: float) -> Floats:
+    """θ as φ' is multiplied with it: at γ = 1 without the constant's entry, which makes Δ's first entry 1."""
+    return np.vstack([np.zeros_like(theta[:1]), theta[1:]]) if gamma == 1 else theta
+
+
+def residual_of(batch: Batch, value: Floats, following: Floats, asked: Coefficients) -> Floats:
+    """The residual r - Δᵀθ of each row, (rows, m).
 
     Args:
-        batches: the rows.
-        fold: the fold of each row.
-        theta: shape (folds, D, m).
-        gamma: the discount.
-        after_end: as in `apply`.
+        batch: the rows.
+        value: φᵀθ.
+        following: φ'ᵀθ, at γ = 1 without the constant's entry.
+        asked: the coefficients.
     """
-    residual = np.empty((len(batches), theta.shape[2]))
-    for batch in batches:
-        for part, of_fold in zip(by_fold(batch, fold, len(theta)), theta, strict=True):
-            value = combined(part.phi, of_fold)
-            residual[part.rows] = _residual(part, value, of_fold, gamma, after_end)
+    if asked.after_end is not None:
+        theta = _after_step(np.column_stack([asked.theta]), asked.gamma)
+        following = following + np.multiply.outer(1.0 - batch.phi_next[:, 0], asked.after_end @ theta)
+    reward = 0.0 if batch.reward is None else batch.reward[:, None]
+    residual: Floats = reward - (value - asked.gamma * following)
     return residual
 
 
-def _of_rows(batch: Batch, asked: Coefficients) -> tuple[Floats, Floats]:
-    """τ and the residual of each row; β and θ are applied together, in one product."""
-    beta, theta = asked.beta, asked.theta
-    both = combined(batch.phi, np.column_stack([beta, theta]))
-    columns = both.shape[1] // 2
-    ratio, value = both[:, :columns].reshape(-1, *beta.shape[1:]), both[:, columns:].reshape(-1, *theta.shape[1:])
-    tau = ratio if batch.weight is None else (batch.weight * ratio.T).T
-    return tau, _residual(batch, value, theta, asked.gamma, asked.after_end)
-
-
-def _residual(batch: Batch, value: Floats, theta: Floats, gamma: float, after_end: Floats | None) -> Floats:
-    """The residual r - Δᵀθ of each row, from φᵀθ."""
-    k = batch.phi_next.shape[1]
-    start = 1 if gamma == 1 else 0  # at γ = 1 the constant's entry of φ' is left out, which makes Δ's first entry 1
-    following = combined(batch.phi_next[:, start:], theta[start:k])
-    if after_end is not None:
-        ended, at_start = 1.0 - batch.phi_next[:, 0], after_end[start:] @ theta[start:]
-        following = following + np.multiply.outer(ended, at_start)
-    reward = 0.0 if batch.reward is None else batch.reward
-    residual: Floats = (reward - (value - gamma * following).T).T
-    return residual
+def residuals(batch: Batch, asked: Coefficients) -> Floats:
+    """The same from θ alone."""
+    theta = np.column_stack([asked.theta])
+    after = _after_step(theta, asked.gamma)[: batch.phi_next.shape[1]]
+    return residual_of(batch, combined(batch.phi, theta), combined(batch.phi_next, after), asked)

@@ -4,15 +4,13 @@ import dataclasses
 
 import numpy as np
 
+from ope_vpm.linear.folds import accumulate_folds, all_but_each, apply_folds
 from ope_vpm.linear.moments import (
     Coefficients,
     accumulate,
-    accumulate_folds,
     accumulate_where_positive,
-    all_but_each,
     apply,
     apply_all,
-    apply_folds,
     apply_to_groups,
 )
 from tests.linear.batches import by_hand, random_rows, same

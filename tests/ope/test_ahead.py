@@ -10,7 +10,8 @@ from ope_vpm.linear.features import Standardiser
 from ope_vpm.ope import Problem
 from ope_vpm.ope.adapter.pair_features import pair_features
 from ope_vpm.ope.dynamics.ahead import Ahead, Simulator
-from ope_vpm.ope.dynamics.world import Regression, World, fit_world, with_products
+from ope_vpm.ope.dynamics.regression import Regression
+from ope_vpm.ope.dynamics.world import World, fit_world, with_products
 from ope_vpm.policy import CategoricalPolicy, DeterministicPolicy
 
 ALWAYS = 1e9

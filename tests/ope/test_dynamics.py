@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
+from ope_vpm.linear.features import BATCH_ROWS
 from ope_vpm.ope import Problem
 from ope_vpm.ope.adapter.pair_features import pair_features
 from ope_vpm.ope.dynamics.ahead import Charge, Simulator
 from ope_vpm.ope.dynamics.departure import Surroundings, Walks, departure
 from ope_vpm.ope.dynamics.estimate import find_followed
-from ope_vpm.ope.dynamics.world import Regression, fit_world, with_products, world_of
+from ope_vpm.ope.dynamics.regression import Regression
+from ope_vpm.ope.dynamics.world import fit_world, with_products, world_of
 from ope_vpm.policy import CategoricalPolicy, GaussianPolicy
 
 TURN = 0.9 * np.array([[np.cos(0.5), -np.sin(0.5)], [np.sin(0.5), np.cos(0.5)]])
@@ -304,3 +306,26 @@ def test_policies_share_one_model_and_are_answered_as_if_alone():
     assert found.value == expected.value
     assert found.suspected_bias == expected.suspected_bias
     assert found.diagnostics == expected.diagnostics
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_the_model_fitted_in_parts_is_the_regression_on_all_features(ends):
+    """More rows than one batch; where tasks end, the reward is that of the steps which do not end them."""
+    data = log_of(BEHAVIOUR_GAIN, episodes=200)
+    blurred = data.actions + np.random.default_rng(0).standard_normal(data.actions.shape)  # so that noise is left
+    kind = "terminated" if ends else "truncated"
+    columns = data.observations, blurred, data.rewards, data.next_observations
+    data = ov.LoggedDataset.from_arrays(*columns, **{kind: data.truncated})
+    log = posed(data, ignore=("flags-confused",)).log
+    world, rows = fit_world(log, controller(TARGET_GAIN).clipping, None, 0), log.rows
+    z, after = (world.states(each[rows]) for each in (data.observations, data.next_observations))
+    x, held_out = world.features(z, world.to_actions(data.actions[rows])), log.held_out[rows]
+    on = ~np.asarray(data.terminated)[rows]
+    assert len(rows) > BATCH_ROWS
+    assert on.all() != ends
+    change = Regression.fit(x, after - z, held_out)
+    reward = Regression.fit(x[on], data.rewards[rows][on, None], held_out[on])
+    for found, whole in ((world.change, change), (world.reward, reward)):
+        np.testing.assert_allclose(found(x), whole(x), atol=1e-8)
+        np.testing.assert_allclose(found.explained, whole.explained, rtol=1e-8)
+        np.testing.assert_allclose(found.spread, whole.spread, rtol=1e-4)

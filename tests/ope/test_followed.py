@@ -14,7 +14,8 @@ from ope_vpm.ope.dynamics import estimate as following
 from ope_vpm.ope.dynamics.ahead import NO_CHARGE, Ahead, Charge
 from ope_vpm.ope.dynamics.departure import Surroundings, departure
 from ope_vpm.ope.dynamics.estimate import Followed, find_followed
-from ope_vpm.ope.dynamics.world import Regression, _end_coefficients, _explained, fit_world, with_products
+from ope_vpm.ope.dynamics.regression import Regression
+from ope_vpm.ope.dynamics.world import _end_coefficients, _explained, fit_world, with_products
 from ope_vpm.ope.inference.uncertainty import EpisodeSums
 from ope_vpm.ope.inference.verdict import Evidence
 from ope_vpm.policy import CategoricalPolicy, GaussianPolicy

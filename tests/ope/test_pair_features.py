@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
+from ope_vpm.envs.linear_gaussian import BEHAVIOUR, LinearGaussian
 from ope_vpm.linear.moments import accumulate
 from ope_vpm.ope import Problem
 from ope_vpm.ope.adapter.pair_features import pair_features
@@ -72,6 +73,32 @@ def test_what_the_target_usually_does_is_a_coordinate_where_it_varies():
     (batch,) = pairs
     low, high = -0.15 / np.sqrt(0.015), 0.1 / np.sqrt(0.015)
     np.testing.assert_allclose(batch.phi[:, 2], [low, high, high, low])
+
+
+def test_all_feature_maps_of_a_policy_ask_for_its_usual_action_once():
+    """The coordinates of states are made once; features of them are those that are made of the states themselves."""
+    asked = []
+
+    def probabilities(s):
+        asked.append(len(s))
+        return np.hstack([0.25 + 0.25 * (s > 0.5), 0.75 - 0.25 * (s > 0.5)])
+
+    data = LinearGaussian().dataset(20, 30, BEHAVIOUR, seed=0)
+    data = ov.LoggedDataset.from_arrays(
+        data.observations[:, :1], np.arange(len(data)) % 2, data.rewards, truncated=data.truncated
+    )
+    problem = Problem.pose(data, CategoricalPolicy(probabilities, 2), gamma=0.9, ignore=(*IGNORE, "broken-chain"))
+    pairs = [pair_features(problem, number, 1, bandwidth, 0) for number, bandwidth in ((6, 1.0), (4, 0.5))]
+    first, second = ([batch.phi.copy() for batch in each] for each in pairs)
+    assert pairs[0].states.coordinates() is pairs[1].states.coordinates()
+    before = sum(asked)
+    again = pair_features(problem, 8, 1, 2.0, 1)
+    assert len(list(again)) == 1
+    assert sum(asked) - before < 2 * len(data)  # the scale of the coordinates, and next states that no row begins with
+    for found, each in zip((first, second), pairs, strict=True):
+        alone = dataclasses.replace(each, states=dataclasses.replace(each.states, coordinates=None))
+        for mine, batch in zip(found, alone, strict=True):
+            np.testing.assert_array_equal(mine, batch.phi)
 
 
 def test_one_pass_serves_absorbed_and_restarted_ends():

@@ -16,12 +16,14 @@ from ope_vpm.ope import log as logs
 from ope_vpm.ope.adapter import encoding
 from ope_vpm.ope.adapter.encoding import ActionCoordinates, Encoder, StateFeatures
 from ope_vpm.ope.adapter.ends import check_choices, clock_remarks, rows_of, steps, times
-from ope_vpm.ope.adapter.pair_features import PairSums, _centred_moments, pair_features
+from ope_vpm.ope.adapter.pair_features import _centred_moments, pair_features
+from ope_vpm.ope.adapter.pair_sums import PairSums
 from ope_vpm.ope.adapter.pairs import absorbed_share
 from ope_vpm.ope.behaviour.action_ratio import RatioWeighting, action_ratio, ratio_model, weighted_pairs
 from ope_vpm.ope.inference.uncertainty import EpisodeSums
 from ope_vpm.ope.linear.estimate import (
     FEW_ENDS,
+    Influences,
     LinearEstimate,
     PairEquations,
     RidgePath,
@@ -78,11 +80,22 @@ def test_influences_of_a_pass_without_rows_are_those_of_the_rows(gamma, on_end):
     direct = equations.influence(tau, residual, theta)
     both = np.column_stack([beta, 2 * beta]), np.column_stack([theta, theta])
     (sums,) = equations.pairs.sums([Coefficients(*both, gamma, equations.after_end)], weights=False)
-    summed, twice = equations.influences(sums)
+    summed, twice = Influences(equations, sums, range(2))
     np.testing.assert_allclose(summed.influence, direct.influence, atol=1e-12)
     part = direct.numerator[:, 0] - direct.denominator[:, 0] * direct.numerator[:, 0].sum()
     np.testing.assert_allclose(twice.numerator[:, 0], 2 * direct.numerator[:, 0], atol=1e-12)
     assert part.sum() == pytest.approx(0, abs=1e-12)
+
+
+def test_a_ridge_that_cannot_be_chosen_has_a_value_and_nothing_else():
+    """The value at the larger ridges, by which bias is suspected, is that of their own solution."""
+    equations = lstd_equations(pose(), 4, 1)
+    path = ridge_path(equations, None)
+    assert (len(path.ridges), len(path.sums), path.beta.shape[1]) == (len(RIDGES) + 2, len(RIDGES), len(RIDGES))
+    for ridge, value in zip(path.ridges, path.values, strict=True):
+        assert value == pytest.approx(float(equations.system.source @ equations.system.solve(ridge)[0]), rel=1e-10)
+    larger = ridge_path(equations, path.ridges[-1])
+    assert larger.values[0] == pytest.approx(path.values[-1], rel=1e-10)
 
 
 def test_the_return_of_every_ridge_is_a_ratio_of_two_values():
@@ -111,9 +124,9 @@ def test_the_return_of_every_ridge_is_a_ratio_of_two_values():
 def test_larger_ridges_alone_say_nothing_of_the_return(rates, known):
     """The last two are there to compare with, not to be chosen: where they alone reach ends there is no return."""
     system = SimpleNamespace(source=np.array([1.0]))
-    sums = [EpisodeSums.of_influence(0.0, np.array([0.1, -0.1]))] * 4
-    path = RidgePath((1.0, 2.0, 3.0, 4.0), 0, np.zeros((1, 4)), np.zeros((1, 4)), np.ones(4), sums)
-    found = _return_path(SimpleNamespace(problem=pose(), system=system), path, None, np.array([rates]), sums, 2)
+    sums = [EpisodeSums.of_influence(0.0, np.array([0.1, -0.1]))] * 2
+    path = RidgePath((1.0, 2.0, 3.0, 4.0), 0, np.zeros((1, 4)), np.zeros((1, 2)), np.ones(4), sums)
+    found = _return_path(SimpleNamespace(problem=pose(), system=system), path, None, np.array([rates]), sums)
     assert (found is not None) is known
     if known:
         assert found.values[found.chosen] == pytest.approx(1 / 0.1)
@@ -246,7 +259,7 @@ def test_rows_that_a_second_pass_kept_are_those_of_a_third(monkeypatch, together
         monkeypatch.setattr("ope_vpm.ope.linear.estimate.KEPT_NUMBERS", most)
         equations = lstd_equations(replace(pose(), together=together), 4, 1)
         path = ridge_path(equations, None)
-        kept = equations.solved(path.ridges, len(RIDGES)).rows
+        kept = equations.solved(path.ridges, len(RIDGES), keep=True).rows
         assert (kept is None) == (most == 0)
         found.append(equations.at_rows(path))
         expected = equations.apply(path.beta[:, path.chosen], path.theta[:, path.chosen])

@@ -17,7 +17,7 @@ import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks
 from ope_vpm.linear.features import BATCH_ROWS, Standardiser
-from ope_vpm.linear.moments import Batch, Coefficients, GroupSums, KeptRows, Moments, accumulate, apply_to_groups
+from ope_vpm.linear.moments import Batch, Coefficients, KeptRows, Moments, accumulate, apply_to_groups
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.encoding import ActionCoordinates, Encoder, StateFeatures
 from ope_vpm.ope.adapter.ends import (
@@ -28,6 +28,7 @@ from ope_vpm.ope.adapter.ends import (
     ending_rows,
     times,
 )
+from ope_vpm.ope.adapter.pair_sums import PairSums
 from ope_vpm.ope.log import Log, Memory, Precision, Same, StreamedLog
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy
@@ -48,6 +49,8 @@ the right): on Pendulum, Acrobot, CartPole and Hopper (seeds 100 and 101) errors
 time by their square."""
 ROWS_PER_COLUMN = 10
 """Rows for each of these columns at least: with fewer, methods that choose no ridge would fit noise."""
+KEPT_NUMBERS = 4_000_000
+"""Coordinates of states that are kept for all feature maps of a policy: 32 MB in double precision."""
 SCALE_ROWS = 10_000
 """Logged states from which the size of the target's usual action is taken: its deviation is then known to 1 %."""
 
@@ -69,6 +72,8 @@ class StateRows:
     """The numbers of the episodes that begin at a reset, in the canonical order of the log."""
     precision: Precision
     """The type of the features' numbers."""
+    coordinates: Callable[[], Array] | None = None
+    """The coordinates z of these rows' states, which all feature maps of a policy share; None: made when needed."""
 
     @property
     def first(self) -> Array:
@@ -97,16 +102,21 @@ class StateRows:
         together = rows[-1] - rows[0] + 1 == len(rows)
         return slice(int(rows[0]), int(rows[-1]) + 1) if together else rows
 
-    def fill(self, part: slice, here: Array, there: Array) -> None:
-        """Write V(s) and V(s') of the rows at some places; V(s') is 0 in every column after an end."""
+    def fill(self, part: slice, here: Array, room: Array) -> Array:
+        """Write V(s) of the rows at some places; V(s') is returned, in `room` or where it is kept.
+
+        V(s') is 0 in every column after an end.
+        """
         if len(self.rows) <= KEPT_ROWS and self.precision is np.float64:
-            here[:], there[:] = (values[part] for values in self._kept)
-        else:
-            self._compute(part, here, there)
+            here[:] = self._kept[0][part]
+            return self._kept[1][part]
+        self._compute(part, here, room)
+        return room
 
     def forget(self) -> None:
         """Let go of the features that are kept: who needs them again computes them anew."""
-        vars(self).pop("_kept", None)
+        for kept in ("_kept", "initial"):
+            vars(self).pop(kept, None)
 
     @cached_property
     def _kept(self) -> tuple[Floats, Floats]:
@@ -117,7 +127,10 @@ class StateRows:
 
     def _compute(self, part: slice, here: Array, there: Array) -> None:
         rows, ended, time = self.rows[part], self.ended[part], self.time[part]
-        self.features.fill(self.data.observations[self.at(part)], time, here)
+        if self.coordinates is None:
+            self.features.fill(self.data.observations[self.at(part)], time, here)
+        else:
+            self.features.fourier.fill(self.coordinates()[part], here)
         there[:-1] = here[1:]  # V(s') is V(s) of the next row, but for a few rows
         apart = ~self._goes_on[part] & ~ended
         apart[-1] = not ended[-1]  # the next row is in the next batch
@@ -223,8 +236,8 @@ class PairFeatures:
             if part.start == part.stop:
                 continue
             count, rows = part.stop - part.start, self.states.at(part)
-            here, there = phi[:count], phi_next[:count]
-            self.states.fill(part, here[:, :k], there)
+            here = phi[:count]
+            there = self.states.fill(part, here[:, :k], phi_next[:count])
             action = here[:, k:].reshape(count, self.centred.shape[1], base)  # a view
             np.multiply(self.centred[rows][:, :, None], here[:, None, :base], out=action)
             weight = None if self.weight is None else self.weight[rows]
@@ -291,35 +304,6 @@ class PairFeatures:
     def by_step(self, values: Floats) -> Floats:
         """Values of the batches' rows at every step of the plan."""
         return self.by_logged_row(values)[self.steps.rows]
-
-
-@dataclass(frozen=True)
-class PairSums:
-    """Sums of a second pass over the rows of each episode, for m columns of coefficients; those of parts are merged."""
-
-    place: int
-    """The number of the first episode."""
-    groups: GroupSums
-    """Over the rows of each episode."""
-    rows: Integers
-    """(episodes,): how many there are."""
-    first: Floats
-    """(episodes, m): E_π[Φ(s₀, ·)ᵀθ] at the initial states; 0 where an episode does not begin here at a reset."""
-
-    def merge(self, other: PairSums) -> PairSums:
-        """The sums of both parts; an episode may have rows in both."""
-        place, total = min(self.place, other.place), max(self._last, other._last)
-        mine, theirs = (slice(each.place - place, each._last - place) for each in (self, other))
-        rows = np.zeros(total - place, dtype=np.int64)
-        first = np.zeros((total - place, self.first.shape[1]))
-        for part, where in ((self, mine), (other, theirs)):
-            rows[where] += part.rows
-            first[where] += part.first
-        return PairSums(place, self.groups.merge(other.groups, mine, theirs), rows, first)
-
-    @property
-    def _last(self) -> int:
-        return self.place + len(self.rows)
 
 
 def _picked(weight: Floats, rows: Integers) -> Floats:
@@ -411,7 +395,19 @@ def _state_features(
 
 
 def _state_rows(log: Log, policy: TargetPolicy, features: StateFeatures, time_limit: TimeLimit) -> StateRows:
-    return state_rows(log.data, features, time_limit, log.initial_episodes, log.precision)
+    made = state_rows(log.data, features, time_limit, log.initial_episodes, log.precision)
+    if log.sample is not log or features.encoder.shape is not None or len(made.rows) * features.linear > KEPT_NUMBERS:
+        return made
+    shared = log.memory_of(policy).recall(_coordinates, time_limit)
+    return replace(made, coordinates=lambda: shared(made))
+
+
+def _coordinates(states: StateRows, time_limit: TimeLimit) -> Array:
+    """The coordinates of each row's state: the policy, which may be a large network, is asked once for all features."""
+    data, found = states.data, np.empty((len(states.rows), states.features.linear), states.precision)
+    for part in chunks(len(found), BATCH_ROWS, of=[data.observations]):
+        found[part] = states.features.coordinates(data.observations[states.at(part)], states.time[part])
+    return found
 
 
 def state_rows(

@@ -15,7 +15,8 @@ from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.streamed import Part
 from ope_vpm.ope.adapter.encoding import StateFeatures
 from ope_vpm.ope.adapter.ends import TimeLimit, ended_episodes
-from ope_vpm.ope.adapter.pair_features import PairFeatures, PairSums, Result, centred_rows, memory_of, state_rows
+from ope_vpm.ope.adapter.pair_features import PairFeatures, Result, centred_rows, memory_of, state_rows
+from ope_vpm.ope.adapter.pair_sums import PairSums
 from ope_vpm.ope.log import Log, Memory, Precision, StreamedLog
 from ope_vpm.policy import TargetPolicy
 

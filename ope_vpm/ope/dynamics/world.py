@@ -15,8 +15,9 @@ import torch
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from ope_vpm.arrays import Array, Bools, Floats, chunks
+from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks
 from ope_vpm.linear.features import BATCH_ROWS, Standardiser
+from ope_vpm.ope.dynamics.regression import Columns, Regression, sums_over
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy.target import Clipping
@@ -31,81 +32,13 @@ MOST_FEATURES = 2000
 """Of all actions together: time grows with their cube, and 2000 take a few seconds."""
 MOST_ROWS = 30_000
 """Rows that are fitted: what a smooth model can learn is learned from fewer, and the time stays bounded."""
-RIDGES = 10.0 ** np.arange(-9, -0.5, 0.5)
-"""Of the mean eigenvalue of the features' Gram matrix; the best one for each column is taken on held-out episodes."""
 BEYOND = 0.1
 """Of the logged range of each coordinate, how far beyond it the model's states may go."""
-ROUNDING = 1e-9
-"""Of its size: a column that varies less is constant but for rounding, and is explained by its mean."""
 END_PENALTY = 1e-6
 """Of the squared coefficients in the log-likelihood of ends, in units of their frequency: where ends are separable, as
 angles beyond a threshold are, the coefficients would otherwise grow without bound."""
 END_OPTIONS = {"maxiter": 500, "maxfun": 1000, "ftol": 1e-12, "gtol": 1e-9}
 """Of L-BFGS: ends are one row in hundreds, so that its usual tolerances would stop before they are told apart."""
-
-
-@dataclass(frozen=True)
-class Regression:
-    """A ridge regression of several columns, and the uncertainty of its coefficients."""
-
-    coefficients: Floats
-    """(features, columns), in units of each column's deviation."""
-    mean: Floats
-    deviation: Floats
-    explained: Floats
-    """(columns,): the share of each column's variance that is explained on held-out rows."""
-    axes: Floats
-    """Eigenvectors of the features' Gram matrix."""
-    spread: Floats
-    """(features, columns): the standard deviation of the coefficients along these axes, given the noise."""
-
-    @classmethod
-    def fit(cls, x: Floats, y: Floats, held_out: Bools, used: Bools | None = None) -> Regression:
-        """Fit the rows that are not held out, with the ridge of each column that predicts the others best.
-
-        Args:
-            x: (n, features).
-            y: (n, columns).
-            held_out: (n,): the rows that judge.
-            used: (n,): the rows that count; None: all.
-        """
-        used = np.ones(len(x), dtype=np.bool_) if used is None else used
-        train, held_out = used & ~held_out, used & held_out
-        scale, count = Standardiser.fit(y[train]), int(train.sum())
-        constant = np.ptp(y[used], axis=0) <= ROUNDING * (1 + np.abs(scale.mean))
-        mean, deviation = scale.mean, scale.std
-        scaled = (y - mean) / deviation
-        square, product = _products(x, scaled, train)
-        size, axes = np.linalg.eigh(square / count)
-        target = axes.T @ (product / count)
-        rotated = _rotated(x, axes, held_out)
-        shrunk = [size[:, None] + ridge * size.mean() for ridge in RIDGES]
-        errors = np.array([np.mean((rotated @ (target / each) - scaled[held_out]) ** 2, axis=0) for each in shrunk])
-        best = errors.argmin(axis=0)
-        columns = np.arange(y.shape[1])
-        chosen = size[:, None] + RIDGES[best] * size.mean()
-        noise = errors[best, columns]
-        # A column may vary in the fitted rows alone; whatever it is then predicted to do there is unexplained.
-        variance = np.maximum(np.where(constant, 1.0, np.mean(scaled[held_out] ** 2, axis=0)), 1e-300)
-        explained = np.where(constant, 1.0, 1 - noise / variance)
-        spread = np.sqrt(noise / (count * chosen))
-        return cls(axes @ (target / chosen), mean, deviation, explained, axes, spread)
-
-    def __call__(self, x: Floats) -> Floats:
-        """The predicted columns of each row."""
-        predicted: Floats = x @ self.coefficients * self.deviation + self.mean
-        return predicted
-
-    def variance(self, x: Floats) -> Floats:
-        """(n, columns): the variance of each prediction by that of the coefficients, in units of the column's own."""
-        variance: Floats = np.square(x @ self.axes) @ np.square(self.spread)
-        return variance
-
-    def drawn(self, rng: np.random.Generator) -> Regression:
-        """The regression with coefficients drawn from their posterior distribution."""
-        # Rotated to the axes and back: a draw then does not depend on which of several equal axes were found.
-        noise = self.axes @ (self.spread * (self.axes.T @ rng.standard_normal(self.spread.shape)))
-        return replace(self, coefficients=self.coefficients + noise)
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,26 +121,6 @@ class World:
         return replace(self, change=self.change.drawn(rng), reward=self.reward.drawn(rng))
 
 
-def _products(x: Floats, y: Floats, used: Bools) -> tuple[Floats, Floats]:
-    """XᵀX and XᵀY over the rows that count, some at a time: a copy of them would be as large as all features."""
-    square, product = np.zeros((x.shape[1], x.shape[1])), np.zeros((x.shape[1], y.shape[1]))
-    for part in chunks(len(x), BATCH_ROWS):
-        some = x[part][used[part]]
-        square += some.T @ some
-        product += some.T @ y[part][used[part]]
-    return square, product
-
-
-def _rotated(x: Floats, axes: Floats, used: Bools) -> Floats:
-    """The rows that count times a matrix, some at a time, for the same reason."""
-    found, done = np.empty((int(used.sum()), axes.shape[1])), 0
-    for part in chunks(len(x), BATCH_ROWS):
-        some = x[part][used[part]]
-        np.matmul(some, axes, out=found[done : done + len(some)])
-        done += len(some)
-    return found
-
-
 def with_products(x: Floats) -> Floats:
     """[1, x, products of coordinates of x]; squares only where there are too many coordinates."""
     rows, columns = np.triu_indices(x.shape[1]) if x.shape[1] <= MOST_PRODUCTS else (np.arange(x.shape[1]),) * 2
@@ -244,17 +157,56 @@ def fit_world(log: Log, clipping: Clipping, n_actions: int | None, seed: int) ->
     blank = _without_regressions(log, clipping, n_actions, seed, states, z, after)
     if blank.size > MOST_FEATURES:
         return None
-    x = blank.features(z, blank.to_actions(data.actions[usable]))
-    change = Regression.fit(x, after - z, held_out)
-    rewards = data.rewards[usable]
-    reward = Regression.fit(x, rewards[:, None], held_out, going_on)
-    ended = terminated[usable]
+    actions, rewards, ended = blank.to_actions(data.actions[usable]), data.rewards[usable], ~going_on
+
+    def features(rows: Integers) -> Floats:
+        return blank.features(z[rows], actions[rows])
+
+    judged = features(np.flatnonzero(held_out))
+    change, reward = _fitted(features, after - z, rewards, held_out, going_on, judged)
     end_reward = float(rewards[ended].mean()) if ended.any() else 0.0
-    predicted = np.where(ended, end_reward, reward(x)[:, 0])[held_out]
+    predicted = np.where(ended[held_out], end_reward, reward(judged)[:, 0])
     least = min(float(change.explained.min()), _explained(predicted, rewards[held_out]))
     ends = _end_coefficients(after, ended) if ended.any() else None
     world = replace(blank, change=change, reward=reward, end_reward=end_reward, ends=ends, explained=least)
     return replace(world, ends_explained=_explained(world.end_probability(after), ended.astype(np.float64)))
+
+
+def _fitted(
+    features: Callable[[Integers], Floats],
+    change: Floats,
+    rewards: Floats,
+    held_out: Bools,
+    going_on: Bools,
+    judged: Floats,
+) -> tuple[Regression, Regression]:
+    """The regressions of the change of the state, on all rows, and of the reward, on those that do not end the task.
+
+    Features are made in one pass over the rows that are fitted, for all of them would be the largest thing in memory.
+
+    Args:
+        features: from the numbers of some rows to their features.
+        change: (n, coordinates).
+        rewards: (n,).
+        held_out: (n,): the rows that judge.
+        going_on: (n,): the rows that do not end the task.
+        judged: the features of the rows that judge.
+    """
+    train, width = ~held_out, change.shape[1]
+    of_change, of_reward = slice(0, width), slice(width, None)
+    columns = Columns.of(change, train, held_out)
+    columns = columns.beside(Columns.of(rewards[:, None], train & going_on, held_out & going_on))
+    scaled = columns.scaled[held_out]
+    if going_on.all():  # both on the same rows, so that they share a factorisation
+        (sums,) = sums_over(features, columns.scaled, [train])
+        both = Regression.of_sums(sums, columns, judged, scaled)
+        return both.part(of_change), both.part(of_reward)
+    on, last = sums_over(features, columns.scaled, [train & going_on, train & ~going_on])
+    whole, chosen = on.merge(last).part(of_change), going_on[held_out]
+    return (
+        Regression.of_sums(whole, columns.part(of_change), judged, scaled[:, of_change]),
+        Regression.of_sums(on.part(of_reward), columns.part(of_reward), judged[chosen], scaled[chosen, of_reward]),
+    )
 
 
 def _without_regressions(

@@ -141,8 +141,9 @@ def initial_sums(problem: Problem, rate: float, values: Floats) -> EpisodeSums:
 
 REPLICATES = 200
 """Bootstrap draws: they cost one product of matrices, and their 2.5 % quantiles are good to a tenth of their spread."""
-LARGEST_DRAW = 1 << 22
-"""Numbers of the replicates that are held at once, 32 MB: with a million episodes all of them would be 1.6 GB."""
+LARGEST_DRAW = 1 << 20
+"""Numbers of the replicates that are held at once, 16 MB as integers and as floats: with a million episodes all of them
+would be 3.2 GB."""
 LEVEL = 0.95
 """The probability with which an interval is meant to hold the truth."""
 EQUAL = 1e-9

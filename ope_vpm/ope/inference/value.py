@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ope_vpm.arrays import Floats, effective_sample_size, group_sums, read_only
-from ope_vpm.linear.moments import WeightSums
+from ope_vpm.linear.weight_sums import WeightSums
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.inference.uncertainty import EpisodeSums, Interval, OfSample, Uncertainty
 from ope_vpm.ope.inference.verdict import ROUNDING, Evidence, Hull, Level, advise, judge, return_hull, rewards_hull

@@ -7,27 +7,21 @@ the ridge. τ and δ of every row for that ridge alone are what the second pass 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
-from ope_vpm.linear.moments import (
-    Coefficients,
-    KeptRows,
-    Means,
-    WeightSums,
-    accumulate_folds,
-    accumulate_initial,
-    all_but_each,
-    apply,
-    apply_all,
-)
+from ope_vpm.linear.folds import accumulate_folds, all_but_each
+from ope_vpm.linear.moments import Coefficients, KeptRows, Means, accumulate_initial, apply, apply_all
 from ope_vpm.linear.system import DECADE, RIDGES, LinearSystem, choose_ridge, suspected_bias
+from ope_vpm.linear.weight_sums import WeightSums
 from ope_vpm.ope.adapter.ends import clock_remarks
-from ope_vpm.ope.adapter.pair_features import PairFeatures, PairSums
+from ope_vpm.ope.adapter.pair_features import PairFeatures
 from ope_vpm.ope.adapter.pair_stream import Pairs
+from ope_vpm.ope.adapter.pair_sums import PairSums
 from ope_vpm.ope.behaviour.action_ratio import known_overlap
 from ope_vpm.ope.inference.returns import reaches_ends, with_rate_doubt
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, influence_sums, initial_sums
@@ -104,15 +98,16 @@ class PairEquations:
         """The equations of the same rows at a discount that is asked about together with this one."""
         return self if discount == self.problem.discount else PairEquations.of(self.problem.at(discount), self.pairs)
 
-    def solved(self, ridges: tuple[float, ...], choices: int) -> SolvedRidges:
+    def solved(self, ridges: tuple[float, ...], choices: int, keep: bool) -> SolvedRidges:
         """The solutions for some ridges, made in one pass with those of all discounts that are asked about.
 
         Args:
             ridges: the ridges.
-            choices: for how many of them, the first ones, rows may be asked about later.
+            choices: how many of them, the first ones, may be chosen; of the others the value alone is asked for.
+            keep: whether single rows may be asked about later.
         """
-        problem = self.problem
-        return self.pairs.remembered(_solved_together, ridges, choices, problem.all_discounts)(self)[problem.discount]
+        asked = ridges, choices, keep, self.problem.all_discounts
+        return self.pairs.remembered(_solved_together, *asked)(self)[self.problem.discount]
 
     def at_rows(self, path: RidgePath) -> tuple[Floats, Floats]:
         """The ratio τ and the Bellman residual of each row for the ridge that was chosen; one pass as in `solved`."""
@@ -123,17 +118,6 @@ class PairEquations:
         """How each episode moves the value, from the τ and the residual of each row."""
         n, first = len(self.pairs), self.rows.initial_values(theta)
         return influence_sums(self.problem, self.rows.rows, np.full(n, 1 / n), tau / n, residual, first)
-
-    def influences(self, sums: PairSums) -> list[EpisodeSums]:
-        """How each episode moves the value, for each column of β and θ."""
-        problem, n = self.problem, len(self.pairs)
-        share, first = sums.rows[:, None] / n, sums.first[problem.log.initial_episodes]
-        found = []
-        for k, ended in enumerate(sums.groups.ended / n):
-            rate = 1 - problem.gamma + (problem.gamma * float(ended) if problem.on_end == "restart" else 0.0)
-            whole = EpisodeSums(sums.groups.influence[:, [k]] / n, share)
-            found.append(whole.beside(initial_sums(problem, rate, first[:, k])))
-        return found
 
     def without_each(self, folds: Integers) -> list[LinearSystem]:
         """For each fold the system of the other folds' rows; of all rows where there is one fold only.
@@ -158,15 +142,42 @@ class SolvedRidges:
     of_ends: Floats
     """(features, ridges), for the reward 1[the task ends here]; without columns where nothing ends."""
     beta: Floats
-    """(features, ridges)."""
+    """(features, ridges to choose from)."""
     sums: PairSums
-    """Columns for θ, then those for ends; with sums of the weights τ where rows are not there for a third pass."""
+    """For the ridges to choose from: columns for θ, then those for ends; with sums of the weights τ where rows are not
+    there for a third pass."""
     rows: KeptRows | None = None
     """τ and the residual of each row for the ridges to choose from, where they are kept."""
 
 
+@dataclass(frozen=True, eq=False)
+class Influences:
+    """How each episode moves the value, for each ridge to choose from.
+
+    They are put together when they are asked for: for eleven ridges they would be 350 bytes an episode.
+    """
+
+    equations: PairEquations
+    sums: PairSums
+    columns: range
+    """Those of the sums, one a ridge."""
+
+    def __getitem__(self, ridge: int) -> EpisodeSums:
+        problem, n, k = self.equations.problem, len(self.equations.pairs), self.columns[ridge]
+        ended = float(self.sums.groups.ended[k] / n)
+        rate = 1 - problem.gamma + (problem.gamma * ended if problem.on_end == "restart" else 0.0)
+        whole = EpisodeSums(self.sums.groups.influence[:, [k]] / n, self.sums.rows[:, None] / n)
+        return whole.beside(initial_sums(problem, rate, self.sums.first[problem.log.initial_episodes, k]))
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __iter__(self) -> Iterator[EpisodeSums]:
+        return (self[ridge] for ridge in range(len(self)))
+
+
 def _solved_together(
-    equations: PairEquations, ridges: tuple[float, ...], choices: int, discounts: tuple[Discount, ...]
+    equations: PairEquations, ridges: tuple[float, ...], choices: int, keep: bool, discounts: tuple[Discount, ...]
 ) -> dict[Discount, SolvedRidges]:
     """Solve for every ridge at every discount, and go through the rows once for all of them."""
     pairs, solved, asked = equations.pairs, [], []
@@ -175,13 +186,14 @@ def _solved_together(
         paid = [each.system.reward, each.means.ended] if each.problem.episodic else [each.system.reward]
         system = replace(each.system, reward=np.stack(paid, axis=1))
         theta, beta = (np.stack(parts, axis=-1) for parts in zip(*map(system.solve, ridges), strict=True))
-        of_ends = theta[:, 1:].reshape(len(theta), -1)
-        both = np.hstack([beta, beta[:, : of_ends.shape[1]]]), np.hstack([theta[:, 0], of_ends])
-        asked.append(Coefficients(*both, each.problem.gamma, each.after_end, of_ends.shape[1]))
-        solved.append((theta[:, 0], of_ends, beta))
+        beta, some = beta[:, :choices], theta[:, :, :choices]
+        both = np.hstack([beta] * theta.shape[1]), some.reshape(len(theta), -1)
+        of_ends = choices * (theta.shape[1] - 1)
+        asked.append(Coefficients(*both, each.problem.gamma, each.after_end, of_ends))
+        solved.append((theta[:, 0], theta[:, 1:].reshape(len(theta), -1), beta))
     kept: list[KeptRows] = []
     if isinstance(pairs, PairFeatures):
-        if choices and 2 * choices * len(pairs) * len(asked) <= KEPT_NUMBERS:
+        if keep and 2 * choices * len(pairs) * len(asked) <= KEPT_NUMBERS:
             kept = [KeptRows(len(pairs), choices, pairs.states.precision) for _ in asked]
         sums = pairs.sums(asked, kept=kept)
     else:
@@ -196,7 +208,7 @@ def _rows_together(
     grid, asked, paths = ridges[:-DECADE], [], []
     for each in (equations.at(discount) for discount in discounts):
         path = ridge_path(each, grid[0] if len(grid) == 1 else None, grid)
-        paths.append((each.solved(ridges, len(grid)).rows, path.chosen))
+        paths.append((each.solved(ridges, len(grid), keep=True).rows, path.chosen))
         coefficients = path.beta[:, path.chosen], path.theta[:, path.chosen]
         asked.append(Coefficients(*coefficients, each.problem.gamma, each.after_end))
     kept = [rows.take(chosen) for rows, chosen in paths if rows is not None]
@@ -213,17 +225,17 @@ class RidgePath:
     theta: Floats
     """(features, ridges)."""
     beta: Floats
-    """(features, ridges)."""
+    """(features, ridges to choose from)."""
     values: Floats
     """(ridges,)."""
-    sums: list[EpisodeSums]
-    """How each episode moves the value, for each ridge."""
+    sums: Influences | list[EpisodeSums]
+    """How each episode moves the value, for each ridge to choose from."""
     steps: float | None = None
     """Of returns: the mean length of an episode at the chosen ridge."""
     rate_error: float = 0.0
     """Of returns: the relative standard error of the rate of ends at the chosen ridge."""
     weights: WeightSums | None = None
-    """Of the ratio for each ridge, where its rows are not kept."""
+    """Of the ratio for each ridge to choose from, where its rows are not kept."""
     per_episode: RidgePath | None = None
     """The same of the return of an episode, which has a ridge of its own; None where nothing ends."""
 
@@ -243,13 +255,15 @@ def ridge_path(
     """
     grid = grid if ridge is None else (ridge,)
     ridges = grid if values_only else (*grid, grid[-1] * 10**0.5, grid[-1] * 10)
-    solved = equations.solved(ridges, 0 if values_only else len(grid))
-    sums, values = equations.influences(solved.sums), equations.system.source @ solved.theta
-    own, weights = sums[: len(ridges)], solved.sums.groups.weights
-    path = RidgePath(ridges, _choice(ridge, own[: len(grid)]), solved.theta, solved.beta, values, own, weights=weights)
+    choices = len(grid)
+    solved = equations.solved(ridges, choices, keep=not values_only)
+    values, weights = equations.system.source @ solved.theta, solved.sums.groups.weights
+    own = Influences(equations, solved.sums, range(choices))
+    path = RidgePath(ridges, _choice(ridge, own), solved.theta, solved.beta, values, own, weights=weights)
     if not equations.problem.episodic:
         return path
-    of_return = _return_path(equations, path, ridge, solved.of_ends, sums[len(ridges) :], len(grid))
+    rates = Influences(equations, solved.sums, range(choices, 2 * choices))
+    of_return = _return_path(equations, path, ridge, solved.of_ends, rates)
     return replace(path, per_episode=of_return)
 
 
@@ -258,8 +272,7 @@ def _return_path(
     path: RidgePath,
     ridge: float | None,
     theta: Floats,
-    rates: list[EpisodeSums],
-    choices: int,
+    rates: Influences | list[EpisodeSums],
 ) -> RidgePath | None:
     """The return R = v/e for every ridge, e the rate of ends; None where no ridge to choose has a positive one.
 
@@ -270,25 +283,24 @@ def _return_path(
         path: of the value.
         ridge: where it is given.
         theta: (features, ridges): the coefficients of Q for the reward 1[end].
-        rates: how each episode moves the rate of ends, for each ridge.
-        choices: how many ridges there are to choose from, the first ones.
+        rates: how each episode moves the rate of ends, for each ridge to choose from.
     """
     rate = equations.system.source @ theta
     known = np.array([reaches_ends(equations.problem, each) for each in rate])
-    if not known[:choices].any():
+    if not known[: len(rates)].any():
         return None
     rate = np.where(known, rate, np.nan)
     values, sums = path.values / rate, []
     for k, of_rate in enumerate(rates):
         influence = (path.sums[k].influence - values[k] * of_rate.influence) / rate[k]
         sums.append(EpisodeSums.of_influence(values[k], influence))
-    chosen = _choice(ridge, sums[:choices])
+    chosen = _choice(ridge, sums)
     of_return, steps = (path.theta - values * theta) / rate, float(1 / rate[chosen])
     error = steps * rates[chosen].standard_error
     return RidgePath(path.ridges, chosen, of_return, path.beta, values, sums, steps, error, path.weights)
 
 
-def _choice(ridge: float | None, sums: list[EpisodeSums]) -> int:
+def _choice(ridge: float | None, sums: Influences | list[EpisodeSums]) -> int:
     """The index of the ridge: where it is given, the first; otherwise chosen by the standard errors."""
     return choose_ridge(np.array([each.standard_error for each in sums])) if ridge is None else 0
 

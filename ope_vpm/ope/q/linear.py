@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
-from ope_vpm.linear.moments import apply_folds
+from ope_vpm.linear.folds import apply_folds
 from ope_vpm.linear.system import RIDGES
 from ope_vpm.ope.adapter.pair_features import WAVES, any_pairs, pair_features
 from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations, linear_estimate
