@@ -147,7 +147,8 @@ def _about_the_targets_distribution(problem: FiniteProblem) -> Floats:
     distribution, back = counts.logged_states, counts.transitions.T.tocsr()
     for _ in range(POWER_STEPS):
         moved = back @ (distribution[counts.state_of_pair] * probability)
-        distribution = moved + (1 - moved.sum()) * counts.logged_states
+        lost = max(0.0, 1 - float(moved.sum()))  # which rounding makes negative where nothing is
+        distribution = moved + lost * counts.logged_states
         if gamma < 1:
             distribution = gamma * distribution + (1 - gamma) * counts.initial
     return distribution

@@ -229,3 +229,17 @@ def test_what_is_refused():
         ov.evaluate(DATA, TARGET, "model", method="simulate", unseen="regression")
     assert ov.evaluate(DATA, TARGET, unseen="restart").diagnostics["unseen"] == "restart"
     assert ov.evaluate(DATA, TARGET, preset="paper").diagnostics["unseen"] == "restart"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_state_is_visited_less_than_never(seed):
+    """Half of all steps lead to state 0, none to 3, 4 and 5: rounding errors of the whole are no mass of theirs."""
+    rng = np.random.default_rng(seed)
+    states, last = np.arange(240) % 6, np.arange(240) % 10 == 9
+    following = np.where(rng.random(240) < 0.5, 0, rng.integers(0, 3, 240))
+    data = ov.LoggedDataset.from_arrays(states, rng.integers(0, 2, 240), rng.random(240), following, truncated=last)
+    quiet = ("broken-chain", "one-row-off", "flags-confused")
+    problem = finite_problem(Problem.pose(data, np.full((6, 2), 0.5), ignore=quiet))
+    visited = _about_the_targets_distribution(problem)
+    assert visited.min() >= 0
+    assert visited.sum() == pytest.approx(1)
