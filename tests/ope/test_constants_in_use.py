@@ -17,7 +17,7 @@ from ope_vpm.ope.behaviour.gaussian import RIDGES as CLONE_RIDGES
 from ope_vpm.ope.behaviour.regression import Design, Draws, Gaussian, Regression
 from ope_vpm.ope.dynamics import departure as departures
 from ope_vpm.ope.dynamics.departure import Walks
-from ope_vpm.ope.dynamics.world import RIDGES as WORLD_RIDGES
+from ope_vpm.ope.dynamics.regression import RIDGES as WORLD_RIDGES
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.rare_pairs import _about_the_targets_distribution, centred_log_probabilities
 from ope_vpm.ope.finite.regression import predicted_pairs

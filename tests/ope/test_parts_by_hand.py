@@ -80,7 +80,7 @@ def test_influences_of_a_pass_without_rows_are_those_of_the_rows(gamma, on_end):
     direct = equations.influence(tau, residual, theta)
     both = np.column_stack([beta, 2 * beta]), np.column_stack([theta, theta])
     (sums,) = equations.pairs.sums([Coefficients(*both, gamma, equations.after_end)], weights=False)
-    summed, twice = Influences(equations, sums, range(2))
+    summed, twice = Influences(problem, sums, range(2))
     np.testing.assert_allclose(summed.influence, direct.influence, atol=1e-12)
     part = direct.numerator[:, 0] - direct.denominator[:, 0] * direct.numerator[:, 0].sum()
     np.testing.assert_allclose(twice.numerator[:, 0], 2 * direct.numerator[:, 0], atol=1e-12)

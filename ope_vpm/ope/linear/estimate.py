@@ -157,13 +157,13 @@ class Influences:
     They are put together when they are asked for: for eleven ridges they would be 350 bytes an episode.
     """
 
-    equations: PairEquations
+    problem: Problem
     sums: PairSums
     columns: range
     """Those of the sums, one a ridge."""
 
     def __getitem__(self, ridge: int) -> EpisodeSums:
-        problem, n, k = self.equations.problem, len(self.equations.pairs), self.columns[ridge]
+        problem, n, k = self.problem, int(self.sums.rows.sum()), self.columns[ridge]
         ended = float(self.sums.groups.ended[k] / n)
         rate = 1 - problem.gamma + (problem.gamma * ended if problem.on_end == "restart" else 0.0)
         whole = EpisodeSums(self.sums.groups.influence[:, [k]] / n, self.sums.rows[:, None] / n)
@@ -258,11 +258,11 @@ def ridge_path(
     choices = len(grid)
     solved = equations.solved(ridges, choices, keep=not values_only)
     values, weights = equations.system.source @ solved.theta, solved.sums.groups.weights
-    own = Influences(equations, solved.sums, range(choices))
+    own = Influences(equations.problem, solved.sums, range(choices))
     path = RidgePath(ridges, _choice(ridge, own), solved.theta, solved.beta, values, own, weights=weights)
     if not equations.problem.episodic:
         return path
-    rates = Influences(equations, solved.sums, range(choices, 2 * choices))
+    rates = Influences(equations.problem, solved.sums, range(choices, 2 * choices))
     of_return = _return_path(equations, path, ridge, solved.of_ends, rates)
     return replace(path, per_episode=of_return)
 
