@@ -44,8 +44,8 @@ METHODS: dict[str, dict[str, dict[str, Any]]] = {
     "paper": {"vpm (paper)": {"preset": "paper"}},
 }
 """Estimators and their settings, in groups; the estimators of a group share what they compute from a log."""
-RUNS = {"quick": 1000, "networks": 3, "paper": 1}
-"""The largest number of runs of each group. Networks are slow; 1000 stands for no limit."""
+RUNS = {"quick": 1000, "networks": 10, "paper": 10}
+"""The largest number of runs of each group: the paper's ten; 1000 stands for no limit."""
 SIZES = {"quick": TRAJECTORY_SWEEP, "networks": TRAJECTORY_SWEEP, "paper": (200,)}
 """The numbers of trajectories of each group; the paper's preset is the slowest and has the largest log only."""
 REPEATS = {"reacher": 5, "halfcheetah": 1, "ant": 1}
