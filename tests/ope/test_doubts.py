@@ -52,11 +52,11 @@ def test_an_error_in_units_of_the_logged_mean_s():
 
 
 def test_doubt_of_features_adds_to_the_suspected_bias():
-    """0.3·√(D·B) with D = 4 and B = 9 is 1.8, and 0.1·|ρ|·sd(τ)·sd(δ) = 2.4, beside the bias suspected before."""
+    """0.3·√(D·B) with D = 4 and B = 9 is 1.8, and 0.1·|ρ|·B = 0.54, beside the bias suspected before."""
     data = LinearGaussian().dataset(6, 10, BEHAVIOUR, seed=0)
     found = find_lstd(Problem.pose(data, TARGET.policy(), ignore=QUIET), 10, 0.01, 4)
-    doubted = _doubted(found, 4.0, RowDoubt(bound=9.0, correlation=-0.6, foreseen=24.0), None)
-    assert doubted.suspected_bias == pytest.approx(np.hypot(found.suspected_bias, 3.0))
+    doubted = _doubted(found, 4.0, RowDoubt(bound=9.0, correlation=-0.6), None)
+    assert doubted.suspected_bias == pytest.approx(np.sqrt(found.suspected_bias**2 + 1.8**2 + 0.54**2))
     assert doubted.evidence.residual_correlation == 0.6
     assert doubted.value == found.value
     np.testing.assert_array_equal(doubted.sums.influence, found.sums.influence)
@@ -134,7 +134,7 @@ def test_a_linear_estimate_is_as_doubtful_as_its_features():
     tau = plain.weights[lstd_equations(problem, 20, 8).pairs.rows]
     usual = np.quantile(np.abs(plain.residual - np.median(plain.residual)), 0.68)
     assert bound == pytest.approx(tau.std() / tau.mean() * usual)
-    foreseen = abs(found.diagnostics["residual_correlation"]) * tau.std() / tau.mean() * plain.residual.std()
+    foreseen = abs(found.diagnostics["residual_correlation"]) * bound
     assert found.diagnostics["suspected_bias"] == pytest.approx(
         np.linalg.norm([plain.suspected_bias, 0.3 * np.sqrt(spread * bound), 0.1 * foreseen])
     )
