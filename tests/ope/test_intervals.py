@@ -154,15 +154,6 @@ def test_equal_rewards_say_nothing_about_the_value_per_step():
     assert judged([0.1], 0.05, gamma=0.9, ended=True).verdict == "reliable"
 
 
-def test_one_reward_bounds_nothing():
-    """No logged episode reached the goal: 0 in every step is no reason to say that the target earns between 0 and 0."""
-    for gamma in (0.9, 1.0):
-        found = judged([0], 0.0, members=(-0.1, 0.1), gamma=gamma)
-        assert (found.verdict, found.value, found.interval) == ("unreliable", 0, None)
-        assert "0  no interval  per step" in str(found)
-    assert judged([0, 1], 1.25).interval == (0, 1)  # two rewards are what is known
-
-
 def test_an_unreliable_discounted_value_may_be_that_of_an_end_that_was_never_logged():
     """Every logged step pays -1 and none ends: a target that reaches a goal at once is worth 0, not -1."""
     assert judged([-1], -1, gamma=0.9).interval == (-1, 0)

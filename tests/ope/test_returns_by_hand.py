@@ -300,15 +300,12 @@ def test_equal_pay_says_nothing():
     spread = np.tile([0.01, -0.01], 6)
     same = pose([0.0, 0] * 12, [2] * 12)
     nothing = RawEstimate(value=0.0, uncertainty=bootstrap(0.0, spread))
-    never = valued(same, 0.0, spread, per_episode=nothing)
-    assert never.episode_return.reasons[0] == SAME_RETURN
-    assert never.interval is None is never.return_interval  # ends that pay 0 bound no other ends
+    assert valued(same, 0.0, spread, per_episode=nothing).episode_return.reasons[0] == SAME_RETURN
     limited = pose([1.0, 1] * 12, [2] * 12, ended=False, time_limit="restart")
     two = RawEstimate(value=2.0, uncertainty=bootstrap(2.0, spread))
     found = valued(limited, 1.0, spread, per_episode=two)
     assert found.episode_return.reasons[0] == NO_ENDS
     assert found.return_interval == (1, 2)
-    assert found.interval == (1, 1)  # a step pays 1: how many there are is what the return tells
     assert valued(limited, 1.0, spread).reasons[0] == SAYS_NOTHING
     ending = pose([1.0, 1] * 12, [2] * 12)
     assert NO_ENDS not in valued(ending, 1.0, spread, per_episode=two).episode_return.reasons

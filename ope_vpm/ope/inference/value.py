@@ -262,10 +262,7 @@ def policy_value(problem: Problem, estimator: str, raw: RawEstimate) -> PolicyVa
         reasons = (ONE_EPISODE, *reasons)
     if interval is not None and level == "unreliable":
         anything = rewards_hull(problem, unlogged_ends=True)  # a short interval would say what nobody knows
-        told = (
-            episode_return is not None and episode_return.interval is not None
-        )  # by the return, where steps pay alike
-        interval = anything.whole if told else anything.known
+        interval = anything.low, anything.high
     elif interval is not None:
         interval = hull.cut(interval)
     return PolicyValue(
@@ -311,7 +308,7 @@ def _episode_return(problem: Problem, raw: RawEstimate) -> EpisodeReturn | None:
     if rewards_hull(problem).single and not problem.data.table.terminated.any():
         level, reasons = "unreliable", (NO_ENDS, *reasons)
     if level == "unreliable" and interval is not None:
-        interval = hull.known  # without an end where episodes have no limit
+        interval = hull.low, hull.high  # without an end where episodes have no limit
     cut = None if interval is None else hull.cut(interval)
     return EpisodeReturn(hull.nearest(raw.value), error, cut, level, reasons)
 

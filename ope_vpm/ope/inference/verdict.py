@@ -285,19 +285,6 @@ class Hull:
         """Whether only one value is possible."""
         return self.high - self.low <= self.rounding
 
-    @property
-    def whole(self) -> Interval:
-        """Both ends."""
-        return self.low, self.high
-
-    @property
-    def known(self) -> Interval | None:
-        """Both ends, as all that is known of an unreliable answer; None where the log has met one reward only.
-
-        Rewards that are all the same bound nothing: a goal that nobody has reached yet pays 0 in every logged step.
-        """
-        return None if self.single else self.whole
-
     def nearest(self, value: float) -> float:
         """The possible value nearest to one; one that is not finite stays what it is."""
         return float(np.clip(value, self.low, self.high)) if np.isfinite(value) else value
@@ -310,7 +297,7 @@ class Hull:
     def cut(self, interval: Interval) -> Interval:
         """The part of an interval that is possible; everything possible, where the interval holds nothing of it."""
         if self.beyond(interval):
-            return self.whole
+            return self.low, self.high
         low, high = (float(np.clip(end, self.low, self.high)) for end in interval)
         return low, high
 
