@@ -48,9 +48,8 @@ USUAL = 0.68
 """The quantile of |δ| that stands for its standard deviation, which a few falls of a robot would decide."""
 FORESEEN = 0.1
 """Of |ρ|·B, as a standard error. On a mass whose speed is not observed (four behaviours, three discounts, two seeds)
-intervals need up to 0.12 of sd(τ)·|ρ|·sd(δ), which is the same there; where states are complete |ρ| is mostly below 0.2,
-and errors grow by less than a fifth. With sd(δ) itself, which a few falls of a robot decide, they grew fivefold on logs
-whose states were complete."""
+intervals need up to 0.12 of it; where states are complete |ρ| is mostly below 0.2, and errors grow by less than a
+fifth. With sd(δ), which a few falls of a robot decide, in place of B's quantile they grew fivefold on such logs."""
 
 
 @dataclass(frozen=True)
