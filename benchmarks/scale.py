@@ -7,7 +7,7 @@ precision cannot do without.
 
 Sections have rows, each measured in a process of its own and written to docs/results/scale.json when it is done, with a
 picture of time and memory beside it. `--only streams` measures a section again, `--only streams/10000000` one row,
-`--resume` what is missing. All of it takes some 25 minutes of a quiet machine.
+`--resume` what is missing. All of it takes some 30 minutes of a quiet machine.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def sections(rows: int = ROWS) -> dict[str, dict[str, Run]]:
             "in memory": Run("call", {"rows": rows, "estimator": "vpm", "from_files": True}),
             **{str(k * rows): Run("stream", {"rows": k * rows}) for k in (1, 10)},
         },
-        "ray": {str(workers): Run("on_ray", {"rows": 3 * rows, "workers": workers}) for workers in (1, 2)},
+        "ray": {str(workers): Run("on_ray", {"rows": 10 * rows, "workers": workers}) for workers in (1, 2)},
         "fqe_by_d3rlpy": {"auto": Run("peer", {"name": "against_d3rlpy"})},
         "fqe_by_torch": {"vpm": Run("peer", {"name": "against_torch"})},
     }
