@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+from functools import partial
 from pathlib import Path
 
 import d3rlpy
@@ -56,7 +57,7 @@ def train(data: ov.LoggedDataset, steps: int, seed: int) -> d3rlpy.algos.Discret
 
 def true_value(policy: ov.TargetPolicy, episodes: int, seed: int) -> float:
     """(1 - γ)·E[Σ γ^t r_t] in the environment itself."""
-    made = lambda: gym.make("CartPole-v1", max_episode_steps=TRUTH_STEPS)  # noqa: E731
+    made = partial(gym.make, "CartPole-v1", max_episode_steps=TRUTH_STEPS)
     log = collect(made, policy, episodes, TRUTH_STEPS, seed=seed)
     return float((1 - GAMMA) * np.sum(GAMMA**log.time * log.rewards) / log.n_episodes)
 

@@ -13,6 +13,7 @@ import argparse
 import csv
 import tempfile
 from dataclasses import astuple, dataclass, fields
+from functools import partial
 from pathlib import Path
 
 import d3rlpy
@@ -78,7 +79,7 @@ def train(data: ov.LoggedDataset, folder: Path, epochs: int, seed: int) -> Path:
 def true_value(checkpoint: Path, seed: int) -> tuple[float, float]:
     """(1 - γ)·E[Σ γ^t r_t] of a checkpoint in the environment itself, with its standard error."""
     policy = ov.load_policy(checkpoint)
-    made = lambda: gym.make("Pendulum-v1", max_episode_steps=TRUTH_STEPS)  # noqa: E731
+    made = partial(gym.make, "Pendulum-v1", max_episode_steps=TRUTH_STEPS)
     log = collect(made, policy, TRUTH_EPISODES, TRUTH_STEPS, seed=seed)
     totals = (1 - GAMMA) * np.add.reduceat(GAMMA**log.time * log.rewards, log.starts)
     return float(totals.mean()), float(totals.std(ddof=1) / np.sqrt(len(totals)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import gymnasium as gym
@@ -39,7 +40,7 @@ def train(folder: Path, every: int, seed: int) -> list[Path]:
 
 def true_value(file: Path, episodes: int, seed: int) -> float:
     """(1 - γ)·E[Σ γ^t r_t] in the environment itself."""
-    made = lambda: gym.make("CartPole-v1", max_episode_steps=TRUTH_STEPS)  # noqa: E731
+    made = partial(gym.make, "CartPole-v1", max_episode_steps=TRUTH_STEPS)
     log = collect(made, ov.load_policy(file), episodes, TRUTH_STEPS, seed=seed)
     return float((1 - GAMMA) * np.sum(GAMMA**log.time * log.rewards) / log.n_episodes)
 

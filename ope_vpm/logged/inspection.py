@@ -12,7 +12,7 @@ from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.describe import Description, Range, range_of
 from ope_vpm.logged.doctor import Report, check_ignored, examined
 from ope_vpm.logged.fingerprint import number_contents
-from ope_vpm.logged.stream_facts import Facts, episodes_of, examine, facts_of
+from ope_vpm.logged.stream_facts import Facts, episodes_of, examine, facts_of, fitting
 from ope_vpm.logged.streamed import Part, StreamedDataset
 
 SAMPLE_ROWS = 100_000
@@ -99,8 +99,7 @@ def looked_over(data: LoggedDataset | StreamedDataset, ignore: Collection[str] =
     seen = data.total(Seen.of, tuple(ignore), title="looking")
     data = data.of_facts(seen.facts)
     order = np.argsort(number_contents(seen.facts.episodes.prints), kind="stable")
-    fitting = max(int(np.searchsorted(np.cumsum(data.lengths[order]), SAMPLE_ROWS, side="right")), 1)
-    sample = episodes_of(data, order[:fitting], SAMPLE_ROWS)
+    sample = episodes_of(data, order[: fitting(data.lengths[order], SAMPLE_ROWS)], SAMPLE_ROWS)
     findings = tuple(examine(data, seen.facts, sample, ignore))
     return Report(_description(data, seen), findings, sampled=len(sample)), sample
 

@@ -213,6 +213,11 @@ class _Rows:
         return _Rows(self.pieces + other.pieces)
 
 
+def fitting(lengths: Integers, rows: int) -> int:
+    """How many of some episodes, by their lengths, fit into so many rows; at least one does."""
+    return max(int(np.searchsorted(np.cumsum(lengths), rows, side="right")), 1)
+
+
 def episodes_of(data: StreamedDataset, episodes: Integers, longest: int) -> LoggedDataset:
     """Some episodes in the given order, in memory, each with its first `longest` steps at most."""
     chosen = np.sort(episodes)

@@ -17,7 +17,7 @@ from ope_vpm.logged.checks import CHECKS
 from ope_vpm.logged.doctor import check_ignored, examined, refuse_errors
 from ope_vpm.logged.episode import take
 from ope_vpm.logged.fingerprint import number_contents
-from ope_vpm.logged.stream_facts import episodes_of, examine, facts_of
+from ope_vpm.logged.stream_facts import episodes_of, examine, facts_of, fitting
 from ope_vpm.logged.streamed import Charge, Mergeable, StreamedDataset
 from ope_vpm.ope.adapter.ends import TimeLimit, rows_of
 from ope_vpm.policy import TargetPolicy
@@ -155,7 +155,7 @@ class Log:
     @cached_property
     def sample_episodes(self) -> Integers:
         """The numbers of the sample's episodes; a single one that is longer than the sample is cut there."""
-        return self.episodes[: fitting(self.data.lengths[self.episodes])]
+        return self.episodes[: fitting(self.data.lengths[self.episodes], SAMPLE_ROWS)]
 
     @cached_property
     def sample_rows(self) -> Integers:
@@ -238,7 +238,7 @@ class StreamedLog(Log):
             return Log.check(data.read(), ignore)
         content = number_contents(facts.episodes.prints)
         order = np.argsort(content, kind="stable")
-        chosen = order[: fitting(data.lengths[order])]
+        chosen = order[: fitting(data.lengths[order], SAMPLE_ROWS)]
         sample = sampled(episodes_of(data, chosen, SAMPLE_ROWS), content[chosen])
         findings = examine(data, facts, sample.data, ignore)
         refuse_errors(findings)
@@ -264,11 +264,6 @@ class StreamedLog(Log):
     def total(self, function: Callable[..., Merged], *settings: Any) -> Merged:
         """The merged results of a function over all parts: see `StreamedDataset.total`."""
         return self.stream.total(function, *settings, title="reading")
-
-
-def fitting(lengths: Integers) -> int:
-    """How many of some episodes, by their lengths, fit into the sample; at least one does."""
-    return max(int(np.searchsorted(np.cumsum(lengths), SAMPLE_ROWS, side="right")), 1)
 
 
 def sampled(data: LoggedDataset, content: Integers) -> Log:

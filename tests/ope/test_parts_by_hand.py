@@ -11,6 +11,7 @@ import ope_vpm as ov
 from ope_vpm.linear.features import Standardiser
 from ope_vpm.linear.moments import Coefficients, GroupSums
 from ope_vpm.linear.system import RIDGES
+from ope_vpm.logged.stream_facts import fitting
 from ope_vpm.ope import Problem
 from ope_vpm.ope import log as logs
 from ope_vpm.ope.adapter import encoding
@@ -36,7 +37,7 @@ from ope_vpm.ope.linear.estimate import (
     rows_at,
 )
 from ope_vpm.ope.linear.sensitivity import REDRAWS, _sample_rows, redrawn_paths, row_doubt, values_on_sample
-from ope_vpm.ope.log import Log, fitting, precision_for
+from ope_vpm.ope.log import Log, precision_for
 from ope_vpm.ope.q import networks
 from ope_vpm.ope.q.linear import cross_fitted_q, find_lstd, linear_base, lstd_equations
 from ope_vpm.ope.q.networks import fit_networks, nothing
@@ -275,10 +276,10 @@ def test_rows_that_a_second_pass_kept_are_those_of_a_third(monkeypatch, together
 
 def test_a_sample_is_of_whole_episodes(monkeypatch):
     monkeypatch.setattr(logs, "SAMPLE_ROWS", 12)
-    assert fitting(np.array([5, 5, 5])) == 2
-    assert fitting(np.array([5, 7, 5])) == 2
-    assert fitting(np.array([5, 8, 5])) == 1
-    assert fitting(np.array([50, 8])) == 1
+    assert fitting(np.array([5, 5, 5]), 12) == 2
+    assert fitting(np.array([5, 7, 5]), 12) == 2
+    assert fitting(np.array([5, 8, 5]), 12) == 1
+    assert fitting(np.array([50, 8]), 12) == 1
     log = pose(episodes=5).log
     assert len(log.sample.data) == 10
     assert log.sample_rows.tolist() == rows_of(log.data, log.sample_episodes).tolist()

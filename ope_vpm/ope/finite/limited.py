@@ -10,7 +10,8 @@ import numpy as np
 from ope_vpm.arrays import Floats
 from ope_vpm.ope.finite.choice import chosen_solution
 from ope_vpm.ope.finite.episodes import Course, Predicted, Total, course_of, ongoing, total, with_rewards
-from ope_vpm.ope.finite.estimate import counted_error, history, left_out, reach, row_evidence
+from ope_vpm.ope.finite.estimate import counted_error, left_out, reach, row_evidence
+from ope_vpm.ope.finite.history import history
 from ope_vpm.ope.finite.influence import MORE_THAN_ONCE, widening_of
 from ope_vpm.ope.finite.preference import Preference
 from ope_vpm.ope.finite.problem import finite_problem

@@ -12,7 +12,8 @@ from ope_vpm.ope import Problem
 from ope_vpm.ope.finite import choice
 from ope_vpm.ope.finite.choice import Chosen, chosen_solution
 from ope_vpm.ope.finite.cross_fit import cross_fitted_counts, solve_part
-from ope_vpm.ope.finite.estimate import _clock, counted_error, products_by_past, reach
+from ope_vpm.ope.finite.estimate import _clock, counted_error, reach
+from ope_vpm.ope.finite.history import products_by_past
 from ope_vpm.ope.finite.influence import evidence_of_rows, finite_influence, ratio_of_pairs, widening
 from ope_vpm.ope.finite.limits import RareRewards, worst_case
 from ope_vpm.ope.finite.preference import Preference
