@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-import uuid
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -43,14 +41,27 @@ def cluster():
     made.shutdown()
 
 
-def slow_target(folder):
-    """A policy that leaves a note of which node asked it, and takes its time there."""
+TOGETHER = 60
+"""Seconds that a worker waits for one of the other node: starting the first process of a node takes up to ten."""
+
+
+def waiting_target(note, doomed):
+    """A policy that never answers on the doomed node, and elsewhere not before that node has asked.
+
+    Args:
+        note: a file that is made when the doomed node asks.
+        doomed: the process number of its raylet, the parent of its workers.
+    """
     home = os.getpid()
 
     def mean(states):
-        if os.getpid() != home:
-            Path(folder, f"{os.getppid()}-{uuid.uuid4()}").touch()
-            time.sleep(0.02)
+        if os.getppid() == doomed:
+            note.touch()
+            time.sleep(TOGETHER)
+        elif os.getpid() != home:
+            latest = time.monotonic() + TOGETHER
+            while not note.exists() and time.monotonic() < latest:
+                time.sleep(0.02)
         return 0.2 * states[:, :2] + 0.1, 0.5
 
     return GaussianPolicy(mean, action_dimension=2)
@@ -58,27 +69,23 @@ def slow_target(folder):
 
 def test_a_node_that_dies_changes_nothing(cluster, tmp_path):
     data = logged()
-    folder, notes = write(data, tmp_path / "logs", [1, 3999, 4000, 4100, 9000]), tmp_path / "notes"
-    notes.mkdir()
+    folder, note = write(data, tmp_path / "logs", [1, 3999, 4000, 4100, 9000]), tmp_path / "asked"
     second = cluster.add_node(num_cpus=1)
     (raylet,) = second.all_processes["raylet"]
-    killed = threading.Event()
 
     def kill():
-        while not killed.is_set():
-            if any(note.name.startswith(f"{raylet.process.pid}-") for note in notes.iterdir()):
-                cluster.remove_node(second, allow_graceful=False)
-                killed.set()
+        while not note.exists():
             time.sleep(0.02)
+        cluster.remove_node(second, allow_graceful=False)
 
     killer = threading.Thread(target=kill, daemon=True)
     killer.start()
-    on_ray = ov.scan_dataset(folder, backend="ray")
-    found = ov.evaluate(on_ray, slow_target(notes), "vpm", gamma=0.97, ignore=IGNORED)
-    assert killed.wait(0), "the second node did nothing"
+    policy = waiting_target(note, raylet.process.pid)
+    found = ov.evaluate(ov.scan_dataset(folder, backend="ray"), policy, "vpm", gamma=0.97, ignore=IGNORED)
+    assert note.exists(), "the second node did nothing"
+    killer.join(timeout=TOGETHER)
     assert raylet.process.poll() is not None
-    killer.join()
-    agree(found, ov.evaluate(data, slow_target(notes), "vpm", gamma=0.97, ignore=IGNORED))
+    agree(found, ov.evaluate(data, policy, "vpm", gamma=0.97, ignore=IGNORED))
 
 
 def test_a_dataset_of_ray(cluster, tmp_path):
