@@ -19,10 +19,9 @@ from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.authoring import Bootstrap, Problem, ProblemEstimator, RawEstimate, evidence_of_weights
 from ope_vpm.ope.estimator import check_positive, check_ridge
 from ope_vpm.ope.finite.cross_fit import CrossFit, cross_fitted_counts
-from ope_vpm.ope.inference.logged_mean import logged_mean
+from ope_vpm.ope.inference.logged_mean import logged_mean, relative_error
 from ope_vpm.ope.inference.returns import ends_under, reaches_ends, uncharged
 from ope_vpm.ope.linear.estimate import LinearEstimate
-from ope_vpm.ope.linear.sensitivity import relative_error
 from ope_vpm.ope.q.linear import cross_fitted_q, find_lstd, linear_base, lstd_equations
 from ope_vpm.ope.q.networks import fit_networks
 from ope_vpm.ope.q.values import QValues, influence

@@ -94,7 +94,7 @@ class FQE(ProblemEstimator):
         weight = vpm_weights(problem, self.n_features) if self.weighted else None
         if solver == "linear":
             found = find_lstd(problem, self.n_features, self.ridge, self.draws, weight)
-            return with_feature_doubt(lstd_equations(problem, self.n_features, self.draws, weight), found, self.draws)
+            return with_feature_doubt(lstd_equations(problem, self.n_features, self.draws, weight), found)
         settings = Networks(self.members, self.training_steps, self.n_features, self.ridge, self.draws)
         return fitted_q(problem, settings, weight)
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import LinAlgWarning, eigvals, lu_factor, lu_solve, solve
 
-from ope_vpm.arrays import Floats
+from ope_vpm.arrays import Floats, Integers
 from ope_vpm.linear.moments import Means
 
 JITTER = 1e-10
@@ -63,6 +63,11 @@ class LinearSystem:
         """θ and β; not finite where the matrix is singular."""
         factor = self._factor(ridge)
         return lu_solve(factor, self.reward), lu_solve(factor, self.source, trans=1)
+
+    def among(self, columns: Integers) -> LinearSystem:
+        """The system of some of the features alone; the constant, the first one, must be among them."""
+        square = self.matrix[np.ix_(columns, columns)]
+        return LinearSystem(square, self.reward[columns], self.source[columns], self.scale[columns])
 
     def degrees_of_freedom(self, ridge: float) -> float:
         """The trace of M⁻¹A: how many features the ridge leaves free."""

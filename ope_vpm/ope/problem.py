@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+import numpy as np
+
 from ope_vpm.arrays import Array, Bools, Floats
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.streamed import StreamedDataset
@@ -87,6 +89,7 @@ class Problem:
         if isinstance(data, LoggedDataset):  # what is cheap to check comes before the doctor looks at every row
             policy = check_match(data, as_policy(policy))
         check_choices(gamma, on_end, time_limit)
+        check_seed(seed)
         log = Log.check(data, ignore)
         choices: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit, "state_features": state_features}
         return cls.on(log, policy, gamma=gamma, seed=seed, **choices)
@@ -105,6 +108,7 @@ class Problem:
     ) -> Problem:
         """The same for a log that was already checked; arguments as in `pose`."""
         choice = check_choices(gamma, on_end, time_limit)
+        check_seed(seed)
         target = check_match(log.data, as_policy(policy))
         if gamma < 1 and not log.data.from_reset.any():
             raise ValueError(f"gamma = {gamma} needs initial states, and no episode begins at a reset: use gamma = 1")
@@ -226,6 +230,12 @@ class Problem:
     def target_log_prob(self) -> Floats:
         """Log π of each logged action, shared by all discounts."""
         return self.of_policy(_target_log_prob)
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed that NumPy's generators do not take."""
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise ValueError(f"seed must be a whole number, 0 or more: got {seed!r}")
 
 
 def _steps(log: Log, on_end: OnEnd, time_limit: TimeLimit, seed: int) -> Steps:

@@ -22,7 +22,6 @@ from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.rare_pairs import _about_the_targets_distribution, centred_log_probabilities
 from ope_vpm.ope.finite.regression import predicted_pairs
 from ope_vpm.ope.inference.value import EpisodeReturn
-from ope_vpm.ope.linear.sensitivity import REDRAWS
 from ope_vpm.ope.reporting import svg, words
 from ope_vpm.ope.vpm.estimator import PAPER
 from ope_vpm.policy import GaussianPolicy
@@ -70,7 +69,6 @@ def test_deviations_of_a_cloned_network_are_bounded():
 def test_grids_of_ridges():
     np.testing.assert_allclose(np.log10(WORLD_RIDGES), np.arange(-9, -0.9, 0.5))
     np.testing.assert_allclose(np.log10(CLONE_RIDGES), [-3, -2, -1, 0], atol=1e-12)
-    assert sorted(factor for factor, _ in REDRAWS) == [0.5, 1, 1, 2]
 
 
 def test_a_ridge_per_row_on_waves_alone():

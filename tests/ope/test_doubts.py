@@ -12,16 +12,18 @@ from ope_vpm.baselines.fqe import FQE
 from ope_vpm.baselines.model import ModelBased
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
+from ope_vpm.ope.inference.logged_mean import relative_error, with_return_doubt
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, Likelihood
 from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.inference.verdict import Evidence, judge
 from ope_vpm.ope.linear.sensitivity import (
+    History,
+    PastSteps,
     RowDoubt,
     _doubted,
     feature_spread,
-    relative_error,
+    regressors,
     residual_correlation,
-    with_return_doubt,
 )
 from ope_vpm.ope.q.linear import find_lstd, lstd_equations
 from ope_vpm.ope.q.networks import inputs, train
@@ -46,36 +48,82 @@ def test_an_error_in_units_of_the_logged_mean_s():
         value=0.0, uncertainty=Bootstrap(episodes=EpisodeSums.of_influence(0.0, np.array([3.0, -3.0])))
     )
     assert relative_error(logged, 6.0, 8.0) == pytest.approx(10 / np.sqrt(18))
+    assert relative_error(logged, 1e9, 0.0) == 1000
     assert relative_error(None, 1.0, 1.0) is None
     still = RawEstimate(value=0.0, uncertainty=Bootstrap(episodes=EpisodeSums.of_influence(0.0, np.zeros(2))))
     assert relative_error(still, 1.0, 1.0) is None
 
 
 def test_doubt_of_features_adds_to_the_suspected_bias():
-    """0.3·√(D·B) with D = 4 and B = 9 is 1.8, and 0.1·|ρ|·B = 0.54, beside the bias suspected before."""
+    """0.3·√(D·B) with D = 4, B = 9 is 1.8, 0.1·|ρ|·B = 0.54, 0.3·√0.25·B = 1.35, beside the bias suspected before."""
     data = LinearGaussian().dataset(6, 10, BEHAVIOUR, seed=0)
     found = find_lstd(Problem.pose(data, TARGET.policy(), ignore=QUIET), 10, 0.01, 4)
-    doubted = _doubted(found, 4.0, RowDoubt(bound=9.0, correlation=-0.6), None)
-    assert doubted.suspected_bias == pytest.approx(np.sqrt(found.suspected_bias**2 + 1.8**2 + 0.54**2))
+    doubted = _doubted(found, 4.0, RowDoubt(bound=9.0, history=History(-0.6, 0.25)), None)
+    assert doubted.suspected_bias == pytest.approx(np.sqrt(found.suspected_bias**2 + 1.8**2 + 0.54**2 + 1.35**2))
     assert doubted.evidence.residual_correlation == 0.6
+    assert doubted.evidence.past_action == 0.25
     assert doubted.value == found.value
     np.testing.assert_array_equal(doubted.sums.influence, found.sums.influence)
 
 
 def test_residuals_are_compared_with_those_of_the_next_step_of_the_episode():
-    """Of 3, 1, -1, -3 | 2, -2, row 2 missing: (3·1) and (2·-2) are left of five products; the squares' mean is 28/6."""
-    rows, episode = np.array([0, 1, 3, 4, 5, 6]), np.array([0, 0, 0, 0, 0, 1, 1])
+    """Of 3, 1 | -1, -3 | 2, -2 three products are those of successive steps; the squares' mean is 28/6."""
+    together = np.array([True, False, True, False, True])
     residual = np.array([3.0, 1, -1, -3, 2, -2])
-    products = np.array([3 * 1, -1 * -3, 2 * -2])  # (row 0, row 1), (3, 4) and (5, 6)
-    assert residual_correlation(rows, episode, residual, 1.0) == pytest.approx(products.mean() / (28 / 6))
-    assert residual_correlation(rows, episode, residual * 1e-12, 1.0) == 0  # rounding errors
-    assert residual_correlation(np.array([0, 5]), episode, residual[:2], 1.0) == 0  # no step follows another
+    products = np.array([3 * 1, -1 * -3, 2 * -2])
+    assert residual_correlation(together, residual, 1.0) == pytest.approx(products.mean() / (28 / 6))
+    assert residual_correlation(together, residual * 1e-12, 1.0) == 0  # rounding errors
+    assert residual_correlation(np.array([False]), residual[:2], 1.0) == 0  # no step follows another
+
+
+def test_regressors_of_the_past_by_hand():
+    """[1, z, z², u⊗(1, z)] and a'⊗(1, z), z within five deviations; without products where there are too many."""
+    z, now, last = np.array([[2.0], [-9.0]]), np.array([[3.0, 1.0], [0.5, 1.0]]), np.array([[10.0], [1.0]])
+    present, before = regressors(z, now, last)
+    np.testing.assert_array_equal(present, [[1, 2, 4, 3, 6, 1, 2], [1, -5, 25, 0.5, -2.5, 1, -5]])
+    np.testing.assert_array_equal(before, [[10, 20], [1, -5]])
+    many = np.ones((2, 198))
+    present, before = regressors(z, many, last)
+    assert (present.shape, before.shape) == ((2, 3 + 2 * 198), (2, 2))  # 199·2 = 398 columns
+    present, before = regressors(z, np.ones((2, 200)), last)
+    assert (present.shape, before.shape) == ((2, 3 + 200), (2, 1))
+
+
+def test_the_share_that_the_action_before_foretells():
+    """δ = 2a' + noise of variance 4, a' of variance 1: half of it; nothing where a' is not in it, or all is rounded."""
+    rng = np.random.default_rng(0)
+    episode = np.repeat(np.arange(200), 20)
+    before, nothing = rng.standard_normal((4000, 1)), np.zeros((4000, 1))
+    noise = 2 * rng.standard_normal(4000)
+
+    def foretold(residual, rows=slice(None)):
+        place = np.arange(4000)[rows]
+        steps = PastSteps(place, nothing[rows], nothing[rows], before[rows], episode[rows], episode[rows] % 2)
+        return steps.foretold(residual, 1.0)
+
+    assert foretold(2 * before[:, 0] + noise) == pytest.approx(0.5, abs=4 * np.sqrt(2 / 4000))
+    assert foretold(noise) == 0
+    assert foretold(1e-13 * before[:, 0]) == 0
+    mixed = np.where(episode % 4 < 2, 2.0, -2.0) * before[:, 0]  # in eight episodes, half of them gain nothing
+    assert foretold(mixed, slice(0, 160)) == 0
+    assert foretold(2 * before[:, 0], slice(0, 20)) == 0  # one half has no episode
+
+
+def test_halves_are_predicted_by_each_other():
+    """Of δ = a'·(1 + 2z), fitted exactly by both halves, nothing is left; the present alone leaves all of it."""
+    rng = np.random.default_rng(1)
+    episode = np.repeat(np.arange(40), 30)
+    z, now, last = (rng.standard_normal((1200, 1)) for _ in range(3))
+    residual = np.append(99.0, last[:, 0] * (1 + 2 * z[:, 0]))  # the first row is not among the steps
+    steps = PastSteps(np.arange(1, 1201), z, now, last, episode, episode % 2)
+    assert steps.foretold(residual, 1.0) == pytest.approx(1, abs=1e-6)
+    assert steps.foretold(residual, 1.0) == steps.foretold(residual, 1.0)  # by what was remembered
 
 
 class Spring:
     """A mass on a spring, p' = p + 0.3·v' with v' = 0.95·v - 0.1·p + 0.3·a + noise; the target pulls it back."""
 
-    def log(self, seed, episodes=40, steps=50, sees_speed=False):
+    def log(self, seed, episodes=40, steps=50, sees_speed=False, late=False):
         rng = np.random.default_rng(seed)
         p, v = rng.standard_normal((2, episodes))
         seen, done = [np.stack([p, v], axis=1)], []
@@ -84,7 +132,9 @@ class Spring:
             v = 0.95 * v - 0.1 * p + 0.3 * done[-1] + 0.1 * rng.standard_normal(episodes)
             p = p + 0.3 * v
             seen.append(np.stack([p, v], axis=1))
-        states = np.stack(seen, axis=1)[..., : 1 + sees_speed]  # (episodes, steps + 1, d)
+        states = np.stack([seen[0], *seen[:-1]] if late else seen, axis=1)[
+            ..., : 1 + sees_speed
+        ]  # (episodes, steps + 1, d)
         now, after = (part.reshape(-1, states.shape[2]) for part in (states[:, :-1], states[:, 1:]))
         last = np.tile(np.arange(1, steps + 1) == steps, episodes)
         return ov.LoggedDataset.from_arrays(
@@ -104,6 +154,21 @@ def test_a_speed_that_is_not_observed_is_noticed(seed):
     assert any("previous observation" in advice for advice in hidden.advice)
     assert abs(seen.diagnostics["residual_correlation"]) < 0.2
     assert not any("foretell" in reason for reason in seen.reasons)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_observations_that_come_a_step_late_are_noticed(seed):
+    """What was done last has not shown yet: residuals do not go together, but the action before foretells them."""
+    policy = GaussianPolicy(lambda seen: (0.2 - 0.3 * seen[:, :1], np.full((len(seen), 1), 0.3)))
+    in_time, late = (
+        ov.evaluate(Spring().log(seed, sees_speed=True, late=late), policy, "vpm", gamma=0.9, n_features=50)
+        for late in (False, True)
+    )
+    assert in_time.diagnostics["foretold_by_action"] == 0
+    assert late.diagnostics["foretold_by_action"] > 0.1
+    assert late.verdict != "reliable"
+    assert any("the action before foretells" in reason for reason in late.reasons)
+    assert not any("foretell" in reason for reason in in_time.reasons)
 
 
 @pytest.mark.parametrize(
@@ -135,6 +200,7 @@ def test_a_linear_estimate_is_as_doubtful_as_its_features():
     usual = np.quantile(np.abs(plain.residual - np.median(plain.residual)), 0.68)
     assert bound == pytest.approx(tau.std() / tau.mean() * usual)
     foreseen = abs(found.diagnostics["residual_correlation"]) * bound
+    assert found.diagnostics["foretold_by_action"] == 0
     assert found.diagnostics["suspected_bias"] == pytest.approx(
         np.linalg.norm([plain.suspected_bias, 0.3 * np.sqrt(spread * bound), 0.1 * foreseen])
     )

@@ -8,7 +8,7 @@ from ope_vpm.linear.features import BATCH_ROWS
 from ope_vpm.ope import Problem
 from ope_vpm.ope.adapter.pair_features import pair_features
 from ope_vpm.ope.dynamics.ahead import Charge, Simulator
-from ope_vpm.ope.dynamics.departure import Surroundings, Walks, departure
+from ope_vpm.ope.dynamics.departure import Surroundings, Walks, departure, nearest
 from ope_vpm.ope.dynamics.estimate import find_followed
 from ope_vpm.ope.dynamics.regression import Regression
 from ope_vpm.ope.dynamics.world import fit_world, with_products, world_of
@@ -211,11 +211,10 @@ def test_walks_by_hand():
 
 def test_nearest_states_by_hand():
     around = Surroundings(np.array([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]]), np.arange(3), np.zeros((1, 2)))
-    near, distance = around.nearest(np.array([[3.0, 0.0], [6.0, 9.0]]), 2)
-    np.testing.assert_allclose(distance, [3, 1])
-    assert [set(row) for row in near] == [{0, 1}, {1, 2}]
-    everything, _ = around.nearest(np.zeros((1, 2)), 5)
-    assert set(everything[0]) == {0, 1, 2}
+    square = around.squared_distances(np.array([[3.0, 0.0], [6.0, 9.0]]))
+    np.testing.assert_allclose(square, [[9, 16, 73], [117, 34, 1]])
+    assert [set(row) for row in nearest(square, 2)] == [{0, 1}, {1, 2}]
+    assert set(nearest(square, 5)[0]) == {0, 1, 2}
 
 
 @pytest.mark.parametrize("seed", range(3))

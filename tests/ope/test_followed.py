@@ -297,14 +297,27 @@ def test_the_spread_over_models_is_a_standard_error(monkeypatch):
     other = replace(one, reward=one.reward + 1)
     monkeypatch.setattr(following, "_missed", lambda *_: 0.25)
     whole = following._Equations.joined([one, other])
-    theta, beta = whole.system.solve(0.1)
-    moved = [part.moved(theta, beta) for part in (one, other)]
-    found = following._at_ridge(problem, [one, other], None, INITIAL, 0.1, Charge(2.0, 5.0))
+    charge = Charge(2.0, 5.0)
+    theta, beta = whole.charged(charge).system.solve(0.1)
+    moved = [part.charged(charge).moved(theta, beta) for part in (one, other)]
+    found = following._at_ridge(problem, whole, [one, other], None, INITIAL, 0.1, charge)
     assert found.spread == pytest.approx(abs(moved[1] - moved[0]) / 2)
     assert found.value == pytest.approx(2 + whole.system.source @ theta)
     rewards = problem.data.rewards
     assert found.at_stake == pytest.approx(5 * (max(rewards.max(), 0) - min(rewards.min(), 0)))
     assert (found.missed, found.steps, found.beyond) == (0.25, 2, 0)
+
+
+def test_equations_for_other_rewards_have_the_same_matrix():
+    """Both before and after it was made; the rewards alone differ."""
+    _, one = equations(0.5)
+    early, other = one.paid(one.reward + 1), np.mean(one.phi, axis=0)
+    system, late = one.system, one.paid(one.reward + 1)
+    np.testing.assert_allclose(system.matrix, one.phi.T @ one.change / len(one.phi))
+    for each in (early, late):
+        np.testing.assert_allclose(each.system.matrix, system.matrix)
+        np.testing.assert_allclose(each.system.reward, system.reward + other)
+    assert late.matrices is one.matrices
 
 
 def test_a_return_needs_every_number_of_steps(monkeypatch):
@@ -464,11 +477,22 @@ def test_what_the_model_misses_is_what_held_out_rows_say():
 
 
 def test_without_a_model_nothing_is_said(monkeypatch):
+    monkeypatch.setattr(departures, "fit_world", lambda *_: Line())
+    assert departure(pose(10)) is not None
+    monkeypatch.setattr(departures, "fit_world", lambda *_: None)
+    assert departure(pose(10)) is None
+
+
+def test_the_walks_of_a_target_are_taken_once_for_all_discounts(monkeypatch):
+    taken = []
+    monkeypatch.setattr(departures, "fit_world", lambda *_: Line())
+    monkeypatch.setattr(departures, "_of_behaviour", lambda *_: (None, 0.5))
+    monkeypatch.setattr(departures, "_walks", lambda *_: taken.append(1) or SimpleNamespace(beyond=lambda _: 0.25))
     problem = pose(10)
-    monkeypatch.setattr(departures, "world_of", lambda _: Line())
-    assert departure(problem) is not None
-    monkeypatch.setattr(departures, "world_of", lambda _: None)
-    assert departure(problem) is None
+    assert [departure(problem), departure(problem.with_gamma(0.5))] == [0.25, 0.25]
+    assert len(taken) == 1
+    assert departure(problem.with_policy(pose(10).policy)) == 0.25
+    assert len(taken) == 2
 
 
 def test_of_many_states_a_thousand_stand_for_all():

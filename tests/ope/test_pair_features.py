@@ -88,11 +88,11 @@ def test_all_feature_maps_of_a_policy_ask_for_its_usual_action_once():
         data.observations[:, :1], np.arange(len(data)) % 2, data.rewards, truncated=data.truncated
     )
     problem = Problem.pose(data, CategoricalPolicy(probabilities, 2), gamma=0.9, ignore=(*IGNORE, "broken-chain"))
-    pairs = [pair_features(problem, number, 1, bandwidth, 0) for number, bandwidth in ((6, 1.0), (4, 0.5))]
+    pairs = [pair_features(problem, number, 1) for number in (6, 4)]
     first, second = ([batch.phi.copy() for batch in each] for each in pairs)
     assert pairs[0].states.coordinates() is pairs[1].states.coordinates()
     before = sum(asked)
-    again = pair_features(problem, 8, 1, 2.0, 1)
+    again = pair_features(problem, 8, 1)
     assert len(list(again)) == 1
     assert sum(asked) - before < 2 * len(data)  # the scale of the coordinates, and next states that no row begins with
     for found, each in zip((first, second), pairs, strict=True):

@@ -31,12 +31,14 @@ from ope_vpm.ope.linear.estimate import (
     _estimate,
     _few_ends,
     _return_path,
+    _spread,
     charged_residual,
+    fewer_features,
     linear_estimate,
     ridge_path,
     rows_at,
 )
-from ope_vpm.ope.linear.sensitivity import REDRAWS, _sample_rows, redrawn_paths, row_doubt, values_on_sample
+from ope_vpm.ope.linear.sensitivity import _sample_rows, fewer_waves, row_doubt, values_on_sample
 from ope_vpm.ope.log import Log, precision_for
 from ope_vpm.ope.q import networks
 from ope_vpm.ope.q.linear import cross_fitted_q, find_lstd, linear_base, lstd_equations
@@ -235,21 +237,51 @@ def test_rows_of_a_sample_have_the_solution_of_the_whole(monkeypatch):
     assert bound == pytest.approx(tau.std() / abs(tau.mean()) * usual)
 
 
-def test_features_are_redrawn_with_other_bandwidths_and_seeds():
-    paths = redrawn_paths(lstd_equations(pose(), 4, 1), 1)
-    values = [path.values[path.chosen] for path in paths]
-    assert len(values) == 4
-    assert len(set(values)) == 4
-    again = pair_features(pose(), 200, 1, 0.5, 0)
-    expected = ridge_path(PairEquations.of(pose(), again), None, paths[0].ridges)
-    np.testing.assert_allclose(paths[0].values, expected.values[:-2], rtol=1e-8)
-    assert paths[0].chosen == expected.chosen  # no larger ridges, which are not to be chosen
-    assert paths[0].ridges == RIDGES[::2]
-    equations = lstd_equations(pose(), 4, 1)
-    assert [path.values.tolist() for path in redrawn_paths(equations, 1)] == [path.values.tolist() for path in paths]
-    kept = [pair_features(equations.problem, 200, 1, width, offset).states for width, offset in REDRAWS]
-    assert not any("_kept" in vars(states) for states in kept)  # features of redraws are let go
-    np.testing.assert_allclose(np.array(expected.ridges[-2:]) / RIDGES[-1], [10**0.5, 10])
+def test_columns_that_are_left_with_some_of_the_waves():
+    """[1, z, three cosines, three sines, u·(1, z, three cosines)] of one coordinate z, and of two u."""
+    pairs = replace(pair_features(pose(), 6, 1), action_base=5)
+    assert pairs.states.features.linear == 1  # the target does the same everywhere: that is no coordinate
+    assert pairs.size == 8 + 2 * 5
+    assert pairs.with_waves(np.array([1])).tolist() == [0, 1, 3, 6, 8, 9, 11, 13, 14, 16]
+
+
+def test_features_are_halved_and_quartered_by_how_fast_their_waves_are():
+    pairs = pair_features(pose(), 16, 1)
+    speed = np.linalg.norm(pairs.states.features.fourier.frequencies, axis=0)
+    slowest, fastest = np.argsort(speed)[:2], np.argsort(speed)[-2:]
+    waves = [[0, 2, 4, 6], [1, 3, 5, 7], slowest, fastest]
+    expected = [pairs.with_waves(np.array(each)).tolist() for each in waves]
+    assert [each.tolist() for each in fewer_waves(pairs)] == expected
+
+
+@pytest.mark.parametrize(("gamma", "on_end"), [(0.9, "absorb"), (1.0, "restart")])
+def test_a_fit_with_some_features_is_that_of_equations_without_the_others(gamma, on_end):
+    """Values, returns and standard errors by a design matrix that has these columns alone."""
+    equations = lstd_equations(pose(gamma=gamma, on_end=on_end), 8, 1)
+    (columns,) = chosen = [equations.rows.with_waves(np.array([0, 3]))]
+    (path,) = fewer_features(equations, lambda pairs: chosen, (1e-3, 1e-1))
+    phi, phi_next = (np.zeros((len(equations.pairs), equations.pairs.size)) for _ in range(2))
+    for batch in equations.rows:
+        phi[batch.rows], phi_next[batch.rows, : batch.phi_next.shape[1]] = batch.phi, batch.phi_next
+    initial = equations.means.initial
+    if on_end == "restart":
+        phi_next += np.outer(1 - phi_next[:, 0], initial)
+    x, change = phi[:, columns], (phi - gamma * phi_next)[:, columns]
+    source = (1 - gamma) * initial[columns]
+    if gamma == 1:
+        change[:, 0], source = 1.0, np.eye(len(columns))[0]
+    scale = np.append(0.0, np.mean(x**2, axis=0)[1:])
+    ended = (1.0 * equations.rows.states.ended, equations.rows.rewards)
+    for number, ridge in enumerate(path.ridges):
+        matrix = x.T @ change / len(x) + ridge * np.diag(scale)
+        rate, value = (source @ np.linalg.solve(matrix, x.T @ paid / len(x)) for paid in ended)
+        assert path.values[number] == pytest.approx(value)
+        if gamma == 1:
+            assert path.per_episode.values[number] == pytest.approx(value / rate)
+        tau = x @ np.linalg.solve(matrix.T, source)
+        theta = np.linalg.solve(matrix, x.T @ ended[1] / len(x))
+        influence = equations.influence(tau, ended[1] - change @ theta, _spread(theta, columns, phi.shape[1]))
+        assert path.sums[number].standard_error == pytest.approx(influence.standard_error)
 
 
 @pytest.mark.parametrize("together", [(), ((0.9, "absorb"), (1.0, "restart"))])

@@ -210,25 +210,23 @@ class StateFeatures:
         number: int,
         seed: int,
         clock: Clock | None = None,
-        bandwidth: float = 1.0,
         usual: ActionCoordinates | None = None,
         encoder: Encoder | None = None,
     ) -> StateFeatures:
-        """Draw `number` Fourier features, their bandwidth in units of √d, the usual distance of two states.
+        """Draw `number` Fourier features with the bandwidth √d, the usual distance of two states.
 
         Args:
             data: the log.
             number: of the features.
             seed: of the draw.
             clock: the task's, where a time limit ends its episodes.
-            bandwidth: in units of √d.
             usual: what the target usually does, as further coordinates.
             encoder: what `Encoder.of_states` found, where it is known already: it looks at all data.
         """
         encoder = Encoder.of_states(data) if encoder is None else encoder
         size = encoder.observation_scale.mean.size if encoder.shape is None else prod(encoder.shape)
         size += (clock is not None) + (0 if usual is None else usual.size)
-        frequencies = draw_frequencies(size, number, bandwidth * float(np.sqrt(size)), np.random.default_rng(seed))
+        frequencies = draw_frequencies(size, number, float(np.sqrt(size)), np.random.default_rng(seed))
         fourier = FourierFeatures(Standardiser.unit(size).within(FARTHEST), frequencies, linear=True)
         return cls(encoder, fourier, clock, usual)
 

@@ -113,11 +113,6 @@ class StateRows:
         self._compute(part, here, room)
         return room
 
-    def forget(self) -> None:
-        """Let go of the features that are kept: who needs them again computes them anew."""
-        for kept in ("_kept", "initial"):
-            vars(self).pop(kept, None)
-
     @cached_property
     def _kept(self) -> tuple[Floats, Floats]:
         here, there = (np.empty((len(self.rows), self.features.size)) for _ in range(2))
@@ -224,6 +219,15 @@ class PairFeatures:
         """The number of features of a state: the others have mean 0 under the target."""
         return self.states.features.size
 
+    def with_waves(self, chosen: Integers) -> Integers:
+        """The columns that are left with some of the waves: all that know no wave, and those of the chosen ones."""
+        features = self.states.features
+        known = np.ones(1 + features.linear, dtype=np.bool_)
+        wave = np.isin(np.arange(features.fourier.frequencies.shape[1]), chosen)
+        of_state = np.concatenate([known, wave, wave])  # a cosine and a sine of each
+        of_action = np.tile(of_state[: self.action_base], self.centred.shape[1])
+        return np.flatnonzero(np.concatenate([of_state, of_action]))
+
     def __iter__(self) -> Iterator[Batch]:
         """All rows, in batches that share their memory."""
         data, k, base = self.states.data, self.next_size, self.action_base
@@ -319,8 +323,6 @@ def any_pairs(
     problem: Problem,
     n_features: int,
     draws: int,
-    bandwidth: float = 1.0,
-    seed: int | None = None,
     waves: int = WAVES,
 ) -> Pairs:
     """The features of the problem's pairs, of a log in memory or in parts; those of states are shared by all discounts.
@@ -329,17 +331,12 @@ def any_pairs(
         problem: the question.
         n_features: random Fourier features of the state.
         draws: target actions drawn for each state where the policy's mean action is not known otherwise.
-        bandwidth: of the features, in units of the usual one.
-        seed: of the features, where it is not the problem's.
         waves: of the state with which functions of the action are multiplied at most.
     """
     if not problem.data.leads_on(problem.time_limit):
         raise ValueError(NOTHING_FOLLOWS)
-    chosen = problem.seed if seed is None else seed
-    features = problem.of_policy(_state_features, n_features, problem.time_limit, chosen, bandwidth)
-    memory = problem.of_policy(
-        _memory_of_pairs, n_features, problem.time_limit, chosen, bandwidth, draws, problem.seed, waves
-    )
+    features = problem.of_policy(_state_features, n_features, problem.time_limit, problem.seed)
+    memory = problem.of_policy(_memory_of_pairs, n_features, problem.time_limit, problem.seed, draws, waves)
     base = problem.of_policy(_action_base, features, waves, problem.time_limit)
     log, policy = problem.log, problem.policy
     if log.sample is log:
@@ -366,12 +363,10 @@ def pair_features(
     problem: Problem,
     n_features: int,
     draws: int,
-    bandwidth: float = 1.0,
-    seed: int | None = None,
     waves: int = WAVES,
 ) -> PairFeatures:
     """The same of a log that is in memory."""
-    pairs = any_pairs(problem, n_features, draws, bandwidth, seed, waves)
+    pairs = any_pairs(problem, n_features, draws, waves)
     if not isinstance(pairs, PairFeatures):
         raise TypeError("the rows of a log that is read in parts are not all there")
     return pairs
@@ -382,16 +377,14 @@ def _memory_of_pairs(log: Log, policy: TargetPolicy, *settings: object) -> Memor
     return Memory()
 
 
-def _state_features(
-    log: Log, policy: TargetPolicy, n_features: int, time_limit: TimeLimit, seed: int, bandwidth: float
-) -> StateFeatures:
+def _state_features(log: Log, policy: TargetPolicy, n_features: int, time_limit: TimeLimit, seed: int) -> StateFeatures:
     """V, its scales taken from the log's sample."""
     sample, usual = log.sample, None
     if not log.data.finite:
         rows = sample.rows[:: max(1, len(sample.rows) // SCALE_ROWS)]
         usual = ActionCoordinates.of(policy, sample.data.observations[rows])
     clock, encoder = clock_of(log.data, time_limit), log.shared(state_encoder)
-    return StateFeatures.draw(sample.data, n_features, seed, clock, bandwidth, usual, encoder)
+    return StateFeatures.draw(sample.data, n_features, seed, clock, usual, encoder)
 
 
 def _state_rows(log: Log, policy: TargetPolicy, features: StateFeatures, time_limit: TimeLimit) -> StateRows:

@@ -20,10 +20,10 @@ from ope_vpm.ope.behaviour.action_ratio import ratio_model
 from ope_vpm.ope.dynamics.departure import departure
 from ope_vpm.ope.dynamics.estimate import find_followed
 from ope_vpm.ope.estimator import ProblemEstimator
-from ope_vpm.ope.inference.logged_mean import logged_mean
+from ope_vpm.ope.inference.logged_mean import logged_mean, relative_error, with_return_doubt
 from ope_vpm.ope.inference.value import RawEstimate, found_on_sample
 from ope_vpm.ope.inference.verdict import rewards_hull
-from ope_vpm.ope.linear.sensitivity import relative_error, with_feature_doubt, with_return_doubt
+from ope_vpm.ope.linear.sensitivity import with_feature_doubt
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.fitted import Networks, fitted_q
 from ope_vpm.ope.q.linear import find_lstd, lstd_equations
@@ -101,7 +101,7 @@ class Auto(ProblemEstimator):
 
         def find(problem: Problem) -> RawEstimate:
             equations = lstd_equations(problem, self.n_features, DRAWS)
-            return with_feature_doubt(equations, find_lstd(problem, self.n_features, None, DRAWS), DRAWS)
+            return with_feature_doubt(equations, find_lstd(problem, self.n_features, None, DRAWS))
 
         return Candidate("lstd-q", find)
 

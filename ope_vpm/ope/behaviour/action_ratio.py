@@ -39,7 +39,9 @@ LEAST_PROBABILITY = 1e-6
 PENALTY = 1e-3
 """Of θ² in the mean log-likelihood, the constant excepted: with as many features as states nothing else bounds θ."""
 ITERATIONS = 100
-"""Of L-BFGS at most: the problem is convex, and about as many bring 300 parameters to its tolerance."""
+"""Of L-BFGS at most: the problem is convex, and about twenty bring 200 parameters to its tolerance."""
+LARGEST_CURVATURE, SMALLEST_CURVATURE = 0.25, 1e-9
+"""Of -log softmax along one action: p(1 - p) at most. And what keeps features that are 0 everywhere invertible."""
 
 
 @dataclass(frozen=True)
@@ -258,24 +260,31 @@ def fit_categorical(probabilities: Floats, actions: Integers, features: Floats, 
     """
     log_target = torch.from_numpy(np.log(np.maximum(probabilities, LEAST_PROBABILITY)))
     chosen, x = torch.from_numpy(np.array(actions)), torch.from_numpy(features)
-    theta = torch.zeros((features.shape[1], probabilities.shape[1]), dtype=torch.float64)
-    beta = torch.ones((), dtype=torch.float64)
     train = torch.from_numpy(~held_out if (~held_out).any() else held_out)
     x_train, log_train, chosen_train = x[train], log_target[train], chosen[train, None]
-    optimiser = torch.optim.LBFGS([theta, beta], max_iter=ITERATIONS, line_search_fn="strong_wolfe")
+    penalty = torch.full((features.shape[1], 1), 2 * PENALTY, dtype=torch.float64)
+    penalty[0] = 0
+    # Coordinates in which the curvature of the loss is about the same everywhere: θ = units·φ. Features that are nearly
+    # linear in each other would otherwise take L-BFGS several times as many steps.
+    curvature = LARGEST_CURVATURE * x_train.T @ x_train / len(x_train) + torch.diag(penalty[:, 0] + SMALLEST_CURVATURE)
+    units = torch.linalg.inv(torch.linalg.cholesky(curvature)).T
+    seen = x_train @ units
+    phi = torch.zeros((features.shape[1], probabilities.shape[1]), dtype=torch.float64)
+    beta = torch.ones((), dtype=torch.float64)
+    optimiser = torch.optim.LBFGS([phi, beta], max_iter=ITERATIONS, line_search_fn="strong_wolfe")
 
     def loss() -> torch.Tensor:
         """The penalised mean of -log b̂, whose gradients are set by hand: five times as fast as by autograd."""
-        logs = torch.log_softmax(x_train @ theta + beta * log_train, dim=1)
+        logs, theta = torch.log_softmax(seen @ phi + beta * log_train, dim=1), units @ phi
         picked = logs.gather(1, chosen_train)
-        surplus = logs.exp().scatter_add(1, chosen_train, -torch.ones_like(picked)) / len(x_train)
-        theta.grad = x_train.T @ surplus
-        theta.grad[1:] += 2 * PENALTY * theta[1:]
+        surplus = logs.exp().scatter_add(1, chosen_train, -torch.ones_like(picked)) / len(seen)
+        phi.grad = seen.T @ surplus + units.T @ (penalty * theta)
         beta.grad = (surplus * log_train).sum()
-        return -picked.mean() + PENALTY * theta[1:].square().sum()
+        return torch.sum(penalty * theta.square()) / 2 - picked.mean()
 
     with torch.no_grad():
         optimiser.step(loss)  # type: ignore[no-untyped-call]
+    theta = units @ phi
     fitted = _log_prob(probabilities, actions, features, theta, beta)
     score = float(fitted[held_out].mean()) if held_out.any() else float("nan")
     return CategoricalClone(theta.numpy(), float(beta), score)

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ope_vpm.arrays import Array, Floats, Integers
-from ope_vpm.ope.dynamics.world import World, world_of
+from ope_vpm.ope.dynamics.world import World, fit_world, world_of
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
+from ope_vpm.policy import TargetPolicy
 
 COPIES = 100
 """Walks of each policy: shares of steps are then known to about five per cent."""
@@ -70,12 +71,18 @@ class Surroundings:
         missed = world.states(data.next_observations[judging]) - world.step(states, actions)[0]
         return cls(world.states(data.observations[rows]), world.to_actions(data.actions[rows]), missed)
 
-    def nearest(self, z: Floats, count: int) -> tuple[Integers, Floats]:
-        """The numbers of the nearest logged states, in no order, and the distance of the first of all."""
-        square = np.sum(self.states**2, axis=1) + np.sum(z**2, axis=1)[:, None] - 2 * z @ self.states.T
-        near = np.argpartition(square, count - 1, axis=1)[:, :count] if count < len(self.states) else None
-        found = np.tile(np.arange(len(self.states)), (len(z), 1)) if near is None else near
-        return found, np.sqrt(np.maximum(square.min(axis=1), 0.0))
+    def squared_distances(self, z: Floats) -> Floats:
+        """(n, logged states): the squared distance of each state from each logged one."""
+        square: Floats = np.sum(self.states**2, axis=1) + np.sum(z**2, axis=1)[:, None] - 2 * z @ self.states.T
+        return np.maximum(square, 0.0)
+
+
+def nearest(square: Floats, count: int) -> Integers:
+    """The numbers of the nearest logged states, in no order, from the squared distances."""
+    if count >= square.shape[1]:
+        return np.tile(np.arange(square.shape[1]), (len(square), 1))
+    near: Integers = np.argpartition(square, count - 1, axis=1)[:, :count]
+    return near
 
 
 def departure(problem: Problem) -> float | None:
@@ -83,14 +90,19 @@ def departure(problem: Problem) -> float | None:
 
     About 1 % where the target stays within the log. None where there is no model, or no episode begins at a reset.
     """
-    world, log = world_of(problem), problem.log
+    return problem.of_policy(_departure, problem.seed)
+
+
+def _departure(log: Log, policy: TargetPolicy, seed: int) -> float | None:
+    """The same, for all discounts."""
+    world = log.shared(fit_world, policy.clipping, policy.n_actions, seed)
     if world is None or not len(log.initial_episodes):
         return None
-    around, usual = log.shared(_of_behaviour, world, problem.seed)
-    rng = np.random.default_rng([problem.seed, 1])  # other draws than the behaviour's
+    around, usual = log.shared(_of_behaviour, world, seed)
+    rng = np.random.default_rng([seed, 1])  # other draws than the behaviour's
 
-    def of_target(z: Floats, near: Integers) -> Array:
-        return world.to_actions(problem.policy.sample(world.observations(z, problem.data.observations), rng))
+    def of_target(z: Floats, square: Floats) -> Array:
+        return world.to_actions(policy.sample(world.observations(z, log.data.observations), rng))
 
     return _walks(log, world, around, of_target, rng).beyond(usual)
 
@@ -127,15 +139,16 @@ def _of_behaviour(log: Log, world: World, seed: int) -> tuple[Surroundings, floa
     rng = np.random.default_rng(seed)
     around = Surroundings.of(log, world, rng)
 
-    def of_log(z: Floats, near: Integers) -> Array:
+    def of_log(z: Floats, square: Floats) -> Array:
+        near = nearest(square, NEIGHBOURS)
         actions: Array = around.actions[near[np.arange(len(z)), rng.integers(near.shape[1], size=len(z))]]
         return actions
 
     return around, _walks(log, world, around, of_log, rng).quantile(USUAL)
 
 
-Acting = Callable[[Floats, Integers], Array]
-"""From states, and the numbers of logged ones nearby, to actions as the model takes them."""
+Acting = Callable[[Floats, Floats], Array]
+"""From states, and their squared distances from the logged ones, to actions as the model takes them."""
 
 
 def _walks(log: Log, world: World, around: Surroundings, acting: Acting, rng: np.random.Generator) -> Walks:
@@ -144,10 +157,10 @@ def _walks(log: Log, world: World, around: Surroundings, acting: Acting, rng: np
     z, alive = first[rng.integers(len(first), size=COPIES)], np.ones(COPIES)
     distances, going_on = [], []
     for _ in range(int(min(np.median(log.data.lengths), LONGEST))):
-        near, distance = around.nearest(z, NEIGHBOURS)
-        distances.append(distance)
+        square = around.squared_distances(z)
+        distances.append(np.sqrt(square.min(axis=1)))
         going_on.append(alive)
         missed = around.missed[rng.integers(len(around.missed), size=COPIES)]
-        z = world.inside(world.step(z, acting(z, near))[0] + missed)
+        z = world.inside(world.step(z, acting(z, square))[0] + missed)
         alive = alive * (1 - world.end_probability(z))
     return Walks(np.array(distances), np.array(going_on))

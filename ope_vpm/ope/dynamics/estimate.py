@@ -160,27 +160,33 @@ def _starts(problem: Problem, rng: np.random.Generator) -> Integers:
 def _solved(problem: Problem, parts: list[_Equations], simulator: Simulator, initial: Floats) -> Followed:
     """The value for one number of steps, from the equations of each model, and the return of an episode."""
     whole = _Equations.joined(parts)
-    solved = [whole.system.solve(ridge) for ridge in RIDGES]
+    system = whole.system
+    solved = [system.solve(ridge) for ridge in RIDGES]
     sums = [whole.influence(problem, theta, beta, initial) for theta, beta in solved]
     ridge = RIDGES[choose_ridge(np.array([each.standard_error for each in sums]))]
-    found = _at_ridge(problem, parts, simulator, initial, ridge, NO_CHARGE)
+    found = _at_ridge(problem, whole, parts, simulator, initial, ridge, NO_CHARGE)
     if not problem.episodic:
         return found
-    rate = float(whole.system.source @ replace(whole, reward=whole.ended).system.solve(ridge)[0])
+    rate = float(whole.source @ whole.paid(whole.ended).system.solve(ridge)[0])
     if not reaches_ends(problem, rate):
         return found
     charge = Charge(found.value / rate, 1 / rate)
-    charged = [part.charged(charge) for part in parts]
-    return replace(found, per_episode=_at_ridge(problem, charged, simulator, initial, ridge, charge))
+    return replace(found, per_episode=_at_ridge(problem, whole, parts, simulator, initial, ridge, charge))
 
 
 def _at_ridge(
-    problem: Problem, parts: list[_Equations], simulator: Simulator, initial: Floats, ridge: float, charge: Charge
+    problem: Problem,
+    whole: _Equations,
+    parts: list[_Equations],
+    simulator: Simulator,
+    initial: Floats,
+    ridge: float,
+    charge: Charge,
 ) -> Followed:
-    """The value of the parts' rewards, which have been charged, plus the charge itself."""
-    whole, hull = _Equations.joined(parts), rewards_hull(problem)
+    """The value of the charged rewards plus the charge itself; `whole` has the rows of all parts."""
+    whole, hull = whole.charged(charge), rewards_hull(problem)
     theta, beta = whole.system.solve(ridge)
-    moved = [part.moved(theta, beta) for part in parts]
+    moved = [part.charged(charge).moved(theta, beta) for part in parts]
     value = charge.per_end + float(whole.system.source @ theta)
     sums = whole.influence(problem, theta, beta, initial)
     return Followed(
@@ -238,15 +244,26 @@ class _Equations:
         )
 
     def charged(self, charge: Charge) -> _Equations:
-        """The same equations for other rewards."""
-        return replace(self, reward=charge.of(self.reward, self.ended))
+        """The same equations for the rewards less a charge."""
+        return self.paid(charge.of(self.reward, self.ended))
+
+    def paid(self, reward: Floats) -> _Equations:
+        """The same equations for other rewards; the matrices, if they are there, are the same."""
+        other, known = replace(self, reward=reward), vars(self).get("matrices")
+        if known is not None:
+            vars(other)["matrices"] = known
+        return other
 
     @cached_property
+    def matrices(self) -> tuple[Floats, Floats]:
+        """E[φΔᵀ], and the units of its ridges: the features' mean squares."""
+        return self.phi.T @ self.change / len(self.phi), penalty_scale(np.mean(self.phi**2, axis=0))
+
+    @property
     def system(self) -> LinearSystem:
-        """E[φΔᵀ]θ = E[φR], its ridges in units of the features' mean squares."""
-        n = len(self.phi)
-        scale = penalty_scale(np.mean(self.phi**2, axis=0))
-        return LinearSystem(self.phi.T @ self.change / n, self.phi.T @ self.reward / n, self.source, scale)
+        """E[φΔᵀ]θ = E[φR]."""
+        matrix, scale = self.matrices
+        return LinearSystem(matrix, self.phi.T @ self.reward / len(self.phi), self.source, scale)
 
     def residual(self, theta: Floats) -> Floats:
         """What the equations leave at each row."""

@@ -146,7 +146,7 @@ class PolicyValue:
         return card(self)
 
     def __str__(self) -> str:
-        found = f"{self.value:.6g}  {_between(self.interval)}  per step at γ = {self.gamma:g}"
+        found = f"{self.value:.6g}  {_between(self.interval)}  per step at γ = {self.gamma:.12g}"
         lines = [f"{self.estimator}: {found}  {self.verdict}", *(f"  - {reason}" for reason in self.reasons)]
         if self.gamma < 1 and np.isfinite(self.value):
             lines.append(f"  return {self.as_return():.6g}  {_between(self.return_interval)}  discounted")

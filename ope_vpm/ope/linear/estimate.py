@@ -7,7 +7,7 @@ the ridge. τ and δ of every row for that ridge alone are what the second pass 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -180,25 +180,71 @@ def _solved_together(
     equations: PairEquations, ridges: tuple[float, ...], choices: int, keep: bool, discounts: tuple[Discount, ...]
 ) -> dict[Discount, SolvedRidges]:
     """Solve for every ridge at every discount, and go through the rows once for all of them."""
-    pairs, solved, asked = equations.pairs, [], []
-    for each in (equations.at(discount) for discount in discounts):
-        # Beside the reward, 1[the task ends here] is one more right-hand side of the same equations.
-        paid = [each.system.reward, each.means.ended] if each.problem.episodic else [each.system.reward]
-        system = replace(each.system, reward=np.stack(paid, axis=1))
-        theta, beta = (np.stack(parts, axis=-1) for parts in zip(*map(system.solve, ridges), strict=True))
-        beta, some = beta[:, :choices], theta[:, :, :choices]
-        both = np.hstack([beta] * theta.shape[1]), some.reshape(len(theta), -1)
-        of_ends = choices * (theta.shape[1] - 1)
-        asked.append(Coefficients(*both, each.problem.gamma, each.after_end, of_ends))
-        solved.append((theta[:, 0], theta[:, 1:].reshape(len(theta), -1), beta))
-    kept: list[KeptRows] = []
+    pairs, solved = equations.pairs, [_solved(equations.at(discount), ridges, choices) for discount in discounts]
+    asked, kept = [each.asked for each in solved], list[KeptRows]()
     if isinstance(pairs, PairFeatures):
         if keep and 2 * choices * len(pairs) * len(asked) <= KEPT_NUMBERS:
             kept = [KeptRows(len(pairs), choices, pairs.states.precision) for _ in asked]
         sums = pairs.sums(asked, kept=kept)
     else:
         sums = pairs.sums(asked, weights=True)
-    return {discounts[k]: SolvedRidges(*solved[k], sums[k], kept[k] if kept else None) for k in range(len(discounts))}
+    return {discounts[k]: solved[k].with_sums(sums[k], kept[k] if kept else None) for k in range(len(discounts))}
+
+
+def _solved_among(
+    equations: PairEquations,
+    ridges: tuple[float, ...],
+    subsets: Callable[[PairFeatures], Sequence[Integers]],
+    discounts: tuple[Discount, ...],
+) -> dict[Discount, list[SolvedRidges]]:
+    """The same with some of the features alone, for several choices of them: their systems are parts of the whole."""
+    columns, at = subsets(equations.rows), [equations.at(discount) for discount in discounts]
+    solved = [_solved(each, ridges, len(ridges), some) for each in at for some in columns]
+    sums = equations.rows.sums([each.asked for each in solved])
+    found = [each.with_sums(of_rows, None) for each, of_rows in zip(solved, sums, strict=True)]
+    return {discount: found[k * len(columns) : (k + 1) * len(columns)] for k, discount in enumerate(discounts)}
+
+
+@dataclass(frozen=True)
+class _Solved:
+    """The coefficients of the solutions for some ridges, before a pass over the rows."""
+
+    theta: Floats
+    """(features, 1 or 2, ridges): those of Q for the reward, then for the reward 1[the task ends here]."""
+    beta: Floats
+    """(features, ridges to choose from)."""
+    asked: Coefficients
+    """What the pass is to sum up."""
+
+    def with_sums(self, sums: PairSums, rows: KeptRows | None) -> SolvedRidges:
+        """The same after the pass."""
+        of_ends = self.theta[:, 1:].reshape(len(self.theta), -1)
+        return SolvedRidges(self.theta[:, 0], of_ends, self.beta, sums, rows)
+
+
+def _solved(
+    equations: PairEquations, ridges: tuple[float, ...], choices: int, columns: Integers | None = None
+) -> _Solved:
+    """Solve for every ridge, with all features or with some, the coefficients of the others being 0."""
+    # Beside the reward, 1[the task ends here] is one more right-hand side of the same equations.
+    each, means = equations, equations.means
+    paid = [each.system.reward, means.ended] if each.problem.episodic else [each.system.reward]
+    system = replace(each.system, reward=np.stack(paid, axis=1))
+    chosen = system if columns is None else system.among(columns)
+    theta, beta = (np.stack(parts, axis=-1) for parts in zip(*map(chosen.solve, ridges), strict=True))
+    if columns is not None:
+        theta, beta = (_spread(part, columns, len(system.matrix)) for part in (theta, beta))
+    beta, some = beta[:, :choices], theta[:, :, :choices]
+    both = np.hstack([beta] * theta.shape[1]), some.reshape(len(theta), -1)
+    asked = Coefficients(*both, each.problem.gamma, each.after_end, choices * (theta.shape[1] - 1))
+    return _Solved(theta, beta, asked)
+
+
+def _spread(part: Floats, columns: Integers, size: int) -> Floats:
+    """Coefficients of some features as those of all, 0 elsewhere."""
+    whole = np.zeros((size, *part.shape[1:]))
+    whole[columns] = part
+    return whole
 
 
 def _rows_together(
@@ -255,8 +301,30 @@ def ridge_path(
     """
     grid = grid if ridge is None else (ridge,)
     ridges = grid if values_only else (*grid, grid[-1] * 10**0.5, grid[-1] * 10)
-    choices = len(grid)
-    solved = equations.solved(ridges, choices, keep=not values_only)
+    solved = equations.solved(ridges, len(grid), keep=not values_only)
+    return _path(equations, ridge, ridges, solved)
+
+
+def fewer_features(
+    equations: PairEquations, subsets: Callable[[PairFeatures], Sequence[Integers]], grid: tuple[float, ...]
+) -> list[RidgePath]:
+    """The solutions with some of the features alone, on a log in memory, each with a ridge of its own.
+
+    Their linear systems are parts of the one with all features, so that the rows are gone through once, for sums over
+    episodes.
+
+    Args:
+        equations: of the problem, with all features.
+        subsets: the columns of each choice of features, the constant among them.
+        grid: the ridges to choose from.
+    """
+    asked = equations.pairs.remembered(_solved_among, grid, subsets, equations.problem.all_discounts)
+    return [_path(equations, None, grid, solved) for solved in asked(equations)[equations.problem.discount]]
+
+
+def _path(equations: PairEquations, ridge: float | None, ridges: tuple[float, ...], solved: SolvedRidges) -> RidgePath:
+    """Choose a ridge among solutions, by the standard errors of the value, and another one for the return."""
+    choices = solved.beta.shape[1]
     values, weights = equations.system.source @ solved.theta, solved.sums.groups.weights
     own = Influences(equations.problem, solved.sums, range(choices))
     path = RidgePath(ridges, _choice(ridge, own), solved.theta, solved.beta, values, own, weights=weights)

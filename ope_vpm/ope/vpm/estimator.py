@@ -175,7 +175,7 @@ def _find_factored(problem: Problem, n_features: int, ridge: float | None, power
     pairs = weighted_pairs(problem, any_pairs(problem, n_features, draws), power)
     fit = {"power": power, "behaviour_held_out_log_likelihood": model.held_out_log_likelihood}
     equations = PairEquations.of(problem, pairs)
-    return with_feature_doubt(equations, linear_estimate(equations, ridge, "factored", fit), draws)
+    return with_feature_doubt(equations, linear_estimate(equations, ridge, "factored", fit))
 
 
 def nothing_in_common(problem: Problem) -> LinearEstimate:
