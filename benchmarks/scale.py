@@ -72,7 +72,7 @@ def sections(rows: int = ROWS) -> dict[str, dict[str, Run]]:
         },
         "streams": {
             "in memory": Run("call", {"rows": rows, "estimator": "vpm", "from_files": True}),
-            **{str(k * rows): Run("stream", {"rows": k * rows}) for k in (1, 10)},
+            **{str(k * rows): Run("stream", {"rows": k * rows}) for k in (1, 10, 30)},
         },
         "ray": {str(workers): Run("on_ray", {"rows": 10 * rows, "workers": workers}) for workers in (1, 2)},
         "fqe_by_d3rlpy": {"auto": Run("peer", {"name": "against_d3rlpy"})},
