@@ -46,6 +46,8 @@ def log(
         seed: of everything random.
         progress: called with the number of trajectories finished.
     """
+    if policy is not None and Path(policy).suffix and not Path(policy).is_file():
+        raise FileNotFoundError(f"there is no file {policy}: give one, or the name of a shipped policy such as target")
     if environment == TAXI:
         return _taxi(policy, trajectories, length, alpha, seed)
     if environment not in TASKS:

@@ -46,7 +46,7 @@ def inspect(
     columns: Annotated[
         list[str] | None,
         typer.Option(
-            help="A table's columns by their names, such as observations=x,y or rewards=score; may be repeated."
+            help="Names of columns of a table or .npz, such as observations=x,y or rewards=score; may be repeated."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
@@ -56,9 +56,11 @@ def inspect(
     from ope_vpm.logged.inspection import SAMPLE_ROWS, looked_over
     from ope_vpm.logged.page import write_page
     from ope_vpm.logged.scan import open_dataset
-    from ope_vpm.outside import json_text
+    from ope_vpm.outside import check_place, json_text
     from ope_vpm.progress import rates
 
+    if page is not None:
+        check_place(page)
     given = {"columns": columns_of(columns), "trust": trust}
     report, shown = looked_over(open_dataset(dataset, SAMPLE_ROWS, format_name, "local", rates, **given))
     if page is not None:
@@ -93,7 +95,7 @@ def evaluate(
     columns: Annotated[
         list[str] | None,
         typer.Option(
-            help="A table's columns by their names, such as observations=x,y or rewards=score; may be repeated."
+            help="Names of columns of a table or .npz, such as observations=x,y or rewards=score; may be repeated."
         ),
     ] = None,
     backend: Annotated[
@@ -121,9 +123,11 @@ def evaluate(
     from ope_vpm.ope.estimator import estimator_class
     from ope_vpm.ope.log import SAMPLE_ROWS
     from ope_vpm.ope.reporting import report as write_report
-    from ope_vpm.outside import json_text
+    from ope_vpm.outside import check_place, json_text
     from ope_vpm.progress import rates, working
 
+    if report is not None:
+        check_place(report)
     names = list(estimator or ["vpm"])
     for name in names:
         estimator_class(name)  # a misspelt name is answered before a large file is read

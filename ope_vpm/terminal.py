@@ -36,17 +36,21 @@ def print_values(values: Iterable[PolicyValue]) -> None:
 
 
 def values_table(values: Iterable[PolicyValue]) -> Table:
-    """Estimators, values, intervals, returns and verdicts."""
+    """Estimators, values, intervals, returns and verdicts, and below them what the values are measured in."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
-    from ope_vpm.ope.reporting.words import between, half_width, number, the_return
+    from ope_vpm.ope.reporting.words import between, half_width, number, the_return, unit
 
     table = Table(box=SIMPLE_HEAD)
     for name in ("estimator", "value", "95 % interval", "return", "verdict"):
         table.add_column(name, justify="left" if name in ("estimator", "verdict") else "right", no_wrap=name == "value")
-    for value in values:
+    listed = list(values)
+    discounts = {value.gamma for value in listed}
+    table.caption = f"values: {'; '.join(map(unit, sorted(discounts)))}"
+    table.caption_justify = "left"
+    for value in listed:
         found = the_return(value)
         total = "–" if found is None else number(found[0], half_width(found[1]))
         table.add_row(

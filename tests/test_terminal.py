@@ -127,6 +127,7 @@ def test_values_in_a_table():
     cells = [line.split() for line in console.file.getvalue().splitlines() if line.strip()]
     assert cells[2] == ["[red]vpm", "1.238", "[1.228,", "1.248]", "12.38", "reliable"]
     assert cells[3] == ["naive", "0.9", "no", "interval", "9", "caution"]
+    assert " ".join(cells[4]) == "values: reward per step, discounted by γ = 0.9"
 
 
 def test_progress_in_a_file_is_a_line_now_and_then(capsys):

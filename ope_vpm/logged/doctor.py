@@ -101,6 +101,8 @@ def check_ignored(ignore: Collection[str]) -> None:
     """Refuse codes that no finding has."""
     from ope_vpm.logged.checks import CHECKS
 
+    if isinstance(ignore, str):  # a text is a collection of letters, too
+        raise TypeError(f"ignore must be a list of findings: got {ignore!r} (write ignore=[{ignore!r}])")
     unknown = sorted(set(ignore) - set(CHECKS))
     if unknown:
         raise ValueError(f"ignore must name findings out of {', '.join(CHECKS)}: got {', '.join(unknown)}")
@@ -110,8 +112,12 @@ def refuse_errors(findings: Sequence[Finding]) -> None:
     """Refuse data with errors, in one sentence."""
     errors = [found for found in findings if found.level == "error"]
     if errors:
-        more = f" (and {len(errors) - 1} more errors: see ope_vpm.inspect)" if len(errors) > 1 else ""
-        raise ValueError(f"the data look wrong: {errors[0].message}{more}")
+        worst = errors[0]
+        where = [f"rows from {worst.rows[0]} on, {worst.count} in all"] if worst.rows else []
+        others = len(errors) - 1
+        more = [f"{others} more error{'s' * (others > 1)}"] if others else []
+        told = "; ".join([*where, *more, "see ov.inspect or ope-vpm inspect"])
+        raise ValueError(f"the data look wrong: {worst.message} ({told})")
 
 
 def finding(code: str, level: Level, message: str, rows: Array) -> Finding | None:

@@ -30,7 +30,7 @@ def select(
     columns: Annotated[
         list[str] | None,
         typer.Option(
-            help="A table's columns by their names, such as observations=x,y or rewards=score; may be repeated."
+            help="Names of columns of a table or .npz, such as observations=x,y or rewards=score; may be repeated."
         ),
     ] = None,
     backend: Annotated[
@@ -50,11 +50,13 @@ def select(
     from ope_vpm.logged.scan import open_dataset
     from ope_vpm.ope.estimator import estimator_class
     from ope_vpm.ope.log import SAMPLE_ROWS
-    from ope_vpm.outside import json_text
+    from ope_vpm.outside import check_place, json_text
     from ope_vpm.plugins.selection import select as choose
     from ope_vpm.policy import load_policy
     from ope_vpm.progress import counting, rates
 
+    if page is not None:
+        check_place(page)
     estimator_class(estimator)  # a misspelt name is answered before a large file is read
     files = found_files(policies)
     loaded = {name: load_policy(file, trust=trust, deterministic=deterministic) for name, file in files.items()}

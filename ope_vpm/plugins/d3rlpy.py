@@ -38,7 +38,8 @@ class OPEEvaluator:
         gamma: the discount; the algorithm's own if not given.
         n_episodes: evaluate on so many episodes of the log, drawn once; on all of them if not given.
         every: evaluate at every so many epochs, the first included. Other epochs log NaN: no value was computed.
-        data: logged data to evaluate on, such as episodes that are not trained on; d3rlpy's dataset if not given.
+        data: logged data to evaluate on, or where they are, such as episodes that are not trained on; d3rlpy's dataset
+            if not given.
         deterministic: the greedy action of `predict`, as in d3rlpy's `EnvironmentEvaluator`, instead of the draws of
             `sample_action`; the same for algorithms whose policy is deterministic.
         seed: makes everything random repeatable.
@@ -55,7 +56,7 @@ class OPEEvaluator:
         n_episodes: int | None = None,
         every: int = 1,
         *,
-        data: LoggedDataset | None = None,
+        data: LoggedDataset | str | Path | None = None,
         deterministic: bool = False,
         seed: int = 0,
         on_end: OnEnd | None = None,
@@ -63,13 +64,15 @@ class OPEEvaluator:
         ignore: Collection[str] = (),
         **options: Any,
     ) -> None:
-        if every < 1 or (n_episodes is not None and n_episodes < 1):
-            raise ValueError(f"every and n_episodes must be at least 1: got {every} and {n_episodes}")
-        self._gamma, self._n_episodes, self._every, self._data = gamma, n_episodes, every, data
+        for name, number in (("every", every), ("n_episodes", n_episodes)):
+            if number is not None and (not isinstance(number, int) or number < 1):
+                raise ValueError(f"{name} must be a whole number, at least 1: got {number!r}")
+        self._gamma, self._n_episodes, self._every = gamma, n_episodes, every
+        self._data = None if data is None else load_dataset(data)
         self._deterministic = deterministic
         ends: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit}
         self._choices = Choices(estimator=estimator, seed=seed, ignore=ignore, options=options, **ends)
-        self._choices.make_estimator()  # a misspelt name is answered before training begins
+        self._choices.check(gamma)  # a misspelt name is answered before training begins
         self._valuation: Valuation | None = None
         self._log_key: tuple[Any, ...] = ()
         self._round: tuple[Any, ...] | None = None
@@ -158,6 +161,8 @@ def best_epoch(log_dir: str | Path, name: str = "value") -> BestEpoch:
         name: of the metrics, as it was given to `OPEEvaluator.metrics`.
     """
     folder = Path(log_dir)
+    if not folder.is_dir():
+        raise NotADirectoryError(f"there is no folder {folder}: give that of one training run, with d3rlpy's CSV files")
     lower, value = _column(folder / f"{name}_lower.csv"), _column(folder / f"{name}.csv")
     judged = folder / f"{name}_verdict.csv"
     verdict = _column(judged) if judged.exists() else {}
@@ -187,7 +192,9 @@ def _saved(folder: Path, step: int) -> Path | None:
 def _column(path: Path) -> dict[tuple[int, int], float]:
     """A metric by epoch and step, from lines `epoch,step,value`."""
     if not path.exists():
-        raise FileNotFoundError(f"there is no {path}: log it by evaluators=OPEEvaluator(...).metrics()")
+        others = sorted(each.stem.removesuffix("_lower") for each in path.parent.glob("*_lower.csv"))
+        known = f"pass name={others[0]!r}" if others else "log it by evaluators=OPEEvaluator(...).metrics()"
+        raise FileNotFoundError(f"there is no {path}: {known}")
     rows = [line.split(",") for line in path.read_text(encoding="utf-8").split()]
     try:
         return {(int(epoch), int(step)): float(number) for epoch, step, number in rows}

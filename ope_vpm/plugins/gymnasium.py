@@ -140,7 +140,7 @@ class Journal:
         self._observation_space, self._action_space = simple_space(observation_space), action_space
         self._rows: list[tuple[Any, ...]] = []
         self._episode: dict[int, int] = {}
-        self._next_episode, self._part = 0, 0
+        self._next_episode, self._part, self._closed = 0, 0, False
 
     def begin(self, place: int) -> None:
         """A new episode of one of the environments."""
@@ -149,6 +149,10 @@ class Journal:
 
     def add(self, place: int, seen: Any, action: Any, reward: float, following: Any, *flags: bool) -> None:
         """One transition of the episode that is going on there."""
+        if self._closed:
+            raise ValueError(
+                f"{self._path} was written when the environment was closed: steps after that are not logged"
+            )
         self._rows.append((seen, np.array(action), reward, following, *flags, self._episode[place]))
         if len(self._rows) >= self._flush_every:
             self.flush()
@@ -175,6 +179,7 @@ class Journal:
 
     def close(self) -> None:
         """Write the file from the parts, and only then remove them."""
+        self._closed = True
         self.flush()
         if self._part:
             save(parts.read(self._folder, Options(trust=True)), self._path)

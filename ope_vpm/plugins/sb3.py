@@ -77,7 +77,7 @@ class OPECallback(BaseCallback):  # type: ignore[misc]  # the library is importe
         self._best_model, self._deterministic, self._name = best_model, deterministic, name
         ends: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit}
         self._choices = Choices(estimator=estimator, seed=seed, ignore=ignore, options=options, **ends)
-        self._choices.make_estimator()  # a misspelt name is answered before training begins
+        self._choices.check(gamma)  # a misspelt name is answered before training begins
         self._valuation: Valuation | None = None
         self._next, self._evaluated = every, -1
         self.last: PolicyValue | None = None

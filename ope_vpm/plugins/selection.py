@@ -114,7 +114,7 @@ class Selection:
     def sentence(self) -> str:
         """What was found, in words."""
         best, rest = self.best, len(self.not_told_apart)
-        by = "highest lower end" if self.rank_by == "lower" else "highest value"
+        by = "highest lower end of the interval" if self.rank_by == "lower" else "highest value"
         between = (
             "" if best.value.interval is None else ", between {:.4g} and {:.4g} (95 %)".format(*best.value.interval)
         )
@@ -207,7 +207,7 @@ def select(
         ignore=ignore,
         options=options,
     )
-    choices.make_estimator()  # a misspelt name is answered before a large file is read
+    choices.check(gamma)  # a misspelt name is answered before a large file is read
     valuation = Valuation.of(data if isinstance(data, LoggedDataset) else scan_dataset(data), choices)
     found: dict[str, Estimate] = {}
     for name, policy in named.items():

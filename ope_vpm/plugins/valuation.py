@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ope_vpm.logged import LoggedDataset
+from ope_vpm.logged.doctor import check_ignored
 from ope_vpm.logged.streamed import StreamedDataset
-from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
+from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit, check_choices
 from ope_vpm.ope.estimator import Estimator, make
 from ope_vpm.ope.evaluate import answer
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.inference.verdict import LEVELS
 from ope_vpm.ope.log import Log
-from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.problem import Problem, check_seed
 from ope_vpm.policy import TargetPolicy
 
 NAN = float("nan")
@@ -40,6 +41,18 @@ class Choices:
         if self.options:
             raise TypeError(f"options ({', '.join(self.options)}) go with an estimator's name, not with an instance")
         return self.estimator
+
+    def check(self, gamma: float | None) -> None:
+        """Refuse what no data can mend, before training begins or a large file is read.
+
+        Args:
+            gamma: the discount; None where the algorithm in training will tell it.
+        """
+        self.make_estimator()
+        # Whatever is allowed at γ = 1 is allowed below it: asking with another discount refuses nothing too early.
+        check_choices(0.5 if gamma is None else gamma, self.on_end, self.time_limit)
+        check_seed(self.seed)
+        check_ignored(self.ignore)
 
 
 @dataclass(frozen=True)

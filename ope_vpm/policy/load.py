@@ -6,6 +6,7 @@ Other packages add kinds of policies by entry points in the group `ope_vpm.polic
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -163,9 +164,13 @@ def _archive_kind(path: Path) -> str:
 
 def _table(path: Path) -> Any:
     try:
-        table = np.loadtxt(path, delimiter=",", ndmin=2) if path.suffix == ".csv" else read_npy(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # NumPy's about a file without data, which is refused below
+            table = np.loadtxt(path, delimiter=",", ndmin=2) if path.suffix == ".csv" else read_npy(path)
     except ValueError as error:
         raise ValueError(f"{path} must hold a table of probabilities, numbers only: {one_line(error)}") from error
     if table.dtype.kind not in "fiub":
         raise ValueError(f"{path} must hold a table of probabilities, numbers only: its type is {table.dtype}")
+    if table.size == 0:
+        raise ValueError(f"{path} must hold a table of probabilities: it is empty")
     return table

@@ -109,6 +109,7 @@ MISTAKES = {
     "a folder that is not there": (("reacher", "--output", "nowhere/log.npz"), "does not exist"),
     "no policy": (("MountainCar-v0", "--output", "log.npz"), "give a file by --policy"),
     "a misspelt task": (("reachr", "--output", "log.npz"), "did you mean reacher"),
+    "a missing file": (("reacher", "--policy", "best.zip", "--output", "log.npz"), "there is no file best.zip"),
     "an unknown policy": (("reacher", "--policy", "best", "--output", "log.npz"), "has no policy 'best'"),
     "mix with alpha": (("reacher", "--policy", "mix", "--alpha", "1", "--output", "log.npz"), "leave --alpha out"),
     "a wrong alpha": (("reacher", "--alpha", "-2", "--output", "log.npz"), "must be above -1"),

@@ -117,7 +117,7 @@ def test_missing_files_are_told_beside_other_mistakes(tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(chromium.missing() is not None, reason=str(chromium.missing()))
 def test_the_page_says_it_in_chromium(tmp_path):
-    names = ["one", "two", *(f"other-{number}" for number in range(10))]
+    names = ["one", "two-by-another-longer-name", *(f"other-{number}" for number in range(10))]
     errors = dict.fromkeys(names[:2], 1.0) | {name: 2.0 + number for number, name in enumerate(names[2:])}
     board = board_of(errors)
     write_board(board, tmp_path, "made for a test")
@@ -126,6 +126,8 @@ def test_the_page_says_it_in_chromium(tmp_path):
         page.open(tmp_path / "index.html")
         assert "Here, trust one:" in page.script("return document.querySelector('.trusted').innerText")
         assert page.script("return document.querySelector('.trusted').getBoundingClientRect().top") < 300
+        # The line about those that agree stays in its cell, and does not cover its neighbour's number.
+        assert page.script("const line = document.querySelector('.alike'); return line.scrollWidth <= line.clientWidth")
         # What the columns mean can be read without a pointer that hovers.
         meant = page.script("return document.querySelector('#meanings dl').textContent")
         assert "Share of 95 % intervals that hold the truth" in meant

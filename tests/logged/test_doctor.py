@@ -262,6 +262,15 @@ def test_errors_stop_and_can_be_ignored(pendulum):
     ignored.raise_for_errors()
     with pytest.raises(ValueError, match="ignore must name findings out of not-finite"):
         inspect(scaled, ignore=["typo"])
+    with pytest.raises(TypeError, match=r"ignore must be a list of findings: .*write ignore=\['actions-scaled'\]"):
+        inspect(scaled, ignore="actions-scaled")
+
+
+def test_a_refusal_names_the_rows(pendulum):
+    rewards = pendulum.rewards.copy()
+    rewards[[7, 11, 400]] = np.nan
+    with pytest.raises(ValueError, match=r"NaN.*\(rows from 7 on, 3 in all; see ov\.inspect or ope-vpm inspect\)"):
+        inspect(changed(pendulum, rewards=rewards)).raise_for_errors()
 
 
 def test_report_as_text_and_json(pendulum):

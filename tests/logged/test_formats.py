@@ -202,6 +202,31 @@ def test_missing_columns_are_listed(tmp_path):
         load_dataset(tmp_path / "a.csv", columns={"obs": "place"})
 
 
+def test_arrays_of_an_npz_by_usual_names_and_by_mapping(tmp_path):
+    columns = {"actions": [0, 1, 1], "rewards": [2.0, 2.0, 3.0]}
+    np.savez(tmp_path / "usual.npz", obs=[1, 0, 1], terminals=[0, 0, 1], timeouts=[0, 1, 0], **columns)
+    data = load_dataset(tmp_path / "usual.npz")
+    assert data.observations.tolist() == [1, 0, 1]
+    assert data.terminated.tolist() == [False, False, True]
+    assert data.truncated.tolist() == [False, True, False]
+    np.savez(tmp_path / "own.npz", place=[1, 0, 1], over=[0, 1, 1], **columns)
+    data = load_dataset(tmp_path / "own.npz", columns={"observations": "place", "terminated": "over"})
+    assert data.observations.tolist() == [1, 0, 1]
+    assert data.lengths.tolist() == [2, 1]
+    with pytest.raises(ValueError, match=r"lacks the columns observations: .*\(map your names with columns="):
+        load_dataset(tmp_path / "own.npz")
+    with pytest.raises(ValueError, match=r"lacks the columns end: .*\(columns maps terminated to it\)"):
+        load_dataset(tmp_path / "own.npz", columns={"observations": "place", "terminated": "end"})
+    with pytest.raises(ValueError, match="is one array: columns maps observations to x, y"):
+        load_dataset(tmp_path / "own.npz", columns={"observations": ["x", "y"]})
+
+
+def test_columns_of_a_format_with_fixed_names_cannot_be_mapped(tmp_path):
+    file = write_h5(tmp_path / "a.h5", observations=np.zeros((2, 2)), actions=np.zeros(2), rewards=np.zeros(2))
+    with pytest.raises(ValueError, match=r"columns= is for files of npz, .*a\.h5 is of d4rl, whose names are fixed"):
+        load_dataset(file, columns={"terminated": "dones"})
+
+
 class Bomb:
     """Unpickling it would raise; it must not get that far."""
 

@@ -187,9 +187,11 @@ def test_findings_list_ten_rows():
     assert finding("odd", "warning", "none", np.zeros(3, dtype=bool)) is None
     error = Finding("bad", "error", "it is bad", (), 1)
     assert str(error) == "error bad: it is bad"
-    with pytest.raises(ValueError, match=r"it is bad \(and 1 more errors"):
+    with pytest.raises(ValueError, match=r"it is bad \(1 more error; see ov.inspect"):
         refuse_errors([found, error, error])
-    with pytest.raises(ValueError, match=r"it is bad$"):
+    with pytest.raises(ValueError, match=r"\(2 more errors; see"):
+        refuse_errors([error, error, error])
+    with pytest.raises(ValueError, match=r"it is bad \(see ov.inspect or ope-vpm inspect\)$"):
         refuse_errors([error])
     refuse_errors([found])
 

@@ -80,6 +80,11 @@ MISTAKES = {
     "gamma": (["log.npz", "--policy", "policy.npy", "--gamma", "2"], "gamma must be between 0 and 1: got 2.0"),
     "on_end": (["log.npz", "--policy", "policy.npy", "--on-end", "stop"], "on_end must be"),
     "ignore": (["log.npz", "--policy", "policy.npy", "--ignore", "all"], "ignore must name findings"),
+    "seed": (["log.npz", "--policy", "policy.npy", "--seed", "-1"], "seed must be a whole number, 0 or more: got -1"),
+    "a report nowhere": (
+        ["none.npz", "--policy", "policy.npy", "--report", "no/r.html"],
+        "folder of no/r.html does not",
+    ),
 }
 
 

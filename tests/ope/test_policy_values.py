@@ -54,3 +54,8 @@ def test_a_notebook_shows_a_card_for_each(data):
     shown = evaluated(data, HEADS, ["vpm", "naive"])._repr_html_()
     assert shown.count("<div") == 2
     assert "<b>vpm</b>" in shown
+
+
+def test_a_discount_near_one_is_not_printed_as_one(data):
+    printed = str(evaluated(data, HEADS, "naive", gamma=0.9999999))
+    assert "per step at γ = 0.9999999 " in printed

@@ -17,7 +17,7 @@ from ope_vpm.ope.inference.value import EpisodeReturn
 from ope_vpm.ope.inference.verdict import Evidence, advise
 from ope_vpm.ope.reporting import words
 from ope_vpm.ope.reporting.html import element
-from ope_vpm.ope.reporting.page import by_name, logged_mean
+from ope_vpm.ope.reporting.page import by_name, logged_mean, side_by_side
 from ope_vpm.ope.reporting.svg import Axis, nice_step, spanning
 from ope_vpm.ope.reporting.weights import histogram, main_directions, over_episodes
 from tests.leaderboard.browser import browser, missing
@@ -194,6 +194,7 @@ def test_the_page_holds_what_was_asked_for(tmp_path):
         "new on log.npz",
         words.headline("auto", values["auto"]),
         "discounted by γ = 0.9",
+        "effective sample size",
         words.number(values["auto"].as_return(), words.half_width(words.the_return(values["auto"])[1])),
         "Where an episode was truncated (20 of 20 episodes), only the logging stopped",
         "Nothing looks wrong",
@@ -221,6 +222,22 @@ def test_other_data_are_refused(tmp_path):
         value.report(tmp_path / "page.html", DATA.select(0))
     with pytest.raises(ValueError, match="at least one"):
         ov.report({}, tmp_path / "page.html")
+
+
+def test_unreliable_intervals_do_not_stretch_the_axis():
+    """Values 2 and 4 and the interval [1, 3] span 1 to 4; the bar of the other goes from one end to the other."""
+    good, bad = value_of(value=2.0, interval=(1.0, 3.0)), value_of("unreliable", value=4.0, interval=(-100.0, 100.0))
+    low, high = spanning([1.0, 2.0, 3.0, 4.0])
+    page = str(side_by_side({"a": good, "b": bad}))
+    bars = re.findall(r'class="bar" style="left:([\d.]+)%;width:([\d.]+)%"', page)
+    assert [float(part) for part in bars[0]] == pytest.approx(
+        [100 * (1 - low) / (high - low), 100 * 2 / (high - low)], abs=0.01
+    )
+    assert bars[1] == ("0.00", "100.00")
+    assert "go on beyond it" in page
+    alone = str(side_by_side({"b": bad}))
+    assert "go on beyond it" not in alone
+    assert "go on beyond it" not in str(side_by_side({"a": good}))
 
 
 def test_the_command_writes_the_page(tmp_path, monkeypatch, capsys):

@@ -100,7 +100,8 @@ def test_only_every_other_epoch(swing, tmp_path):
 def test_on_some_episodes_and_on_other_data(swing, tmp_path):
     algo = d3rlpy.algos.TD3PlusBCConfig(batch_size=16).create()
     few = OPEEvaluator("naive", gamma=1.0, n_episodes=3, seed=5)
-    other = OPEEvaluator("naive", gamma=1.0, data=swing.select(slice(0, 2)))
+    swing.select(slice(0, 2)).save(tmp_path / "other.npz")
+    other = OPEEvaluator("naive", gamma=1.0, data=tmp_path / "other.npz")
     folder = fitted(algo, swing, tmp_path, {"few": few, "other": other}, epochs=1)
     assert few.last.diagnostics["episodes"] == 3
     assert logged(folder, "other")[0] == pytest.approx(swing.select(slice(0, 2)).rewards.mean())
@@ -140,8 +141,32 @@ def test_misspelt_names_are_answered_before_training():
         OPEEvaluator("autoo")
     with pytest.raises(TypeError, match=r"no option 'n_feature'.*did you mean 'n_features'"):
         OPEEvaluator("auto", n_feature=3)
-    with pytest.raises(ValueError, match="at least 1: got 0"):
+    with pytest.raises(ValueError, match="every must be a whole number, at least 1: got 0"):
         OPEEvaluator(every=0)
+    with pytest.raises(ValueError, match="n_episodes must be a whole number, at least 1: got '5'"):
+        OPEEvaluator(n_episodes="5")
+
+
+WRONG = {
+    "gamma must be between 0 and 1: got 1.5": {"gamma": 1.5},
+    "on_end must be 'restart' or 'absorb': got 'stop'": {"on_end": "stop"},
+    "time_limit must be 'continue' or 'restart': got 'stop'": {"time_limit": "stop"},
+    "seed must be a whole number, 0 or more: got -1": {"seed": -1},
+    "ignore must name findings": {"ignore": ["typo"]},
+    "there is no file": {"data": "nowhere.npz"},
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_wrong_settings_are_answered_before_training(message):
+    with pytest.raises((ValueError, OSError), match=message):
+        OPEEvaluator(**WRONG[message])
+
+
+def test_an_absorbing_end_waits_for_the_discount_of_the_algorithm():
+    OPEEvaluator(on_end="absorb")
+    with pytest.raises(ValueError, match="at gamma = 1 an absorbing end"):
+        OPEEvaluator(gamma=1.0, on_end="absorb")
 
 
 def written(folder, **metrics):
@@ -167,7 +192,12 @@ def test_unreliable_epochs_and_those_without_a_model_are_passed_over(tmp_path):
 
 
 def test_missing_and_damaged_logs_end_in_a_sentence(tmp_path):
+    with pytest.raises(NotADirectoryError, match=r"there is no folder .*nowhere: give that of one training run"):
+        best_epoch(tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match=r"value_lower\.csv: log it by"):
+        best_epoch(tmp_path)
+    written(tmp_path, ope=[1], ope_lower=[0])
+    with pytest.raises(FileNotFoundError, match=r"value_lower\.csv: pass name='ope'"):
         best_epoch(tmp_path)
     written(tmp_path, value=[1], value_lower=["nan"])
     with pytest.raises(ValueError, match="no epoch with an interval"):

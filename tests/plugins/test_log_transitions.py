@@ -188,6 +188,16 @@ def test_dictionaries_images_and_pairs_of_actions(tmp_path):
     assert data.n_actions == 6
 
 
+def test_steps_after_the_end_of_the_log_are_not_lost_in_silence(tmp_path):
+    env = LogTransitions(Counting(), tmp_path / "log.npz")
+    env.reset()
+    env.step(0)
+    env.close()
+    with pytest.raises(ValueError, match=r"log\.npz was written when the environment was closed"):
+        env.step(0)
+    assert len(ov.load_dataset(tmp_path / "log.npz")) == 1
+
+
 def test_names_that_cannot_be_written_are_refused_at_once(tmp_path):
     with pytest.raises(ValueError, match=r"must end in \.npz"):
         LogTransitions(Counting(), tmp_path / "log.txt")

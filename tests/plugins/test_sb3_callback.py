@@ -82,6 +82,8 @@ def test_wrong_choices_are_answered_before_training(cart):
         OPECallback(cart, every=0)
     with pytest.raises(FileNotFoundError, match="there is no file"):
         OPECallback("nowhere.npz")
+    with pytest.raises(ValueError, match="gamma must be between 0 and 1: got 2"):
+        OPECallback(cart, gamma=2)
 
 
 class Counting(gym.Env):

@@ -62,7 +62,8 @@ def test_order_and_regret_by_hand():
     assert [each.name for each in chosen.not_told_apart] == ["b"]
     assert [each.name for each in ranked(found, "value", 10).candidates] == ["b", "a", "c"]
     assert (
-        "a has the highest lower end: its value is 2, between 1 and 3 (95 %); 1 of 2 others cannot" in chosen.sentence()
+        "a has the highest lower end of the interval: its value is 2, between 1 and 3 (95 %); 1 of 2 others cannot"
+        in chosen.sentence()
     )
 
 
@@ -203,6 +204,11 @@ def test_the_command_takes_a_table_with_names_of_its_own(tmp_path):
     data = ov.load_dataset(tmp_path / "log.csv", columns=names)
     direct = ov.evaluate(data, ov.load_policy(tmp_path / "one.npy"), "auto")
     assert printed["candidates"][0]["value"] == direct.value
+
+
+def test_a_page_that_cannot_be_written_is_refused_before_anything_is_read(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"the folder of .*page\.html does not exist"):
+        run("none.npz", "--policies", "none.zip", "--page", tmp_path / "nowhere" / "page.html")
 
 
 def test_files_come_by_pattern_in_the_order_of_their_numbers(folder):

@@ -260,6 +260,8 @@ BAD = {
     "cut.zip": (b"PK\x03\x04" + bytes(50), "cut.zip cannot be read as a policy"),
     "noise.onnx": (bytes(range(200)), "cannot be read as ONNX"),
     "words.csv": (b"left,right\n", "numbers only"),
+    "nothing.csv": (b"", "must hold a table of probabilities: it is empty"),
+    "lines.csv": (b"\n\n", "must hold a table of probabilities: it is empty"),
 }
 
 

@@ -47,6 +47,8 @@ FORMATS: dict[str, ModuleType] = {
     "imitation": imitation,
     "parts": parts,
 }
+MAPPED = ("npz", "parquet", "csv", "open-bandit")
+"""Formats whose columns have names of the user's own."""
 OBJECTS = (d3rlpy, minari, sb3, imitation)
 WRITERS: dict[str, Callable[[LoggedDataset, Path], None]] = {
     ".npz": npz.write,
@@ -71,7 +73,7 @@ def load_dataset(
         source: a path; a Minari id; a d3rlpy, Minari or stable-baselines3 object; imitation trajectories; or a folder,
             a pattern such as `logs/*.parquet` or a list of Parquet files, as in `scan_dataset`.
         format: one of `FORMATS`; found by content if not given.
-        columns: names of a table's columns, as in `{"observations": ["x", "y"], "rewards": "score"}`.
+        columns: names of the columns of a table or an .npz, as in `{"observations": ["x", "y"], "rewards": "score"}`.
         trust: allow unpickling, which runs whatever code the file holds, and sizes far beyond that of the file.
         mmap: leave the columns of an .npz on disk.
         observation_space: where the file does not tell, or tells it wrong.
@@ -166,6 +168,8 @@ def _read_several(source: Any, options: Options) -> LoggedDataset:
 
 
 def _read_file(path: Path, name: str, options: Options) -> LoggedDataset:
+    if options.columns and name in FORMATS and name not in MAPPED:
+        raise ValueError(f"columns= is for files of {', '.join(MAPPED)}: {path} is of {name}, whose names are fixed")
     with reading(path, name):
         return _checked(_reader(name).read(path, options), name)
 

@@ -25,6 +25,10 @@ class Options:
     action_space: Space | None = None
 
 
+MAP_NAMES = "map your names with columns=, or --columns on the command line"
+"""What to do about a missing column."""
+
+
 def require(path: object, names: Sequence[str], available: Collection[str], hint: str = "") -> None:
     """Refuse a file without some columns, listing them."""
     missing = [name for name in names if name not in available]

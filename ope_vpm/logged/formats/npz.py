@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from ope_vpm.archives import Archive, npz_member, opened, read_header
 from ope_vpm.arrays import Array
 from ope_vpm.logged.columns import flag_column
 from ope_vpm.logged.dataset import LoggedDataset
-from ope_vpm.logged.formats.files import Options, require, spaces_from_json, spaces_to_json
+from ope_vpm.logged.formats.files import MAP_NAMES, Options, require, spaces_from_json, spaces_to_json
+from ope_vpm.logged.formats.table import NAMES
 
 REQUIRED = ("observations", "actions", "rewards")
 COLUMNS = (
@@ -38,14 +40,15 @@ def write(data: LoggedDataset, path: Path) -> None:
 
 
 def read(path: Path, options: Options) -> LoggedDataset:
-    """Read our file, or any .npz whose arrays have the names of `LoggedDataset.from_arrays`."""
+    """Read our file, or any .npz whose arrays have names as columns of a table have, or those of `columns`."""
     with opened(path, options.trust) as archive:
         names = {name.removesuffix(".npy") for name in archive.names}
-        require(path, REQUIRED, names)
-        if not names & {"terminated", "truncated", "episode"}:
-            require(path, ("terminated",), names, "or give an episode column or truncated")
+        found = _found(path, names, options.columns or {})
+        require(path, [name for name in REQUIRED if name not in found], names, MAP_NAMES)
+        if not found.keys() & {"terminated", "truncated", "episode"}:
+            require(path, ("terminated",), names, f"or give an episode column or truncated; {MAP_NAMES}")
         take = _mapped if options.mmap else _loaded
-        columns: dict[str, Any] = {name: take(path, archive, name) for name in COLUMNS if name in names}
+        columns: dict[str, Any] = {ours: take(path, archive, theirs) for ours, theirs in found.items()}
         extras = {name: _loaded(path, archive, name) for name in ("from_reset", "spaces") if name in names}
     notes: dict[str, Any] = spaces_from_json(str(extras["spaces"])) if "spaces" in extras else {}
     for name in ("observation_space", "action_space"):
@@ -54,6 +57,18 @@ def read(path: Path, options: Options) -> LoggedDataset:
     if "from_reset" not in extras:
         return data
     return data.with_resets(flag_column("from_reset", extras["from_reset"], data.n_episodes))
+
+
+def _found(path: Path, names: set[str], mapping: Mapping[str, str | Sequence[str]]) -> dict[str, str]:
+    """The array of each of our columns that the file has, by the user's mapping or a usual name."""
+    for ours, theirs in mapping.items():
+        if ours not in COLUMNS:
+            raise ValueError(f"columns maps {ours}, but only {', '.join(COLUMNS)} can be mapped")
+        if not isinstance(theirs, str):
+            raise TypeError(f"a column of an .npz is one array: columns maps {ours} to {', '.join(theirs)}")
+        require(path, [theirs], names, f"columns maps {ours} to it")
+    usual = {ours: next((name for name in NAMES[ours] if name in names), None) for ours in COLUMNS}
+    return {ours: theirs for ours, theirs in {**usual, **mapping}.items() if isinstance(theirs, str)}
 
 
 def _loaded(path: Path, archive: Archive, name: str) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 from ope_vpm.arrays import Array
 from ope_vpm.logged.columns import flag_column
 from ope_vpm.logged.dataset import LoggedDataset
-from ope_vpm.logged.formats.files import Options, require
+from ope_vpm.logged.formats.files import MAP_NAMES, Options, require
 
 NAMES = {
     "observations": ("observations", "observation", "obs", "state"),
@@ -40,14 +40,9 @@ def from_table(path: object, table: Mapping[str, Array], options: Options) -> Lo
     found = {name: _find(path, table, name, mapping.get(name)) for name in NAMES}
     columns: dict[str, Any] = {name: array for name, array in found.items() if array is not None}
     missing = [name for name in REQUIRED if name not in columns]
-    require(path, missing, table, "map your names with columns=, or --columns on the command line")
+    require(path, missing, table, MAP_NAMES)
     if not columns.keys() & {"terminated", "truncated", "episode"}:
-        require(
-            path,
-            ("terminated",),
-            table,
-            "or give an episode column or truncated; map your names with columns=, or --columns on the command line",
-        )
+        require(path, ("terminated",), table, f"or give an episode column or truncated; {MAP_NAMES}")
     resets = columns.pop("from_reset", None)
     data = LoggedDataset.from_arrays(
         **columns, observation_space=options.observation_space, action_space=options.action_space

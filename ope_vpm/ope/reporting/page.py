@@ -157,13 +157,17 @@ def _pictures(named: dict[str, PolicyValue], leader: str, logged: float | None) 
 def side_by_side(named: Mapping[str, PolicyValue | EpisodeReturn], logged: float | None = None) -> Html:
     """One line per estimate: its interval as a bar, its value as a dot, the logged mean as a dashed line.
 
-    The axis holds all numbers; an interval without an end goes on to that of the axis.
+    The axis holds all values, and the intervals of those that can be relied on: beside all that the rewards allow, the
+    interval of an unreliable one, they would be too short to be seen. Where no estimate can be relied on, it holds all
+    intervals. What does not fit goes on to the end of the axis.
     """
-    given = [number for value in named.values() for number in (value.value, *(value.interval or ()))]
+    usable = [value for value in named.values() if value.verdict != "unreliable"] or list(named.values())
+    given = [value.value for value in named.values()] + [end for value in usable for end in value.interval or ()]
     ends = [number for number in (*given, *([] if logged is None else [logged])) if np.isfinite(number)]
     if not ends:
         return EMPTY
     low, high = svg.spanning(ends)
+    cut = any(end < low or end > high for value in named.values() for end in value.interval or ())
     axis = svg.Axis(low, high, 0.0, 100.0)
     mean = "" if logged is None else element("i", class_="mean", style=f"left:{axis(logged):.2f}%")
     rows = [
@@ -175,6 +179,7 @@ def side_by_side(named: Mapping[str, PolicyValue | EpisodeReturn], logged: float
     note = "Dots are values, bars are 95 % intervals." + (
         "" if logged is None else " The dashed line is the logged mean."
     )
+    note += " Bars that reach an end of the axis go on beyond it." if cut else ""
     return element("div", rows, scale, element("p", note, class_="quiet"), class_="estimates")
 
 
@@ -206,7 +211,7 @@ def _row(name: str, value: PolicyValue) -> dict[str, str]:
         "95 % interval": between(value.interval),
         "verdict": element("span", words.VERDICTS[value.verdict], class_=value.verdict),
         "return": NOTHING if found is None else number(found[0], words.half_width(found[1])),
-        "rows it is worth": NOTHING if size is None else f"{size:.0f}",
+        "effective sample size": NOTHING if size is None else f"{size:.0f}",
     }
 
 

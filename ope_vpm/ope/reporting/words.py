@@ -45,7 +45,7 @@ def between(interval: tuple[float, float] | None) -> str:
 
 def unit(gamma: float) -> str:
     """What the value is measured in."""
-    return "average reward per step" if gamma == 1 else f"reward per step, discounted by γ = {gamma:g}"
+    return "average reward per step" if gamma == 1 else f"reward per step, discounted by γ = {gamma:.12g}"
 
 
 def is_about_return(value: PolicyValue) -> bool:
@@ -123,7 +123,7 @@ def the_return(value: PolicyValue) -> tuple[float, tuple[float, float] | None] |
 
 def return_name(gamma: float) -> str:
     """What the return is."""
-    return "return of an episode" if gamma == 1 else f"discounted return, value / (1 - {gamma:g})"
+    return "return of an episode" if gamma == 1 else f"discounted return, value / (1 - {gamma:.12g})"
 
 
 def assumed(question: Question, data: LoggedDataset | None) -> list[str]:
@@ -140,8 +140,8 @@ def _meaning(gamma: float) -> str:
     if gamma == 1:
         return "γ = 1: the value is the long-run average reward per step."
     return (
-        f"γ = {gamma:g}: the value is (1 - γ) · E[Σ γᵗ rₜ] from the logged initial states, on the scale of one reward; "
-        f"it looks about {1 / (1 - gamma):.0f} steps ahead."
+        f"γ = {gamma:.12g}: the value is (1 - γ) · E[Σ γᵗ rₜ] from the logged initial states, on the scale of one "
+        f"reward; it looks about {1 / (1 - gamma):.0f} steps ahead."
     )
 
 
