@@ -16,9 +16,8 @@ from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.solve import Treatment
 from ope_vpm.ope.finite.treatments import DEFAULT, treatment
 from ope_vpm.ope.inference.uncertainty import Likelihood
-from ope_vpm.ope.linear.sensitivity import with_feature_doubt
 from ope_vpm.ope.q.fitted import Networks, fitted_q
-from ope_vpm.ope.q.linear import find_lstd, lstd_equations
+from ope_vpm.ope.q.linear import doubted_lstd
 from ope_vpm.ope.vpm.estimator import VPMEstimator
 
 SOLVERS = ("auto", "tabular", "linear", "neural")
@@ -93,8 +92,7 @@ class FQE(ProblemEstimator):
             return self._with_likelihood(problem, found)
         weight = vpm_weights(problem, self.n_features) if self.weighted else None
         if solver == "linear":
-            found = find_lstd(problem, self.n_features, self.ridge, self.draws, weight)
-            return with_feature_doubt(lstd_equations(problem, self.n_features, self.draws, weight), found)
+            return doubted_lstd(problem, self.n_features, self.ridge, self.draws, weight)
         settings = Networks(self.members, self.training_steps, self.n_features, self.ridge, self.draws)
         return fitted_q(problem, settings, weight)
 

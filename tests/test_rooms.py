@@ -45,6 +45,7 @@ PASSED_ON = {
     "accumulate",
     "accumulate_initial",
     "apply_all",
+    "expected",
 }
 """Functions that call what they are given, for whoever gave it to them: a function, an estimator, batches of rows."""
 

@@ -13,7 +13,7 @@ and c = e₁. The first equation for β then says E[τ] = 1, and θ₁ is the av
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,6 +111,38 @@ def solve_gram(gram: Floats, penalty: Floats, source: Floats) -> Floats:
     scaled = gram / size[:, None] / size + np.diag(penalty / size**2 + JITTER)
     solution: Floats = (solve(scaled, (source.T / size).T, assume_a="pos").T / size).T
     return solution
+
+
+def predicted_mean(
+    x: Floats, y: Floats, at: Floats, group: Integers, fold: Integers, ridges: Sequence[float]
+) -> tuple[float, float]:
+    """What a ridge regression of y on x predicts at other places on the average, atᵀc, and its standard error.
+
+    The ridge is the one with which each half of the rows is best predicted by the other. Rows of a group, such as an
+    episode, err together: the error is that of Σ (xᵀM⁻¹at)·ε over groups, M the penalised Gram matrix, ε what is left.
+
+    Args:
+        x: (n, k), the first column constant.
+        y: (n,).
+        at: (k,): the mean of the regressors at the other places.
+        group: (n,): the number of each row's group, from 0.
+        fold: (n,): 0 or 1, the same within a group.
+        ridges: to choose from, in units of the regressors' mean squares.
+    """
+    halves = [x[fold == half] for half in (0, 1)]
+    wanted = [y[fold == half] for half in (0, 1)]
+    # Sums of single-precision regressors are solved in double precision: a column of zeros needs its pivot.
+    grams = [(half.T @ half).astype(np.float64, copy=False) for half in halves]
+    products = [half.T @ of_half for half, of_half in zip(halves, wanted, strict=True)]
+
+    def missed(ridge: float) -> float:
+        fitted = [solve_gram(gram, gram_penalty(gram, ridge), rest) for gram, rest in zip(grams, products, strict=True)]
+        return sum(float(np.sum((wanted[half] - halves[half] @ fitted[1 - half]) ** 2)) for half in (0, 1))
+
+    ridge, gram = min(ridges, key=missed), grams[0] + grams[1]
+    both = solve_gram(gram, gram_penalty(gram, ridge), np.stack([products[0] + products[1], at], axis=1))
+    influence = np.bincount(group, (x @ both[:, 1]) * (y - x @ both[:, 0]))
+    return float(at @ both[:, 0]), float(np.linalg.norm(influence))
 
 
 def power_steps(means: Means, equation: FixedPoint, alphas: Iterable[float]) -> Iterator[tuple[Floats, float]]:

@@ -15,7 +15,6 @@ from ope_vpm.ope.estimator import Estimator, ProblemEstimator, make, needs_rows
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.inference.values import PolicyValues
 from ope_vpm.ope.problem import Problem
-from ope_vpm.policy import TargetPolicy, as_policy
 
 OneEstimator = str | Estimator
 Data = Any
@@ -85,13 +84,14 @@ def evaluate(
     log = data if isinstance(data, LoggedDataset) else scan_dataset(data)
     first: Problem | None = None
 
-    def one(target: TargetPolicy) -> Any:
+    def one(target: Any) -> Any:
         nonlocal first
         if first is None:
-            first = Problem.pose(
+            base = first = Problem.pose(
                 log, target, gamma=discounts[0], seed=seed, ignore=ignore, state_features=state_features, **choices
             )
-        base = first if first.policy is target else first.with_policy(target)
+        else:
+            base = first.with_policy(target)
         problems = [base, *(base.with_gamma(each, **choices) for each in discounts[1:])]
         together = tuple(problem.discount for problem in problems)
         problems = [replace(problem, together=together) for problem in problems]
@@ -111,10 +111,10 @@ def evaluate(
     if isinstance(policy, Mapping | list | tuple) and not policy:
         raise ValueError(f"policy must be one policy, or a list or mapping of at least one: got {policy!r}")
     if isinstance(policy, Mapping):
-        return PolicyValues((name, one(as_policy(target))) for name, target in policy.items())
+        return PolicyValues((name, one(target)) for name, target in policy.items())
     if isinstance(policy, list | tuple) and not _is_table(policy):
-        return [one(as_policy(target)) for target in policy]
-    return one(as_policy(policy))
+        return [one(target) for target in policy]
+    return one(policy)
 
 
 def _discounts(gamma: float | Sequence[float]) -> list[float]:

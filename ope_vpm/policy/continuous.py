@@ -53,6 +53,12 @@ class DeterministicPolicy(TargetPolicy):
         action = self.action(observations)
         return action, np.square(action)
 
+    def expected(
+        self, function: Callable[[Floats], Floats], observations: Array, rng: Generator, draws: int = DRAWS
+    ) -> Floats:
+        """The function of the one action; nothing is drawn."""
+        return function(self.action(observations))
+
     def usual_action(self, observations: Array) -> Floats:
         """The one action of each row, (n, m)."""
         return self.action(observations)

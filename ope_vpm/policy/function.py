@@ -123,6 +123,12 @@ class FunctionPolicy(TargetPolicy):
         """E_π[a] and E_π[a²] of every coordinate."""
         return self.recognised(observations).action_moments(observations, rng, draws)
 
+    def expected(
+        self, function: Callable[[Floats], Floats], observations: Array, rng: Generator, draws: int = DRAWS
+    ) -> Floats:
+        """E_π[f(a)] in each state."""
+        return self.recognised(observations).expected(function, observations, rng, draws)
+
     def usual_action(self, observations: Array) -> Floats | None:
         """As the policy that was recognised."""
         return self.recognised(observations).usual_action(observations)

@@ -161,6 +161,22 @@ class TargetPolicy(ABC):
         drawn = drawn.reshape(shape)
         return drawn.mean(axis=0), np.square(drawn).mean(axis=0)
 
+    def expected(
+        self, function: Callable[[Floats], Floats], observations: Array, rng: Generator, draws: int = DRAWS
+    ) -> Floats:
+        """E_π[f(a)] in each state, of a function of continuous actions (n, m), as `sample` returns them.
+
+        Args:
+            function: f, from actions to as many rows of numbers.
+            observations: the states.
+            rng: for policies that draw.
+            draws: how many actions these draw in each state.
+        """
+        total = function(checked_actions(self.sample(observations, rng)))
+        for _ in range(draws - 1):
+            total = total + function(checked_actions(self.sample(observations, rng)))
+        return total / draws
+
     def usual_action(self, observations: Array) -> Floats | None:
         """What it does in each state, as numbers that are known without drawing, (n, m).
 

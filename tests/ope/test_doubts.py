@@ -16,15 +16,8 @@ from ope_vpm.ope.inference.logged_mean import relative_error, with_return_doubt
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, Likelihood
 from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.inference.verdict import Evidence, judge
-from ope_vpm.ope.linear.sensitivity import (
-    History,
-    PastSteps,
-    RowDoubt,
-    _doubted,
-    feature_spread,
-    regressors,
-    residual_correlation,
-)
+from ope_vpm.ope.linear.residuals import History, Missed, PastSteps, regressors, residual_correlation
+from ope_vpm.ope.linear.sensitivity import RowDoubt, _doubted, feature_spread
 from ope_vpm.ope.q.linear import find_lstd, lstd_equations
 from ope_vpm.ope.q.networks import inputs, train
 from ope_vpm.ope.q.training import Ensemble
@@ -58,7 +51,7 @@ def test_doubt_of_features_adds_to_the_suspected_bias():
     """0.3·√(D·B) with D = 4, B = 9 is 1.8, 0.1·|ρ|·B = 0.54, 0.3·√0.25·B = 1.35, beside the bias suspected before."""
     data = LinearGaussian().dataset(6, 10, BEHAVIOUR, seed=0)
     found = find_lstd(Problem.pose(data, TARGET.policy(), ignore=QUIET), 10, 0.01, 4)
-    doubted = _doubted(found, 4.0, RowDoubt(bound=9.0, history=History(-0.6, 0.25)), None)
+    doubted = _doubted(found, 4.0, RowDoubt(bound=9.0, history=History(-0.6, 0.25), missed=Missed()), None)
     assert doubted.suspected_bias == pytest.approx(np.sqrt(found.suspected_bias**2 + 1.8**2 + 0.54**2 + 1.35**2))
     assert doubted.evidence.residual_correlation == 0.6
     assert doubted.evidence.past_action == 0.25

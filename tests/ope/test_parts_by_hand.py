@@ -15,9 +15,9 @@ from ope_vpm.logged.stream_facts import fitting
 from ope_vpm.ope import Problem
 from ope_vpm.ope import log as logs
 from ope_vpm.ope.adapter import encoding
-from ope_vpm.ope.adapter.encoding import ActionCoordinates, Encoder, StateFeatures
+from ope_vpm.ope.adapter.encoding import ActionCoordinates, ActionFunctions, Encoder, StateFeatures
 from ope_vpm.ope.adapter.ends import check_choices, clock_remarks, rows_of, steps, times
-from ope_vpm.ope.adapter.pair_features import _centred_moments, pair_features
+from ope_vpm.ope.adapter.pair_features import pair_features
 from ope_vpm.ope.adapter.pair_sums import PairSums
 from ope_vpm.ope.adapter.pairs import absorbed_share
 from ope_vpm.ope.behaviour.action_ratio import RatioWeighting, action_ratio, ratio_model, weighted_pairs
@@ -455,7 +455,8 @@ def test_centred_actions_by_hand():
     """Mean 1 and deviation 2, a target of mean 3 and second moment 13: (a - 1)/2 - 1 and its square - 2."""
     policy = GaussianPolicy(lambda s: (0 * s + 3, 2.0))
     scale = replace(Standardiser.unit(1), mean=np.array([1.0]), std=np.array([2.0]))
-    found = _centred_moments(np.zeros((2, 1)), np.array([[5.0], [1.0]]), policy, scale, np.random.default_rng(0), 1)
+    states, actions, rng = np.zeros((2, 1)), np.array([[5.0], [1.0]]), np.random.default_rng(0)
+    found = ActionFunctions(scale)(states, actions, policy, rng, 1)
     np.testing.assert_allclose(found, [[2 - 1, 4 - 2], [0 - 1, 0 - 2]])
 
 

@@ -74,6 +74,11 @@ class Encoder:
         """Sizes and scales of the states, whatever the actions are."""
         return cls.fit(data, None if not data.discrete_actions else 1, absorbs=False)
 
+    @property
+    def size(self) -> int:
+        """Coordinates of a state as a vector: standardised observations, or one for each finite state."""
+        return self.observation_scale.mean.size if self.shape is None else prod(self.shape)
+
     def states(self, observations: Array) -> Array:
         """Observations alone: state numbers, or standardised vectors."""
         if self.shape is None:
@@ -109,8 +114,7 @@ class Encoder:
         """The absorbing state as an array of one row."""
         if self.shape is not None and self.n_actions is not None:
             return np.array([prod(self.shape) * self.n_actions])
-        width = prod(self.shape) if self.shape is not None else self.observation_scale.mean.size
-        width += self.n_actions or self.action_scale.mean.size
+        width = self.size + (self.n_actions or self.action_scale.mean.size)
         point = np.zeros((1, width + 1))
         point[0, -1] = FAR * sqrt(width)
         return point
@@ -190,6 +194,87 @@ def _coordinates(policy: TargetPolicy, columns: Integers, scale: Standardiser) -
 
 
 @dataclass(frozen=True, eq=False)
+class ActionFunctions:
+    """Functions u(s, a) of the action with E_π[u(s, ·)] = 0 in every state.
+
+    Discrete actions: 1[a = j] - π(j|s) for each action j, which is all that a function of the action can be.
+    Continuous ones: a and a² of each coordinate, standardised, less their means under the target. Rich ones also have
+    how near an action is to the target's own, exp(-|a - E_π[a]|²/2h²), and waves of each coordinate.
+    """
+
+    scale: Standardiser | None
+    """Of continuous actions; None for discrete ones."""
+    spread: Floats | None = None
+    """Of rich ones, the usual distance of logged actions from the target's, in units of `scale`."""
+    frequencies: tuple[float, ...] = ()
+    """Of the waves, a cosine and a sine each, in radians for each standard deviation of the logged actions."""
+
+    def __call__(
+        self, observations: Array, actions: Array, policy: TargetPolicy, rng: np.random.Generator, draws: int
+    ) -> Floats:
+        """U at each row, (n, k).
+
+        Args:
+            observations: the states.
+            actions: one in each.
+            policy: the target.
+            rng: for policies whose means are not known otherwise.
+            draws: how many actions these draw in each state.
+        """
+        if self.scale is None:
+            probabilities = policy.probabilities(observations)
+            return np.asarray(np.eye(probabilities.shape[1])[actions] - probabilities)
+        first, second = policy.action_moments(observations, rng, draws)
+        if first.shape != actions.shape:
+            raise ValueError(
+                f"the policy's actions have shape {first.shape}, the data's {actions.shape}: they do not fit"
+            )
+        z, usual = self.standardised(actions, policy), self.scale(first)
+        square = (second - 2 * self.scale.mean * first + self.scale.mean**2) / self.scale.std**2
+        centred = [z - usual, z**2 - square]
+        if self.spread is not None:
+
+            def others(chosen: Floats) -> Floats:
+                return self._others(self.standardised(chosen, policy), usual)
+
+            centred.append(self._others(z, usual) - policy.expected(others, observations, rng, draws))
+        return np.hstack(centred)
+
+    def standardised(self, actions: Array, policy: TargetPolicy) -> Floats:
+        """Continuous actions as the environment takes them where they lie beyond the bounds, standardised."""
+        if self.scale is None:
+            raise TypeError("discrete actions have no scale")
+        return self.scale(policy.clipping.clip(actions))
+
+    def number(self, policy: TargetPolicy, observations: Array, actions: Array) -> int:
+        """How many functions there are, k; a state and an action are given to find out."""
+        if self.scale is None:
+            return int(policy.probabilities(observations).shape[1])
+        near = 0 if self.spread is None else len(NEAR)
+        return int(actions.shape[1]) * (2 + 2 * len(self.frequencies)) + near
+
+    def _others(self, z: Floats, usual: Floats) -> Floats:
+        """Nearness to the target's usual actions, and waves, of standardised actions."""
+        assert self.spread is not None
+        waves = [wave(each * z) for each in self.frequencies for wave in (np.cos, np.sin)]
+        return np.hstack([nearness((z - usual) / self.spread), *waves])
+
+
+NEAR = (0.5, 0.25)
+"""Widths h of what counts as near to the target's action, in units of the usual distance of a logged one. TODO"""
+
+
+def nearness(apart: Floats) -> Floats:
+    """exp(-d²/2h²) for each width h, (n, widths), d being the root mean square of some distances.
+
+    Args:
+        apart: (n, coordinates): how far apart two actions are, in units of what is usual.
+    """
+    square = np.mean(np.square(apart), axis=1)
+    return np.exp(np.multiply.outer(square, -0.5 / np.square(NEAR)))
+
+
+@dataclass(frozen=True, eq=False)
 class StateFeatures:
     """[1, z, cos ωᵀz, sin ωᵀz] with z the standardised (or one-hot) state and ω ~ N(0, I/d).
 
@@ -224,8 +309,7 @@ class StateFeatures:
             encoder: what `Encoder.of_states` found, where it is known already: it looks at all data.
         """
         encoder = Encoder.of_states(data) if encoder is None else encoder
-        size = encoder.observation_scale.mean.size if encoder.shape is None else prod(encoder.shape)
-        size += (clock is not None) + (0 if usual is None else usual.size)
+        size = encoder.size + (clock is not None) + (0 if usual is None else usual.size)
         frequencies = draw_frequencies(size, number, float(np.sqrt(size)), np.random.default_rng(seed))
         fourier = FourierFeatures(Standardiser.unit(size).within(FARTHEST), frequencies, linear=True)
         return cls(encoder, fourier, clock, usual)

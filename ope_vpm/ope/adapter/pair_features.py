@@ -19,7 +19,7 @@ from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks
 from ope_vpm.linear.features import BATCH_ROWS, Standardiser
 from ope_vpm.linear.moments import Batch, Coefficients, KeptRows, Moments, accumulate, apply_to_groups
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.adapter.encoding import ActionCoordinates, Encoder, StateFeatures
+from ope_vpm.ope.adapter.encoding import NEAR, ActionCoordinates, ActionFunctions, Encoder, StateFeatures
 from ope_vpm.ope.adapter.ends import (
     NOTHING_FOLLOWS,
     Steps,
@@ -49,6 +49,8 @@ the right): on Pendulum, Acrobot, CartPole and Hopper (seeds 100 and 101) errors
 time by their square."""
 ROWS_PER_COLUMN = 10
 """Rows for each of these columns at least: with fewer, methods that choose no ridge would fit noise."""
+ACTION_FREQUENCIES = (1.5, 3.0)
+"""Of the waves of an action, in radians for each standard deviation of the logged actions: TODO."""
 KEPT_NUMBERS = 4_000_000
 """Coordinates of states that are kept for all feature maps of a policy: 32 MB in double precision."""
 SCALE_ROWS = 10_000
@@ -324,6 +326,7 @@ def any_pairs(
     n_features: int,
     draws: int,
     waves: int = WAVES,
+    rich: bool = False,
 ) -> Pairs:
     """The features of the problem's pairs, of a log in memory or in parts; those of states are shared by all discounts.
 
@@ -332,25 +335,27 @@ def any_pairs(
         n_features: random Fourier features of the state.
         draws: target actions drawn for each state where the policy's mean action is not known otherwise.
         waves: of the state with which functions of the action are multiplied at most.
+        rich: whether continuous actions have more functions than lines and parabolas.
     """
     if not problem.data.leads_on(problem.time_limit):
         raise ValueError(NOTHING_FOLLOWS)
     features = problem.of_policy(_state_features, n_features, problem.time_limit, problem.seed)
-    memory = problem.of_policy(_memory_of_pairs, n_features, problem.time_limit, problem.seed, draws, waves)
-    base = problem.of_policy(_action_base, features, waves, problem.time_limit)
+    memory = problem.of_policy(_memory_of_pairs, n_features, problem.time_limit, problem.seed, draws, waves, rich)
+    base = problem.of_policy(_action_base, features, waves, problem.time_limit, rich)
     log, policy = problem.log, problem.policy
     if log.sample is log:
         states = problem.of_policy(_state_rows, features, problem.time_limit)
-        return PairFeatures(states, centred_features(problem, draws), base, plan=lambda: problem.steps, _memory=memory)
+        centred = centred_features(problem, draws, rich)
+        return PairFeatures(states, centred, base, plan=lambda: problem.steps, _memory=memory)
     from ope_vpm.ope.adapter.pair_stream import PairRecipe, PairStream, of_sample  # which builds upon this module
 
-    scale = problem.of_policy(_action_scale)
-    recipe = PairRecipe(features, scale, base, draws, problem.seed, problem.time_limit, log.precision)
+    functions = action_functions(problem, rich)
+    recipe = PairRecipe(features, functions, base, draws, problem.seed, problem.time_limit, log.precision)
     if isinstance(log, StreamedLog):
         return PairStream(log, policy, recipe, _memory=memory)
     return PairFeatures(
         problem.of_policy(_state_rows, features, problem.time_limit),
-        centred_features(problem, draws),
+        centred_features(problem, draws, rich),
         base,
         plan=lambda: problem.steps,
         sampled=lambda: memory.recall(of_sample)(recipe, log, policy),
@@ -364,9 +369,10 @@ def pair_features(
     n_features: int,
     draws: int,
     waves: int = WAVES,
+    rich: bool = False,
 ) -> PairFeatures:
     """The same of a log that is in memory."""
-    pairs = any_pairs(problem, n_features, draws, waves)
+    pairs = any_pairs(problem, n_features, draws, waves, rich)
     if not isinstance(pairs, PairFeatures):
         raise TypeError("the rows of a log that is read in parts are not all there")
     return pairs
@@ -420,17 +426,15 @@ def state_rows(
     return StateRows(data, features, rows, ending[rows], times(data, time_limit)[rows], first, precision)
 
 
-def _action_base(log: Log, policy: TargetPolicy, features: StateFeatures, waves: int, time_limit: TimeLimit) -> int:
+def _action_base(
+    log: Log, policy: TargetPolicy, features: StateFeatures, waves: int, time_limit: TimeLimit, rich: bool
+) -> int:
     """How many features of the state each function of the action is multiplied with: as many waves as fit."""
-    data = log.sample.data
-    width = policy.probabilities(data.observations[:1]).shape[1] if data.discrete_actions else 2 * data.actions.shape[1]
+    data, functions = log.sample.data, log.memory_of(policy).recall(_action_functions, rich)(log, policy)
+    width = functions.number(policy, data.observations[:1], data.actions[:1])
     linear = 1 + features.linear
     most = min(ACTION_COLUMNS, log.data.leads_on(time_limit) // ROWS_PER_COLUMN)
     return min(linear + int(np.clip(most // max(width, 1) - linear, 0, waves)), features.size)
-
-
-def _action_scale(log: Log, policy: TargetPolicy) -> Standardiser:
-    return Standardiser.fit(log.sample.data.actions)
 
 
 def state_encoder(log: Log) -> Encoder:
@@ -438,55 +442,50 @@ def state_encoder(log: Log) -> Encoder:
     return Encoder.of_states(log.data if log.data.finite else log.sample.data)
 
 
-def centred_features(problem: Problem, draws: int = DRAWS) -> Array:
-    """One row per logged step. Discrete: 1[a = j] - π(j|s). Continuous: a and a², scaled, less their means under π.
+def centred_features(problem: Problem, draws: int = DRAWS, rich: bool = False) -> Array:
+    """The functions u of the action at each logged step, (n, k): see `ActionFunctions`.
 
     Args:
         problem: the question.
         draws: target actions per state where the policy's moments have no closed form.
+        rich: as in `any_pairs`.
     """
-    return problem.of_policy(_centred_features, draws, problem.seed)
+    return problem.of_policy(_centred_features, draws, problem.seed, rich)
 
 
-def _centred_features(log: Log, policy: TargetPolicy, draws: int, seed: int) -> Array:
+def _centred_features(log: Log, policy: TargetPolicy, draws: int, seed: int, rich: bool) -> Array:
     """The same, in the precision of the features; policies that draw do so in the log's canonical order.
 
     Those of long logs draw in the order of the log, which may be read in parts.
     """
     data, rng, out = log.data, np.random.default_rng(seed), np.empty((0, 0), log.precision)
-    scale = log.memory_of(policy).recall(_action_scale)(log, policy)
+    functions = log.memory_of(policy).recall(_action_functions, rich)(log, policy)
     for part in chunks(len(data)):
         rows = log.rows[part] if log.sample is log else part
-        values = centred_rows(data, policy, scale, rng, draws, rows)
+        values = functions(data.observations[rows], data.actions[rows], policy, rng, draws)
         if part.start == 0:
             out = np.empty((len(data), values.shape[1]), log.precision)
         out[rows] = values
     return out
 
 
-def centred_rows(
-    data: LoggedDataset,
-    policy: TargetPolicy,
-    scale: Standardiser,
-    rng: np.random.Generator,
-    draws: int,
-    rows: Integers | slice = slice(None),
-) -> Floats:
-    """U at some rows."""
-    observations, actions = data.observations[rows], data.actions[rows]
+def action_functions(problem: Problem, rich: bool = False) -> ActionFunctions:
+    """The functions of the action that a problem's features have."""
+    return problem.of_policy(_action_functions, rich)
+
+
+def _action_functions(log: Log, policy: TargetPolicy, rich: bool) -> ActionFunctions:
+    """Scales from the log's sample; rich ones as far as there is room for them beside the coordinates of states."""
+    data = log.sample.data
     if data.discrete_actions:
-        probabilities = policy.probabilities(observations)
-        return np.asarray(np.eye(probabilities.shape[1])[actions] - probabilities)
-    return _centred_moments(observations, actions, policy, scale, rng, draws)
-
-
-def _centred_moments(
-    observations: Array, actions: Array, policy: TargetPolicy, scale: Standardiser, rng: np.random.Generator, draws: int
-) -> Floats:
-    """Scaled a and a² of some rows less E_π[a] and E_π[a²] there."""
-    first, second = policy.action_moments(observations, rng, draws)
-    if first.shape != actions.shape:
-        raise ValueError(f"the policy's actions have shape {first.shape}, the data's {actions.shape}: they do not fit")
-    logged = scale(policy.clipping.clip(actions))  # as the environment takes an action beyond the bounds
-    square = (second - 2 * scale.mean * first + scale.mean**2) / scale.std**2
-    return np.hstack([logged - scale(first), logged**2 - square])
+        return ActionFunctions(None)
+    scale, size = Standardiser.fit(data.actions), data.actions.shape[1]
+    linear = 1 + log.shared(state_encoder).size + size
+    room = min(ACTION_COLUMNS, len(log.data) // ROWS_PER_COLUMN) // linear - len(NEAR)
+    if not rich or room < 2 * size:
+        return ActionFunctions(scale)
+    rows = log.sample.rows[:: max(1, len(log.sample.rows) // SCALE_ROWS)]
+    usual = policy.action_moments(data.observations[rows], np.random.default_rng(0))[0]
+    apart = np.sqrt(np.mean(np.square(scale(policy.clipping.clip(data.actions[rows])) - scale(usual)), axis=0))
+    waves = (room // size - 2) // 2
+    return ActionFunctions(scale, np.where(apart > 0, apart, 1.0), ACTION_FREQUENCIES[:waves])

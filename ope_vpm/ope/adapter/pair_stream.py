@@ -9,13 +9,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
-from ope_vpm.linear.features import Standardiser
 from ope_vpm.linear.moments import Coefficients, Moments, accumulate
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.streamed import Part
-from ope_vpm.ope.adapter.encoding import StateFeatures
+from ope_vpm.ope.adapter.encoding import ActionFunctions, StateFeatures
 from ope_vpm.ope.adapter.ends import TimeLimit, ended_episodes
-from ope_vpm.ope.adapter.pair_features import PairFeatures, Result, centred_rows, memory_of, state_rows
+from ope_vpm.ope.adapter.pair_features import PairFeatures, Result, memory_of, state_rows
 from ope_vpm.ope.adapter.pair_sums import PairSums
 from ope_vpm.ope.log import Log, Memory, Precision, StreamedLog
 from ope_vpm.policy import TargetPolicy
@@ -27,8 +26,8 @@ class PairRecipe:
 
     features: StateFeatures
     """V."""
-    scale: Standardiser
-    """Of the actions."""
+    functions: ActionFunctions
+    """Of the action."""
     action_base: int
     """As in `PairFeatures`."""
     draws: int
@@ -43,9 +42,9 @@ class PairRecipe:
         first: Integers = np.flatnonzero(data.from_reset)
         states = state_rows(data, self.features, self.time_limit, first, self.precision)
         rng = np.random.default_rng([self.seed, data.first_row])
-        centred = np.asarray(centred_rows(data, policy, self.scale, rng, self.draws), dtype=self.precision)
+        centred = self.functions(data.observations, data.actions, policy, rng, self.draws)
         weight = None if self.weighting is None else self.weighting(data, policy)
-        return PairFeatures(states, centred, self.action_base, weight)
+        return PairFeatures(states, centred.astype(self.precision, copy=False), self.action_base, weight)
 
 
 class Weighting(Protocol):

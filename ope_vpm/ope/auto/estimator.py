@@ -23,10 +23,9 @@ from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.inference.logged_mean import logged_mean, relative_error, with_return_doubt
 from ope_vpm.ope.inference.value import RawEstimate, found_on_sample
 from ope_vpm.ope.inference.verdict import rewards_hull
-from ope_vpm.ope.linear.sensitivity import with_feature_doubt
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.fitted import Networks, fitted_q
-from ope_vpm.ope.q.linear import find_lstd, lstd_equations
+from ope_vpm.ope.q.linear import doubted_lstd
 from ope_vpm.ope.vpm.estimator import VPMEstimator
 
 LEAST_OVERLAP = 0.3
@@ -100,8 +99,7 @@ class Auto(ProblemEstimator):
         """LSTD-Q as the first choice, which has to speak for its features itself."""
 
         def find(problem: Problem) -> RawEstimate:
-            equations = lstd_equations(problem, self.n_features, DRAWS)
-            return with_feature_doubt(equations, find_lstd(problem, self.n_features, None, DRAWS))
+            return doubted_lstd(problem, self.n_features, None, DRAWS)
 
         return Candidate("lstd-q", find)
 

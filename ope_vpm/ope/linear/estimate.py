@@ -8,7 +8,7 @@ the ridge. τ and δ of every row for that ridge alone are what the second pass 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from ope_vpm.ope.behaviour.action_ratio import known_overlap
 from ope_vpm.ope.inference.returns import reaches_ends, with_rate_doubt
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, influence_sums, initial_sums
 from ope_vpm.ope.inference.value import RawEstimate, disagreement, evidence_of_sums, weight_sums
+from ope_vpm.ope.linear.residuals import Missed
 from ope_vpm.ope.problem import Discount, Problem
 
 KEPT_NUMBERS = 24_000_000
@@ -54,6 +55,8 @@ class LinearEstimate(RawEstimate):
     """Of returns: the mean length of an episode."""
     per_episode: LinearEstimate | None = None
     """The same of the return of an episode."""
+    missed: Missed = field(default_factory=Missed)
+    """What the features were found to miss, where that was asked."""
 
     @property
     def ratio(self) -> Floats:

@@ -6,27 +6,23 @@ for a ratio that is wrong altogether. D, the spread of the value over fits with 
 they are. Neither alone is on the right scale; their geometric mean was, also on tasks that it was not chosen on
 (docs/verdicts.md).
 
-All of this takes observations for states: what follows depends on the past through (s, a) alone, so that nothing of
-the past foretells the next Bellman residual. Where a speed is not observed, residuals of successive steps go together.
-Where observations come a step late they do not, for the errors of one step are over when the next begins, but the
-action before, which has not shown yet, foretells them. Neither is mended by any feature of (s, a): see `History`.
+What Bellman residuals themselves say against an estimate is in `ope_vpm.ope.linear.residuals`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ope_vpm.arrays import Array, Bools, Floats, Integers
+from ope_vpm.arrays import Floats, Integers
 from ope_vpm.linear.moments import apply
-from ope_vpm.linear.system import COARSE_RIDGES, gram_penalty, solve_gram
+from ope_vpm.linear.system import COARSE_RIDGES
 from ope_vpm.ope.adapter.pair_features import PairFeatures
 from ope_vpm.ope.inference.logged_mean import logged_mean, relative_error, with_return_doubt
 from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.inference.value import RawEstimate
-from ope_vpm.ope.inference.verdict import ROUNDING
 from ope_vpm.ope.linear.estimate import (
     LinearEstimate,
     PairEquations,
@@ -35,7 +31,7 @@ from ope_vpm.ope.linear.estimate import (
     fewer_features,
     ridge_path,
 )
-from ope_vpm.ope.log import Log, Memory
+from ope_vpm.ope.linear.residuals import History, Missed, history, missed
 
 HALF, QUARTER = 2, 4
 """Parts of the waves whose values are compared with that of all: every second one and the others, as if drawn anew with
@@ -50,46 +46,6 @@ USUAL = 0.68
 """The quantile of |δ| that stands for its standard deviation, which a few falls of a robot would decide."""
 
 
-CORRELATED = 0.1
-"""Of |ρ|·B, as a standard error. On a mass whose speed is not observed (four behaviours, three discounts, two seeds)
-intervals need up to 0.12 of it; where states are complete |ρ| is mostly below 0.2, and errors grow by less than a
-fifth. With sd(δ), which a few falls of a robot decide, in place of B's quantile they grew fivefold on such logs."""
-FORETOLD = 0.3
-"""Of √share·B, the share being that of the action before: as for what the state before tells of finite states. On
-linear systems observed late (seeds 0 and 1) that stay within their log, intervals need 0.01 to 0.11 of it, on Pendulum
-observed late from an older policy 0.2 and 0.25."""
-SURE = 2.5
-"""How many standard errors the action before must gain on held-out episodes to count. Pendulum, Acrobot, CartPole,
-Hopper and HopperBullet (seeds 100 and 101, three behaviours, 30 logs) have at most 2.4, most of them less than 0, for
-a useless regressor loses on held-out episodes; Pendulum and Acrobot observed a step late 2.8 to 6 where answers were
-wrong."""
-MOST_COORDINATES, MOST_COLUMNS = 100, 400
-"""Of an observation: with more of them, as of an image, nothing is asked about the action before. And of both
-regressions: beyond it actions are not multiplied with the state."""
-MOST_NUMBERS = 4_000_000
-"""Regressors of all steps that are asked, 32 MB: steps of a part of the episodes where there are more. They are 10 000
-steps at least, which know a share of 2 % to a tenth of it."""
-RIDGE = 1e-6
-"""Of each regressor's mean square: keeps repeated ones solvable."""
-FARTHEST = 5.0
-"""Standard deviations beyond which coordinates are not told apart, as in the features."""
-
-
-@dataclass(frozen=True)
-class History:
-    """What the past foretells of the Bellman residuals."""
-
-    correlation: float
-    """ρ of the residuals of successive steps."""
-    foretold: float
-    """The share of their variance that the action before foretells, beyond state and action; 0 where noise alone may
-    be the reason."""
-
-    def bias(self, bound: float) -> float:
-        """What both may do to a value, as large as one standard error would be; `bound` is B."""
-        return bound * float(np.hypot(CORRELATED * self.correlation, FORETOLD * np.sqrt(self.foretold)))
-
-
 @dataclass(frozen=True)
 class RowDoubt:
     """What τ and the Bellman residual δ of the rows say against an estimate."""
@@ -98,6 +54,23 @@ class RowDoubt:
     """B = sd(τ)·q₆₈|δ|."""
     history: History
     """What the past foretells of δ."""
+    missed: Missed
+    """What state and action foretell of δ where the target goes."""
+
+    @property
+    def bias(self) -> float:
+        """What the last two may do to a value, as large as one standard error would be."""
+        return float(np.hypot(self.history.bias(self.bound), self.missed.bias))
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Said where features miss more of the value than noise explains."""
+        if not self.missed.sure:
+            return ()
+        return (
+            "rewards or next states depend on state and action in ways that the features miss: the value may be off "
+            f"by {self.missed.value:.2g}",
+        )
 
 
 def with_feature_doubt(equations: PairEquations, estimate: LinearEstimate) -> LinearEstimate:
@@ -127,12 +100,15 @@ def with_feature_doubt(equations: PairEquations, estimate: LinearEstimate) -> Li
     doubted = replace(
         _doubted(estimate, spread, doubt, logged),
         per_episode=per_episode,
+        missed=doubt.missed,
         diagnostics={
             **estimate.diagnostics,
             "feature_spread": spread,
             "ratio_error_bound": doubt.bound,
             "residual_correlation": doubt.history.correlation,
             "foretold_by_action": doubt.history.foretold,
+            "missed": doubt.missed.value,
+            "missed_error": doubt.missed.error,
         },
     )
     return with_return_doubt(problem, doubted)
@@ -142,14 +118,15 @@ def _doubted(estimate: LinearEstimate, spread: float, doubt: RowDoubt, logged: R
     """The estimate with D, B and ρ in its uncertainty, and compared with what the log says of its own policy."""
     if estimate.sums is None:
         return estimate
-    of_features, of_history = SHARE * float(np.sqrt(spread * doubt.bound)), doubt.history.bias(doubt.bound)
-    bias = float(np.linalg.norm([estimate.suspected_bias, of_features, of_history]))
+    of_features = SHARE * float(np.sqrt(spread * doubt.bound))
+    bias = float(np.linalg.norm([estimate.suspected_bias, of_features, doubt.bias]))
     relative = relative_error(logged, estimate.sums.standard_error, bias)
     evidence = replace(
         estimate.evidence,
         relative_error=relative,
         residual_correlation=abs(doubt.history.correlation),
         past_action=doubt.history.foretold,
+        remarks=(*estimate.evidence.remarks, *doubt.remarks),
     )
     if relative is not None:  # what a larger ridge changes is part of this error, and not judged twice
         evidence = replace(evidence, disagreement=None)
@@ -197,35 +174,11 @@ def feature_spread(value: float, others: Sequence[RidgePath]) -> float:
 
 
 def row_doubt(equations: PairEquations, estimate: LinearEstimate) -> RowDoubt:
-    """B, and what the past foretells, over the sample's rows."""
+    """B, what the past foretells, and what the features miss, over the sample's rows."""
     tau, residual = _sample_rows(equations, estimate)
-    return RowDoubt(ratio_error_bound(tau, residual), _history(equations, residual))
-
-
-def _history(equations: PairEquations, residual: Floats) -> History:
-    """What the past foretells of the residuals of the sample's rows."""
-    sample, pairs = equations.problem.log.sample, equations.pairs.on_sample()
-    rows, size = pairs.rows, sample.data.reward_facts.size
-    together = (np.diff(rows) == 1) & (np.diff(sample.data.episode[rows]) == 0)
-    correlation = residual_correlation(together, residual, size)
-    past = pairs.remembered(_past_steps)(sample, pairs, together)
-    return History(correlation, 0.0 if past is None else past.foretold(residual, size))
-
-
-def _past_steps(sample: Log, pairs: PairFeatures, together: Bools) -> PastSteps | None:
-    """The steps that have one before them; None where there are none, or states are numbers or too large."""
-    data, rows, encoder = sample.data, pairs.rows, pairs.states.features.encoder
-    vectors = encoder.shape is None and encoder.observation_scale.mean.size <= MOST_COORDINATES
-    if not vectors or not together.any():
-        return None
-    actions = pairs.centred.shape[1] // (1 if data.discrete_actions else 2)  # the second half are squares
-    one = encoder.states(data.observations[:1]), pairs.centred[:1], pairs.centred[:1, :actions]
-    every = -(-len(rows) * sum(part.shape[1] for part in regressors(*one)) // MOST_NUMBERS)
-    asked = sample.content // 2 % every == 0  # folds are odd and even numbers
-    later = np.flatnonzero(together & asked[data.episode[rows[1:]]]) + 1
-    now, last = pairs.centred[rows[later]], pairs.centred[rows[later - 1], :actions]
-    states, episode = encoder.states(data.observations[rows[later]]), data.episode[rows[later]]
-    return PastSteps(later, states, now, last, episode, sample.folds(2)[episode])
+    problem, pairs = equations.problem.on_sample, equations.pairs.on_sample()
+    past, lacking = history(problem.log, pairs, residual), missed(problem, pairs, tau, residual)
+    return RowDoubt(ratio_error_bound(tau, residual), past, lacking)
 
 
 def ratio_error_bound(tau: Floats, residual: Floats) -> float:
@@ -233,94 +186,6 @@ def ratio_error_bound(tau: Floats, residual: Floats) -> float:
     mean = float(tau.mean())
     size = float(np.quantile(np.abs(residual - np.median(residual)), USUAL))
     return float(tau.std() / abs(mean) * size) if mean else 0.0
-
-
-def residual_correlation(together: Bools, residual: Floats, size: float) -> float:
-    """ρ = E[δ(t)·δ(t+1)] / E[δ²], δ less its mean, over successive steps of the same episode.
-
-    Args:
-        together: (n - 1,): whether each row but the first is the step after the row before it.
-        residual: δ.
-        size: that of the rewards; residuals that are nothing but rounding errors beside it count as uncorrelated.
-    """
-    left = residual - residual.mean()
-    square = float(np.mean(left**2))
-    if not together.any() or np.sqrt(square) <= ROUNDING * size:
-        return 0.0
-    return float(np.clip(np.mean((left[:-1] * left[1:])[together]) / square, -1, 1))
-
-
-@dataclass(frozen=True, eq=False)
-class PastSteps:
-    """Steps that have one before them, and two regressions of whatever is left of them, one without that one.
-
-    Each half of the episodes is predicted by what the other half says, so that a useless regressor makes it worse.
-    """
-
-    place: Integers
-    """Of each step among the rows."""
-    states: Floats
-    """Standardised, (n, d)."""
-    now: Array
-    """Functions of the action, (n, k)."""
-    last: Array
-    """Functions of the action before, (n, m)."""
-    episode: Integers
-    fold: Integers
-    """0 or 1 for each step, the same within an episode."""
-    _memory: Memory = field(default_factory=Memory, repr=False)
-
-    def foretold(self, residual: Floats, size: float) -> float:
-        """The share of the squared residuals by which the action before improves their prediction.
-
-        Args:
-            residual: δ of all rows.
-            size: as in `residual_correlation`.
-        """
-        values, present, before = residual[self.place], *regressors(self.states, self.now, self.last)
-        x = np.hstack([present, before])
-        few = min(np.bincount(self.fold, minlength=2)) <= 2 * x.shape[1]
-        if few or np.sqrt(np.mean(values**2)) <= ROUNDING * size:
-            return 0.0
-        left = np.empty((2, len(values)))
-        for number, gram in enumerate(self._grams(x)):
-            mine, others = self.fold == number, self.fold != number
-            moment = x[others].T @ values[others]
-            for more, count in enumerate((present.shape[1], x.shape[1])):
-                known = gram[:count, :count]
-                fitted = solve_gram(known, gram_penalty(known, RIDGE), moment[:count])
-                left[more, mine] = values[mine] - x[mine, :count] @ fitted
-        plain, better = left**2
-        by_episode = np.bincount(self.episode, plain - better)
-        gained, noise = float(by_episode.sum()), float(np.sqrt(np.sum(by_episode**2)))
-        return gained / float(plain.sum()) if gained > SURE * noise else 0.0
-
-    def _grams(self, x: Floats) -> list[Floats]:
-        """Σ xxᵀ of the half that predicts each half: the same whatever is predicted, and so for all discounts."""
-        grams: list[Floats] = self._memory.recall(_grams_of_others)(x, self.fold)
-        return grams
-
-
-def _grams_of_others(x: Floats, fold: Integers) -> list[Floats]:
-    return [x[fold != number].T @ x[fold != number] for number in range(2)]
-
-
-def regressors(z: Floats, now: Floats, last: Floats) -> tuple[Floats, Floats]:
-    """Functions of the present, and of the action before: [1, z, z², u⊗(1, z)] and a'⊗(1, z).
-
-    What a missing action changes depends on the state: at the top of a swing it helps, on the way down it does not.
-
-    Args:
-        z: (n, d): standardised observations.
-        now: (n, k): functions u of the action.
-        last: (n, m): those of the action before.
-    """
-    near = np.clip(z, -FARTHEST, FARTHEST)
-    base = np.hstack([np.ones((len(z), 1)), near])
-    if (now.shape[1] + last.shape[1]) * base.shape[1] > MOST_COLUMNS:
-        return np.hstack([base, near**2, now]), last
-    acting, before = ((u[:, :, None] * base[:, None, :]).reshape(len(u), -1) for u in (now, last))
-    return np.hstack([base, near**2, acting]), before
 
 
 def _sample_rows(equations: PairEquations, estimate: LinearEstimate) -> tuple[Floats, Floats]:

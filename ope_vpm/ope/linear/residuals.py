@@ -1,0 +1,339 @@
+"""What foretells the Bellman residuals δ of an estimate that is linear in features: the past, or state and action.
+
+Estimates take observations for states: what follows depends on the past through (s, a) alone, so that nothing of the
+past foretells the next Bellman residual. Where a speed is not observed, residuals of successive steps go together.
+Where observations come a step late they do not, for the errors of one step are over when the next begins, but the
+action before, which has not shown yet, foretells them. Neither is mended by any feature of (s, a): see `History`.
+
+The value is off by E[δ] over the target's own steps, exactly. Where features cannot follow how rewards and next states
+depend on the action, δ has a mean there that is not 0, and a regression of δ on other functions of (s, a) finds it:
+see `Missed`. Importance weights would need no such functions, but a target without noise has none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ope_vpm.arrays import Array, Bools, Floats, Integers
+from ope_vpm.linear.system import gram_penalty, predicted_mean, solve_gram
+from ope_vpm.logged import LoggedDataset
+from ope_vpm.ope.adapter.encoding import NEAR, nearness
+from ope_vpm.ope.adapter.pair_features import PairFeatures, action_functions
+from ope_vpm.ope.inference.verdict import ROUNDING
+from ope_vpm.ope.log import Log, Memory
+from ope_vpm.ope.problem import Problem
+
+CORRELATED = 0.1
+"""Of |ρ|·B, as a standard error. On a mass whose speed is not observed (four behaviours, three discounts, two seeds)
+intervals need up to 0.12 of it; where states are complete |ρ| is mostly below 0.2, and errors grow by less than a
+fifth. With sd(δ), which a few falls of a robot decide, in place of B's quantile they grew fivefold on such logs."""
+FORETOLD = 0.3
+"""Of √share·B, the share being that of the action before: as for what the state before tells of finite states. On
+linear systems observed late (seeds 0 and 1) that stay within their log, intervals need 0.01 to 0.11 of it, on Pendulum
+observed late from an older policy 0.2 and 0.25."""
+SURE = 2.5
+"""How many standard errors the action before must gain on held-out episodes to count. Pendulum, Acrobot, CartPole,
+Hopper and HopperBullet (seeds 100 and 101, three behaviours, 30 logs) have at most 2.4, most of them less than 0, for
+a useless regressor loses on held-out episodes; Pendulum and Acrobot observed a step late 2.8 to 6 where answers were
+wrong."""
+MOST_COORDINATES, MOST_COLUMNS = 100, 400
+"""Of an observation: with more of them, as of an image, nothing is asked about the action before. And of both
+regressions: beyond it actions are not multiplied with the state."""
+MOST_NUMBERS = 4_000_000
+"""Regressors of all steps that are asked, 32 MB: steps of a part of the episodes where there are more. They are 10 000
+steps at least, which know a share of 2 % to a tenth of it."""
+RIDGE = 1e-6
+"""Of each regressor's mean square: keeps repeated ones solvable."""
+FARTHEST = 5.0
+"""Standard deviations beyond which coordinates are not told apart, as in the features."""
+JOINT_WAVES, LEAST_WAVES = 200, 20
+"""Cosines of state and action together, and how few of them are not worth asking."""
+SLOW = 0.3
+"""Of the frequencies of the state in half of these waves, which vary with the action above all."""
+ROWS_PER_REGRESSOR = 20
+"""Steps for each regressor at least: what they fit of the noise is then a small part of it."""
+MISSED_RIDGES = (1e-3, 1e-2, 1e-1)
+"""Of each regressor's mean square; held-out episodes choose."""
+MISSED_DRAWS = 2
+"""Target actions in each state: the mean over thousands of states has little of their noise."""
+MISSED_SURE = 2.0
+"""Standard errors of what is missed that noise alone may be. TODO."""
+
+
+@dataclass(frozen=True)
+class History:
+    """What the past foretells of the Bellman residuals."""
+
+    correlation: float
+    """ρ of the residuals of successive steps."""
+    foretold: float
+    """The share of their variance that the action before foretells, beyond state and action; 0 where noise alone may
+    be the reason."""
+
+    def bias(self, bound: float) -> float:
+        """What both may do to a value, as large as one standard error would be; `bound` is B."""
+        return bound * float(np.hypot(CORRELATED * self.correlation, FORETOLD * np.sqrt(self.foretold)))
+
+
+def history(sample: Log, pairs: PairFeatures, residual: Floats) -> History:
+    """What the past foretells of the residuals of a log's rows."""
+    rows, size = pairs.rows, sample.data.reward_facts.size
+    together = (np.diff(rows) == 1) & (np.diff(sample.data.episode[rows]) == 0)
+    correlation = residual_correlation(together, residual, size)
+    past = pairs.remembered(_past_steps)(sample, pairs, together)
+    return History(correlation, 0.0 if past is None else past.foretold(residual, size))
+
+
+def _past_steps(sample: Log, pairs: PairFeatures, together: Bools) -> PastSteps | None:
+    """The steps that have one before them; None where there are none, or states are numbers or too large."""
+    data, rows, encoder = sample.data, pairs.rows, pairs.states.features.encoder
+    vectors = encoder.shape is None and encoder.observation_scale.mean.size <= MOST_COORDINATES
+    if not vectors or not together.any():
+        return None
+    kinds, actions = _kinds(data, pairs)
+    one = encoder.states(data.observations[:1]), kinds[:1], kinds[:1, :actions]
+    every = -(-len(rows) * sum(part.shape[1] for part in regressors(*one)) // MOST_NUMBERS)
+    asked = sample.content // 2 % every == 0  # folds are odd and even numbers
+    later = np.flatnonzero(together & asked[data.episode[rows[1:]]]) + 1
+    now, last = kinds[rows[later]], kinds[rows[later - 1], :actions]
+    states, episode = encoder.states(data.observations[rows[later]]), data.episode[rows[later]]
+    return PastSteps(later, states, now, last, episode, sample.folds(2)[episode])
+
+
+def _kinds(data: LoggedDataset, pairs: PairFeatures) -> tuple[Array, int]:
+    """The centred actions, and their squares where they are continuous; and how many columns the first ones are."""
+    number = pairs.centred.shape[1] if data.discrete_actions else data.actions.shape[1]
+    return pairs.centred[:, : number if data.discrete_actions else 2 * number], number
+
+
+def residual_correlation(together: Bools, residual: Floats, size: float) -> float:
+    """ρ = E[δ(t)·δ(t+1)] / E[δ²], δ less its mean, over successive steps of the same episode.
+
+    Args:
+        together: (n - 1,): whether each row but the first is the step after the row before it.
+        residual: δ.
+        size: that of the rewards; residuals that are nothing but rounding errors beside it count as uncorrelated.
+    """
+    left = residual - residual.mean()
+    square = float(np.mean(left**2))
+    if not together.any() or np.sqrt(square) <= ROUNDING * size:
+        return 0.0
+    return float(np.clip(np.mean((left[:-1] * left[1:])[together]) / square, -1, 1))
+
+
+@dataclass(frozen=True, eq=False)
+class PastSteps:
+    """Steps that have one before them, and two regressions of whatever is left of them, one without that one.
+
+    Each half of the episodes is predicted by what the other half says, so that a useless regressor makes it worse.
+    """
+
+    place: Integers
+    """Of each step among the rows."""
+    states: Floats
+    """Standardised, (n, d)."""
+    now: Array
+    """Functions of the action, (n, k)."""
+    last: Array
+    """Functions of the action before, (n, m)."""
+    episode: Integers
+    fold: Integers
+    """0 or 1 for each step, the same within an episode."""
+    _memory: Memory = field(default_factory=Memory, repr=False)
+
+    def foretold(self, residual: Floats, size: float) -> float:
+        """The share of the squared residuals by which the action before improves their prediction.
+
+        Args:
+            residual: δ of all rows.
+            size: as in `residual_correlation`.
+        """
+        values, present, before = residual[self.place], *regressors(self.states, self.now, self.last)
+        x = np.hstack([present, before])
+        few = min(np.bincount(self.fold, minlength=2)) <= 2 * x.shape[1]
+        if few or np.sqrt(np.mean(values**2)) <= ROUNDING * size:
+            return 0.0
+        left = np.empty((2, len(values)))
+        for number, gram in enumerate(self._grams(x)):
+            mine, others = self.fold == number, self.fold != number
+            moment = x[others].T @ values[others]
+            for more, count in enumerate((present.shape[1], x.shape[1])):
+                known = gram[:count, :count]
+                fitted = solve_gram(known, gram_penalty(known, RIDGE), moment[:count])
+                left[more, mine] = values[mine] - x[mine, :count] @ fitted
+        plain, better = left**2
+        by_episode = np.bincount(self.episode, plain - better)
+        gained, noise = float(by_episode.sum()), float(np.sqrt(np.sum(by_episode**2)))
+        return gained / float(plain.sum()) if gained > SURE * noise else 0.0
+
+    def _grams(self, x: Floats) -> list[Floats]:
+        """Σ xxᵀ of the half that predicts each half: the same whatever is predicted, and so for all discounts."""
+        grams: list[Floats] = self._memory.recall(_grams_of_others)(x, self.fold)
+        return grams
+
+
+def _grams_of_others(x: Floats, fold: Integers) -> list[Floats]:
+    return [x[fold != number].T @ x[fold != number] for number in range(2)]
+
+
+def regressors(z: Floats, now: Floats, last: Floats) -> tuple[Floats, Floats]:
+    """Functions of the present, and of the action before: [1, z, z², u⊗(1, z)] and a'⊗(1, z).
+
+    What a missing action changes depends on the state: at the top of a swing it helps, on the way down it does not.
+
+    Args:
+        z: (n, d): standardised observations.
+        now: (n, k): functions u of the action.
+        last: (n, m): those of the action before.
+    """
+    near = np.clip(z, -FARTHEST, FARTHEST)
+    base = np.hstack([np.ones((len(z), 1)), near])
+    if (now.shape[1] + last.shape[1]) * base.shape[1] > MOST_COLUMNS:
+        return np.hstack([base, near**2, now]), last
+    acting, before = ((u[:, :, None] * base[:, None, :]).reshape(len(u), -1) for u in (now, last))
+    return np.hstack([base, near**2, acting]), before
+
+
+@dataclass(frozen=True)
+class Missed:
+    """How far the value would move if the features could follow other functions of state and action."""
+
+    value: float = 0.0
+    """E[δ] over the target's steps, by a regression of δ on state and action."""
+    error: float = 0.0
+    """Its standard error."""
+
+    @property
+    def bias(self) -> float:
+        """Its size without what noise alone would make it on the average."""
+        return float(np.sqrt(max(self.value**2 - self.error**2, 0.0)))
+
+    @property
+    def sure(self) -> bool:
+        """Whether noise alone is no explanation."""
+        return abs(self.value) > MISSED_SURE * self.error
+
+
+def missed(problem: Problem, pairs: PairFeatures, tau: Floats, residual: Floats) -> Missed:
+    """How far the value would move by functions of state and action that the features lack.
+
+    Nothing, where there are too few steps to tell.
+
+    Args:
+        problem: the question, about a log in memory.
+        pairs: the features of its rows.
+        tau: the ratio of each row.
+        residual: the Bellman residual of each row.
+    """
+    joint = pairs.remembered(_joint_steps)(problem, pairs)
+    return Missed() if joint is None else joint.missed(tau, residual)
+
+
+@dataclass(frozen=True, eq=False)
+class JointSteps:
+    """Functions of state and action together at some steps, and their means over the target's actions there."""
+
+    place: Integers
+    """Of each step among the rows."""
+    here: Array
+    """At the logged action, (n, k)."""
+    target: Array
+    """Averaged over the target's actions, (n, k)."""
+    episode: Integers
+    fold: Integers
+    """0 or 1 for each step, the same within an episode."""
+
+    def missed(self, tau: Floats, residual: Floats) -> Missed:
+        """E[τ·d(s, π)], d(s, a) being what a regression says of δ at the target's actions.
+
+        Args:
+            tau: the ratio of all rows.
+            residual: δ of all rows.
+        """
+        weight, left = tau[self.place], residual[self.place]
+        if not weight.mean() > 0 or not left.any():
+            return Missed()
+        at = weight @ self.target / weight.sum()
+        return Missed(*predicted_mean(self.here, left, at, self.episode, self.fold, MISSED_RIDGES))
+
+
+def _joint_steps(problem: Problem, pairs: PairFeatures) -> JointSteps | None:
+    """The steps of all episodes, or of some in a long log; None where there are too few, or states are no vectors."""
+    data, log, encoder = problem.data, problem.log, pairs.states.features.encoder
+    if encoder.shape is not None or encoder.size > MOST_COORDINATES:
+        return None
+    asked = np.zeros(len(data), dtype=np.bool_)
+    asked[pairs.rows] = True
+    every = -(-len(pairs) * 2 * JOINT_WAVES // MOST_NUMBERS)
+    asked &= (log.content // 2 % every == 0)[data.episode]  # folds are odd and even numbers
+    rows = log.rows[asked[log.rows]]  # in the canonical order, in which policies draw
+    z = np.clip(encoder.states(data.observations[rows]), -FARTHEST, FARTHEST)
+    both = _joint_discrete(problem, rows, z) if data.discrete_actions else _joint_continuous(problem, pairs, rows, z)
+    if both is None:
+        return None
+    here, target = (each.astype(np.float32) for each in both)  # half of the memory, and noise is far larger
+    episode = data.episode[rows]
+    return JointSteps(np.searchsorted(pairs.rows, rows), here, target, episode, log.folds(2)[episode])
+
+
+@dataclass(frozen=True)
+class JointWaves:
+    """[1, x, x², cos(ωᵀx + b)] with random phases b."""
+
+    frequencies: Floats
+    """One ω per column."""
+    phases: Floats
+
+    @classmethod
+    def draw(cls, scales: Floats, rng: np.random.Generator) -> JointWaves:
+        """Draw waves from the standard deviations of their frequencies, (coordinates, waves)."""
+        return cls(scales * rng.standard_normal(scales.shape), rng.uniform(0, 2 * np.pi, size=(scales.shape[1],)))
+
+    def __call__(self, x: Floats) -> Floats:
+        """Shape (n, features)."""
+        return np.hstack([np.ones((len(x), 1)), x, x**2, np.cos(x @ self.frequencies + self.phases)])
+
+
+def _joint_discrete(problem: Problem, rows: Integers, z: Floats) -> tuple[Floats, Floats] | None:
+    """[1, 1[a = j]⊗(1, z, z², waves of z)] at the logged actions, and averaged over the target's."""
+    probabilities = problem.policy.probabilities(problem.data.observations[rows])
+    number, size = probabilities.shape[1], z.shape[1]
+    waves = min(JOINT_WAVES, len(rows) // ROWS_PER_REGRESSOR - number * (1 + 2 * size)) // number
+    if waves * number < LEAST_WAVES:
+        return None
+    base = JointWaves.draw(np.full((size, waves), size**-0.5), np.random.default_rng([problem.seed, 3]))(z)
+
+    def joint(share: Floats) -> Floats:
+        blocks = (share[:, :, None] * base[:, None, :]).reshape(len(base), -1)
+        return np.hstack([np.ones((len(base), 1)), blocks])
+
+    return joint(np.eye(number)[problem.data.actions[rows]]), joint(probabilities)
+
+
+def _joint_continuous(problem: Problem, pairs: PairFeatures, rows: Integers, z: Floats) -> tuple[Floats, Floats] | None:
+    """Waves of (z, a, a - E_π[a]), and how near a is to E_π[a] times (1, z), at the logged actions and the target's."""
+    data, policy, functions = problem.data, problem.policy, action_functions(problem)
+    states, actions = z.shape[1], data.actions.shape[1]
+    size = states + 2 * actions
+    half = min(JOINT_WAVES, len(rows) // ROWS_PER_REGRESSOR - 1 - 2 * size - len(NEAR) * (1 + states)) // 2
+    if 2 * half < LEAST_WAVES:
+        return None
+    of_both = np.full(size, size**-0.5)
+    of_action = np.repeat([SLOW * states**-0.5, actions**-0.5], [states, 2 * actions])
+    scales = np.repeat([of_both, of_action], half, axis=0).T
+    waves = JointWaves.draw(scales, np.random.default_rng([problem.seed, 3]))
+    logged, gap = functions.standardised(data.actions[rows], policy), pairs.centred[rows, :actions].astype(np.float64)
+    usual = np.sqrt(np.mean(gap**2, axis=0))
+    spread = np.where(usual > 0, usual, 1.0)
+
+    def joint(chosen: Floats) -> Floats:
+        a = functions.standardised(chosen, policy)
+        apart = (gap + a - logged) / spread
+        x = np.hstack([z, np.clip(np.hstack([a, apart]), -FARTHEST, FARTHEST)])
+        near = nearness(apart)
+        return np.hstack([waves(x), near, (near[:, :, None] * z[:, None, :]).reshape(len(z), -1)])
+
+    draws = np.random.default_rng([problem.seed, 4])
+    return joint(data.actions[rows]), policy.expected(joint, data.observations[rows], draws, MISSED_DRAWS)
