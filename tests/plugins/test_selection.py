@@ -157,6 +157,8 @@ def test_wrong_questions_are_refused():
         select(data, [BEHAVIOUR.policy()], rank_by="upper")
     with pytest.raises(ValueError, match="at least one policy"):
         select(data, {})
+    with pytest.raises(TypeError, match=r"no option 'n_featurs': did you mean 'n_features'\?"):
+        select("nowhere.npz", [BEHAVIOUR.policy()], "vpm", n_featurs=5)  # before the file is looked for
 
 
 @pytest.fixture(scope="module")
