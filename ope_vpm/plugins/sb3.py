@@ -23,6 +23,7 @@ from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
 from ope_vpm.ope.estimator import Estimator
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.optional import library
+from ope_vpm.plugins.gymnasium import check_new
 from ope_vpm.plugins.observations import batched, row
 from ope_vpm.plugins.valuation import Choices, Valuation, as_numbers
 from ope_vpm.policy import TargetPolicy
@@ -131,6 +132,7 @@ def log_to_dataset(
     *,
     deterministic: bool = False,
     seed: int = 0,
+    overwrite: bool = False,
 ) -> LoggedDataset:
     """Let a model act and log it: raw observations and rewards, actions in the environment's units, probabilities.
 
@@ -144,11 +146,13 @@ def log_to_dataset(
         path: where to write them as well, .npz, .parquet or .h5.
         deterministic: take the mode of the policy instead of drawing.
         seed: of the resets and the draws.
+        overwrite: replace a log of that name; without it such a name is refused before the first step.
     """
     if episodes < 1:
         raise ValueError(f"episodes must be at least 1: got {episodes}")
     if path is not None:
         check_output(str(path))
+        check_new(Path(path).expanduser(), overwrite)
     vectors, statistics = _without_normalisation(env)
     vectors = _as_the_model_sees(model, vectors)
     policy = from_sb3(model, deterministic=deterministic, normalize=statistics)

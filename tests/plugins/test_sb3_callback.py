@@ -78,6 +78,8 @@ def test_the_statistics_of_the_training_environment_are_used():
 def test_wrong_choices_are_answered_before_training(cart):
     with pytest.raises(ValueError, match="did you mean 'vpm'"):
         OPECallback(cart, "vpn")
+    with pytest.raises(TypeError, match=r"no option 'n_featurs': did you mean 'n_features'\?"):
+        OPECallback(cart, "vpm", n_featurs=5)
     with pytest.raises(ValueError, match="at least 1 environment step: got 0"):
         OPECallback(cart, every=0)
     with pytest.raises(FileNotFoundError, match="there is no file"):
@@ -148,3 +150,13 @@ def test_what_cannot_be_logged_is_refused_before_a_step(tmp_path):
         log_to_dataset(model, gym.make("CartPole-v1"), 1, tmp_path / "log.txt")
     with pytest.raises(TypeError, match="must be a gymnasium environment or a VecEnv: got str"):
         log_to_dataset(model, "CartPole-v1", 1)
+
+
+def test_a_log_is_overwritten_only_if_asked_to(tmp_path):
+    model, path = PPO("MlpPolicy", "CartPole-v1"), tmp_path / "log.npz"
+    log_to_dataset(model, gym.make("CartPole-v1"), 2, path)
+    with pytest.raises(FileExistsError, match=r"log\.npz exists already: give another name, or overwrite=True"):
+        log_to_dataset(model, gym.make("CartPole-v1"), 3, path)
+    assert ov.load_dataset(path).n_episodes == 2
+    log_to_dataset(model, gym.make("CartPole-v1"), 3, path, overwrite=True)
+    assert ov.load_dataset(path).n_episodes == 3
