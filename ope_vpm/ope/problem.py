@@ -87,7 +87,9 @@ class Problem:
             state_features: what is known of finite states: a row for each by its number, or a function of observations.
         """
         if isinstance(data, LoggedDataset):  # what is cheap to check comes before the doctor looks at every row
-            policy = check_match(data, as_policy(policy))
+            policy = as_policy(policy)
+            if data.discrete_actions or policy.n_actions is None:  # floats may be numbers of actions: see `Log`
+                policy = check_match(data, policy)
         check_choices(gamma, on_end, time_limit)
         check_seed(seed)
         log = Log.check(data, ignore)
@@ -109,7 +111,9 @@ class Problem:
         """The same for a log that was already checked; arguments as in `pose`."""
         choice = check_choices(gamma, on_end, time_limit)
         check_seed(seed)
-        target = check_match(log.data, as_policy(policy))
+        target = as_policy(policy)
+        log = log.for_actions(target)
+        target = check_match(log.data, target)
         if gamma < 1 and not log.data.from_reset.any():
             raise ValueError(f"gamma = {gamma} needs initial states, and no episode begins at a reset: use gamma = 1")
         posed = cls(log, target, gamma, seed, choice, time_limit, state_features)

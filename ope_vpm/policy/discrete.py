@@ -63,7 +63,9 @@ class TablePolicy(CategoricalPolicy):
     def _look_up(self, observations: Array) -> Floats:
         index = np.asarray(observations)
         if index.dtype.kind not in "iu":
-            raise TypeError(f"a table needs integer observations: got dtype {index.dtype}")
+            raise TypeError(
+                f"a table needs integer observations: got dtype {index.dtype} (save their numbers as integers)"
+            )
         index = index.reshape(len(index), -1)
         sizes = np.array(self.table.shape[:-1])
         if index.shape[1] != len(sizes) or (index < 0).any() or (index >= sizes).any():
