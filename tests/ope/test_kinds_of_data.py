@@ -1,5 +1,7 @@
 """Every estimator on the kinds of data that logs come in, with answers known beforehand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -149,3 +151,21 @@ def test_discrete_actions_that_are_stored_as_floats():
     unknown = ov.as_policy(lambda states: np.tile([0.3, 0.7], (len(states), 1)), output="probabilities")
     with pytest.raises(ValueError, match=r"although all are whole: save them as integers"):
         ov.evaluate(floats, unknown, ignore=INDEPENDENT)
+
+
+def test_a_deterministic_target_of_continuous_actions():
+    """Its ratio does not exist: vpm says that its own is smoothed, and auto, which needs none, is not biased."""
+    system, still = LinearGaussian(), replace(TARGET, deviation=0.0)
+    gain = np.array(still.gain)[:, None]
+
+    def act(states):
+        return states @ gain + still.shift
+
+    errors = []
+    for seed in range(10):
+        data = system.dataset(40, 30, BEHAVIOUR, seed=seed)
+        smoothed = ov.evaluate(data, act, "vpm")
+        assert smoothed.verdict != "reliable"
+        assert any("no densities" in reason for reason in smoothed.reasons)
+        errors.append(ov.evaluate(data, act, "auto").value - system.value(still, gamma=1.0))
+    assert abs(np.mean(errors)) < 4 * np.std(errors, ddof=1) / np.sqrt(10)
