@@ -61,14 +61,24 @@ def action_column(values: object) -> Array:
 def numbered_actions(values: object, space: Space | None) -> tuple[Any, Space | None]:
     """Multi-discrete and multi-binary actions as numbers of their combinations, with the space of these numbers.
 
-    Discrete actions are numbers already, whatever their type; others are returned as they are.
+    Discrete actions are numbers already, whatever their type, and those of a Box are floats; others stay as they are.
     """
     if isinstance(space, spaces.Discrete):
         return whole_numbers("actions", _numbers("actions", values)), space
+    if isinstance(space, spaces.Box):
+        array = _numbers("actions", values)
+        return (array if array.dtype.kind == "f" else array.astype(np.float64)), space
     if not isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
         return values, space
     numbers = combination_numbers(whole_numbers("actions", _numbers("actions", values)), space)
-    return numbers, spaces.Discrete(prod(joint_sizes(space)))
+    return numbers, numbered_space(space)
+
+
+def numbered_space(space: Space) -> Space:
+    """The space of logged actions: that of their numbers where combinations of several are numbered."""
+    if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
+        return spaces.Discrete(prod(joint_sizes(space)))
+    return space
 
 
 def whole_numbers(name: str, values: Array) -> Array:
@@ -149,6 +159,8 @@ def simple_space(space: Space | None) -> Space | None:
             raise ValueError(f"discrete spaces must start at 0: got {space} (subtract {space.start})")
         return space
     if isinstance(space, spaces.MultiDiscrete):
+        if np.any(getattr(space, "start", 0)):
+            raise ValueError(f"multi-discrete spaces must start at 0: got {space} (subtract {space.start})")
         return spaces.MultiDiscrete(space.nvec.reshape(-1))
     if isinstance(space, spaces.MultiBinary):
         return spaces.MultiDiscrete(np.full(int(np.prod(space.shape)), 2))

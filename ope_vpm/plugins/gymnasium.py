@@ -19,7 +19,7 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv, VectorWrapper
 
 from ope_vpm.arrays import Bools
-from ope_vpm.logged.columns import numbered_actions, observation_column, simple_space
+from ope_vpm.logged.columns import numbered_actions, numbered_space, observation_column, simple_space
 from ope_vpm.logged.formats import parts, save
 from ope_vpm.logged.formats.files import Options
 from ope_vpm.outside import check_place
@@ -153,6 +153,7 @@ class Journal:
         check_new(self._path, overwrite)
         if not isinstance(action_space, spaces.Discrete | spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
             raise TypeError(f"actions must be Discrete, Box, MultiDiscrete or MultiBinary: got {action_space}")
+        simple_space(numbered_space(action_space))  # what could not be written at the end is refused now
         self._observation_space, self._action_space = simple_space(observation_space), action_space
         # Both at once: while this log is being written, its name must not read as the old one.
         self._path.unlink(missing_ok=True)

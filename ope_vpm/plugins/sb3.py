@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from math import prod
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-from ope_vpm.joint_actions import Joint, combinations, joint_sizes
+from ope_vpm.joint_actions import Joint, combinations
 from ope_vpm.logged import Episode, LoggedDataset, load_dataset
-from ope_vpm.logged.columns import observation_column
+from ope_vpm.logged.columns import numbered_space, observation_column
 from ope_vpm.logged.formats import check_output, save_as
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
 from ope_vpm.ope.estimator import Estimator
@@ -159,7 +158,7 @@ def log_to_dataset(
     data = LoggedDataset.from_episodes(
         _played(policy, vectors, episodes, seed),
         observation_space=vectors.observation_space,
-        action_space=_numbered(vectors.action_space),
+        action_space=numbered_space(vectors.action_space),
     )
     if path is not None:
         save_as(data, str(path))
@@ -210,11 +209,6 @@ def _played(policy: TargetPolicy, env: Any, episodes: int, seed: int) -> list[Ep
                 done[place].append(log.episode(bool(infos[place].get("TimeLimit.truncated", False))))
                 logs[place] = _Steps(row(seen, place))
     return [episode for finished, share in zip(done, shares, strict=True) for episode in finished[:share]]
-
-
-def _numbered(space: Any) -> Any:
-    """The space of the logged actions: combinations are logged by their number."""
-    return gym.spaces.Discrete(prod(joint_sizes(space))) if isinstance(space, Joint) else space
 
 
 def _as_taken(actions: Any, space: Any) -> Any:

@@ -212,6 +212,31 @@ def test_names_that_cannot_be_written_are_refused_at_once(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        (gym.spaces.Discrete(2, start=1), "must start at 0"),
+        (gym.spaces.MultiBinary(20), "1048576 combinations of actions"),
+        (gym.spaces.Dict(a=gym.spaces.Discrete(2)), "actions must be Discrete, Box"),
+    ],
+)
+def test_actions_that_cannot_be_written_are_refused_before_the_first_step(space, message, tmp_path):
+    env = Counting()
+    env.action_space = space
+    with pytest.raises((ValueError, TypeError), match=message):
+        LogTransitions(env, tmp_path / "log.npz")
+    assert not list(tmp_path.iterdir())
+
+
+def test_whole_actions_of_a_box_are_floats(tmp_path):
+    env = Counting()
+    env.action_space = gym.spaces.Box(0, 5, (1,), np.int64)
+    with LogTransitions(env, tmp_path / "log.npz") as log:
+        log.reset()
+        log.step(np.array([4]))
+    assert ov.load_dataset(tmp_path / "log.npz").actions.tolist() == [[4.0]]
+
+
 @pytest.mark.parametrize("vectorised", [False, True])
 def test_a_log_is_overwritten_only_if_asked_to(vectorised, tmp_path):
     def logged(steps, close=True, **options):
