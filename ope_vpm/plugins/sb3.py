@@ -71,15 +71,15 @@ class OPECallback(BaseCallback):  # type: ignore[misc]  # the library is importe
         **options: Any,
     ) -> None:
         super().__init__(verbose)
-        if every < 1:
-            raise ValueError(f"every must be at least 1 environment step: got {every}")
+        if not isinstance(every, int) or every < 1:
+            raise ValueError(f"every must be a whole number, at least 1 environment step: got {every!r}")
         self._data, self._every, self._gamma = load_dataset(data), every, gamma
         self._best_model, self._deterministic, self._name = best_model, deterministic, name
         ends: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit}
         self._choices = Choices(estimator=estimator, seed=seed, ignore=ignore, options=options, **ends)
         self._choices.check(gamma)  # a misspelt name is answered before training begins
         self._valuation: Valuation | None = None
-        self._next, self._evaluated = every, -1
+        self._next, self._evaluated = every, (-1, -1)
         self.last: PolicyValue | None = None
         """The latest value, with its reasons and diagnostics."""
         self.best_lower = -np.inf
@@ -98,8 +98,13 @@ class OPECallback(BaseCallback):  # type: ignore[misc]  # the library is importe
         return True
 
     def _on_training_end(self) -> None:
-        if self._evaluated < self.num_timesteps:
+        if self._evaluated != self._state:  # PPO and A2C learn from the last steps after these have been counted
             self._evaluate()
+
+    @property
+    def _state(self) -> tuple[int, int]:
+        """How far training is: environment steps, and updates of the model."""
+        return self.num_timesteps, getattr(self.model, "_n_updates", 0)
 
     def _following(self, steps: int) -> int:
         """The first multiple of `every` beyond a number of steps."""
@@ -109,7 +114,7 @@ class OPECallback(BaseCallback):  # type: ignore[misc]  # the library is importe
         if self._valuation is None:
             raise RuntimeError("the callback has not seen the start of training: pass it to model.learn")
         value = self.last = self._valuation.value(from_sb3(self.model, deterministic=self._deterministic))
-        self._evaluated = self.num_timesteps
+        self._evaluated = self._state
         for name, number in as_numbers(value).items():
             self.logger.record(f"{self._name}/{name}", number)
         # As the library's EvalCallback does: the next regular dump may be much later.
@@ -147,8 +152,10 @@ def log_to_dataset(
         seed: of the resets and the draws.
         overwrite: replace a log of that name; without it such a name is refused before the first step.
     """
-    if episodes < 1:
-        raise ValueError(f"episodes must be at least 1: got {episodes}")
+    if not isinstance(episodes, int) or episodes < 1:
+        raise ValueError(f"episodes must be a whole number, at least 1: got {episodes!r}")
+    if not hasattr(model, "observation_space"):
+        raise TypeError(f"model must be an algorithm of stable-baselines3: got {type(model).__name__}")
     if path is not None:
         check_output(str(path))
         check_new(Path(path).expanduser(), overwrite)
