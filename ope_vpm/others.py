@@ -7,10 +7,13 @@ cannot be replaced by accident.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
+
+from ope_vpm.outside import one_line
 
 FORMATS = "ope_vpm.formats"
 POLICIES = "ope_vpm.policies"
@@ -19,16 +22,34 @@ POLICIES = "ope_vpm.policies"
 def found(group: str, source: object) -> tuple[str, Any] | None:
     """The first of a group that says that the source is its own, by name; None where there is none."""
     for name, point in points(group).items():
-        reader = point.load()
-        if reader.matches(source):
-            return name, reader
+        try:
+            reader = loaded(point)
+            if reader.matches(source):
+                return name, reader
+        except Exception as error:  # another package's code; what others read must not depend on it
+            warnings.warn(f"{name} of {package(point)} was not asked: {one_line(error)}", stacklevel=2)
     return None
 
 
 def named(group: str, name: str) -> Any:
     """The reader of that name; None where there is none."""
     point = points(group).get(name)
-    return None if point is None else point.load()
+    return None if point is None else loaded(point)
+
+
+def loaded(point: EntryPoint) -> Any:
+    """What an entry point names; a package that is broken is told by its name."""
+    try:
+        return point.load()
+    except Exception as error:  # an import runs whatever the package holds
+        raise ImportError(
+            f"{point.name!r} of {package(point)} cannot be loaded: {one_line(error)} (update or uninstall it)"
+        ) from error
+
+
+def package(point: EntryPoint) -> str:
+    """The package that an entry point belongs to, or the module where that is not known."""
+    return f"the package {point.dist.name}" if point.dist is not None else f"the module {point.module}"
 
 
 def names(group: str, ours: Collection[str] = ()) -> list[str]:

@@ -73,16 +73,21 @@ def check_unpacked(path: object, packed: int, unpacked: int, trust: bool) -> Non
 
 def check_place(path: str | Path) -> None:
     """Refuse the name of a file that could not be written, before the work whose result it is to hold."""
-    target = Path(path)
+    target = Path(path).expanduser()
     if not target.parent.is_dir():
         raise FileNotFoundError(f"the folder of {target} does not exist: create it first")
     if target.is_dir():
         raise IsADirectoryError(f"{target} is a folder: give the name of a file")
+    try:
+        with tempfile.TemporaryFile(dir=target.parent):
+            pass
+    except OSError as error:
+        raise PermissionError(f"{target} cannot be written ({error.strerror}): give another folder") from error
 
 
 def write_whole(path: str | Path, write: Callable[[Path], None]) -> None:
     """Call `write` on a temporary neighbour and rename it, so that no half-written file is left."""
-    target = Path(path)
+    target = Path(path).expanduser()
     check_place(target)
     handle, name = tempfile.mkstemp(suffix=target.suffix, prefix=f".{target.stem}.", dir=target.parent)
     os.close(handle)

@@ -23,11 +23,14 @@ def trusted(total: Sequence[Line], settings: int) -> str:
     best = min(
         level, key=lambda line: (_risk(line), -line.settings)
     )  # the first of those that ran on the most settings
-    others = [line.estimator for line in level if line is not best]
     said = f"Here, trust {best.estimator}: {_error(best)}{_over(best, settings)}{_safety(best)}."
+    for first in (line for line in level if line.best and line is not best):
+        said += f" {first.estimator} has the lowest error{_safety(first)}."
+    others = [line for line in level if line is not best and not line.best]
     if others:
-        same = "is" if len(others) == 1 else "are"
-        said += f" {_listed(others)} {same} not significantly worse."
+        same, they = ("is", "it") if len(others) == 1 else ("are", "they")
+        there = f" where {they} ran" if any(line.settings < best.settings for line in others) else ""
+        said += f" {_listed([line.estimator for line in others])} {same} not significantly worse{there}."
     return said
 
 

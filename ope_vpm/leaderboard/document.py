@@ -101,6 +101,7 @@ def _as_dict(line: Line) -> dict[str, Any]:
         "missing": line.missing,
         "reliable": line.reliable["reliable_and_covered"],
         "p_value": line.p_value,
+        "against_best": line.against_best,
         "best": line.best,
         "level": line.level,
         **{name: list(number) for name, number in line.numbers.items()},

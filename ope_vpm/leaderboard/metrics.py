@@ -54,6 +54,8 @@ class Line:
     """For each of `HEADLINES`, how many "reliable" answers it is about."""
     p_value: float | None = None
     """Of its being no worse than the best; None for the best itself, or where none can be had."""
+    against_best: float | None = None
+    """Over all settings: its error ÷ that of the best on the settings that both have, by which it is ranked."""
     best: bool = False
     """The lowest error; alone at the top only if nobody is level with it."""
     errors: tuple[Floats, ...] = field(default=(), repr=False, compare=False)
@@ -95,8 +97,10 @@ def overall(board: Board, found: Sequence[Line]) -> list[Line]:
         return full + sorted(rest, key=_order)
     some = [line for line in rest if line.errors and not line.failed and set(line.standing) <= set(full[0].standing)]
     others = [line for line in rest if line not in some]
-    ranked = sorted(full + [_beside(full[0], line) for line in some], key=lambda line: behind(full[0], line))
-    return ranked + sorted(others, key=_order)
+    best, measured = full[0], full[1:] + [_beside(full[0], line) for line in some]
+    ranked = [replace(line, against_best=float(10 ** behind(best, line))) for line in (best, *measured)]
+    # The best comes first: who is ahead of it on a few settings has not shown more than being level there.
+    return [ranked[0], *sorted(ranked[1:], key=lambda line: line.against_best or 0.0), *sorted(others, key=_order)]
 
 
 def behind(best: Line, line: Line) -> float:

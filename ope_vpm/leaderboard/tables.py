@@ -128,7 +128,7 @@ SENTENCE = (
     "Best first; ★ the best, ☆ not significantly worse than the best (paired bootstrap over runs, 5 %). "
     'Confidently wrong: the share of "reliable" answers that are more than 3 on-policy errors off with the truth '
     "outside of their interval; reliable and covered: the share whose interval holds the truth. Who ran on some "
-    "settings only is ranked by how it did there beside the best."
+    "settings only is ranked after ★ by how it did there beside it."
 )
 
 
@@ -196,10 +196,20 @@ def _short(number: Sequence[float | None], form: str) -> str:
 def _text(found: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Heads and rows, without the metrics that nobody has."""
     shown = _shown(found, METRICS)
-    heads = ["", "estimator", *(METRICS[name] for name in shown), '"reliable"', "failed"]
-    return heads, [
-        [mark(line), line["estimator"], *(with_error(line[name]) for name in shown), *_counts(line)] for line in found
+    most = max((line["settings"] for line in found), default=0)
+    some = any(line["settings"] < most for line in found)  # then rows are about different settings
+    heads = ["", "estimator", *["error ÷ ★"] * some, *(METRICS[name] for name in shown), '"reliable"', "failed"]
+    rows = [
+        [
+            mark(line),
+            line["estimator"] + (f" ({line['settings']} of {most} settings)" if line["settings"] < most else ""),
+            *[with_error((line["against_best"], None))] * some,
+            *(with_error(line[name]) for name in shown),
+            *_counts(line),
+        ]
+        for line in found
     ]
+    return heads, rows
 
 
 def _counts(line: dict[str, Any]) -> list[str]:

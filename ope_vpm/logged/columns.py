@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from ope_vpm.arrays import Array, Bools, Floats
+from ope_vpm.arrays import Array, Bools, Floats, chunks
 from ope_vpm.joint_actions import combination_numbers, joint_sizes
 
 Space = spaces.Space[Any]
@@ -34,6 +34,13 @@ def observation_column(name: str, values: object) -> Array:
     return _column(array)
 
 
+def finite_states(name: str, states: Array, space: Space | None) -> Array:
+    """States as integers where their space says that they are discrete, however they are stored."""
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary) and states.dtype.kind == "f":
+        return _column(whole_numbers(name, states))
+    return states
+
+
 def action_column(values: object) -> Array:
     """Integers (n,): discrete actions counted from 0; floats (n, m): continuous ones."""
     array = _numbers("actions", values)
@@ -54,19 +61,46 @@ def action_column(values: object) -> Array:
 def numbered_actions(values: object, space: Space | None) -> tuple[Any, Space | None]:
     """Multi-discrete and multi-binary actions as numbers of their combinations, with the space of these numbers.
 
-    Other actions are returned as they are.
+    Discrete actions are numbers already, whatever their type, and those of a Box are floats; others stay as they are.
     """
+    if isinstance(space, spaces.Discrete):
+        return whole_numbers("actions", _numbers("actions", values)), space
+    if isinstance(space, spaces.Box):
+        array = _numbers("actions", values)
+        return (array if array.dtype.kind == "f" else array.astype(np.float64)), space
     if not isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
         return values, space
     numbers = combination_numbers(whole_numbers("actions", _numbers("actions", values)), space)
-    return numbers, spaces.Discrete(prod(joint_sizes(space)))
+    return numbers, numbered_space(space)
+
+
+def numbered_space(space: Space) -> Space:
+    """The space of logged actions: that of their numbers where combinations of several are numbered."""
+    if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
+        return spaces.Discrete(prod(joint_sizes(space)))
+    return space
 
 
 def whole_numbers(name: str, values: Array) -> Array:
     """Integers from numbers that are all whole."""
-    if values.dtype.kind == "f" and not (np.isfinite(values) & (np.abs(values) < 2**53) & (values % 1 == 0)).all():
+    if not are_whole(values):
         raise ValueError(f"{name} must be whole numbers: they are discrete")
-    return values.astype(np.int64)
+    return values.astype(np.int64, copy=False)
+
+
+def are_whole(values: Array) -> bool:
+    """Whether all numbers are whole, and small enough for floats to tell neighbours apart."""
+    if values.dtype.kind != "f":
+        return True
+    return all(
+        bool((np.isfinite(part) & (np.abs(part) < 2**53) & (part % 1 == 0)).all())
+        for part in (values[rows] for rows in chunks(len(values), of=[values]))
+    )
+
+
+def are_numbers(actions: Array) -> bool:
+    """Whether actions that are stored as floats, (n, 1), may be the numbers of discrete ones: 0.0, 1.0, 2.0."""
+    return actions.shape[1:] == (1,) and bool(actions.min() >= 0) and are_whole(actions)
 
 
 def number_column(name: str, values: object, length: int) -> Floats:
@@ -125,6 +159,8 @@ def simple_space(space: Space | None) -> Space | None:
             raise ValueError(f"discrete spaces must start at 0: got {space} (subtract {space.start})")
         return space
     if isinstance(space, spaces.MultiDiscrete):
+        if np.any(getattr(space, "start", 0)):
+            raise ValueError(f"multi-discrete spaces must start at 0: got {space} (subtract {space.start})")
         return spaces.MultiDiscrete(space.nvec.reshape(-1))
     if isinstance(space, spaces.MultiBinary):
         return spaces.MultiDiscrete(np.full(int(np.prod(space.shape)), 2))

@@ -16,9 +16,11 @@ from ope_vpm.arrays import Array, Bools, Floats, Integers, mean_and_deviation, r
 from ope_vpm.logged.columns import (
     Space,
     action_column,
+    are_whole,
     as_precise,
     check_space,
     episode_column,
+    finite_states,
     flag_column,
     number_column,
     numbered_actions,
@@ -95,8 +97,8 @@ class LoggedDataset:
             observations: the state before each step; a mapping or tuple of columns is laid side by side.
             actions: the action taken.
             rewards: the reward received.
-            next_observations: the state after each step. Without it the following row's state is taken;
-                after the last step of an episode it is then unknown.
+            next_observations: the state after each step; NaN after an episode's last step is a state that was not
+                logged. Without it the following row's state is taken; after the last step it is then unknown.
             terminated: where the task ended.
             truncated: where the logging stopped, as at a time limit.
             episode: one number per row, which changes where a new episode begins. Without it an episode ends
@@ -107,7 +109,7 @@ class LoggedDataset:
             action_space: Discrete or Box; the doctor checks the actions against it. Combinations of a MultiDiscrete or
                 MultiBinary are numbered, the last coordinate changing fastest.
         """
-        states = observation_column("observations", observations)
+        states = finite_states("observations", observation_column("observations", observations), observation_space)
         if next_observations is not None:
             next_observations = observation_column("next_observations", next_observations)
             states, next_observations = as_precise(states, next_observations)
@@ -353,13 +355,31 @@ def _episode_starts(ends: Bools, episode: object | None) -> Integers:
 def _following(states: Array, array: Array | None, known: object | None, starts: Integers) -> tuple[Array, Bools]:
     """The state after each step, and whether it is known."""
     length = len(states)
-    if array is not None:
-        given = np.ones(length, dtype=np.bool_) if known is None else flag_column("next_known", known, length)
-        return array, given
     last = np.append(starts[1:] - 1, length - 1)
+    if array is not None:
+        same_length("next_observations", array, length)
+        given = _given(array, last) if known is None else flag_column("next_known", known, length)
+        return _of_kind(states, array, given), given
     array = np.empty_like(states, subok=False)
     array[:-1] = states[1:]
     array[last] = np.nan if states.dtype.kind == "f" else -1
     inside = np.ones(length, dtype=np.bool_)
     inside[last] = False
     return array, inside
+
+
+def _given(array: Array, last: Integers) -> Bools:
+    """Which next states were logged: all, except for those after an episode's last step that are nothing but NaN."""
+    given = np.ones(len(array), dtype=np.bool_)
+    if array.dtype.kind == "f":
+        given[last] = ~np.isnan(array[last].reshape(len(last), -1)).all(axis=1)
+    return given
+
+
+def _of_kind(states: Array, array: Array, given: Bools) -> Array:
+    """Next states as integers where states are: a column with missing numbers is stored as floats."""
+    if states.dtype.kind != "i" or array.dtype.kind != "f" or array.size != states.size or not are_whole(array[given]):
+        return array
+    numbers = array.reshape(states.shape)
+    known = given.reshape(-1, *[1] * (states.ndim - 1))
+    return np.where(known, np.where(known, numbers, 0.0).astype(np.int64), -1)

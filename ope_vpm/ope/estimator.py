@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ import scipy.linalg  # noqa: F401  # its BLAS must be loaded before it can be li
 import torch  # noqa: F401  # the same for OpenMP
 from threadpoolctl import ThreadpoolController
 
+from ope_vpm import others
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.inference.returns import with_return
 from ope_vpm.ope.inference.value import PolicyValue, RawEstimate, policy_value
@@ -134,8 +136,14 @@ Classes = dict[str, type[Estimator]]
 
 
 def estimators() -> Classes:
-    """All estimators by name: ours, then those of other packages."""
-    return built_in() | {name: _load(point) for name, point in _others().items()}
+    """All estimators by name: ours, then those of other packages; one that cannot be loaded is left out, and told."""
+    found = dict(built_in())
+    for name, point in _others().items():
+        try:
+            found[name] = _load(point)
+        except ImportError as error:
+            warnings.warn(str(error), stacklevel=2)
+    return found
 
 
 def estimator_class(name: str) -> type[Estimator]:
@@ -156,7 +164,10 @@ def make(name: str, options: dict[str, Any]) -> Estimator:
         for option in options:
             if option not in settings:
                 raise TypeError(f"the estimator {name!r} has no option {option!r}: {suggestion(option, settings)}")
-    return kind(**options)
+    made = kind(**options)
+    if not isinstance(made, Estimator):
+        raise TypeError(f"the estimator {name!r} must have a name and estimate(data, policy, ...): got {made!r:.80}")
+    return made
 
 
 @cache
@@ -172,4 +183,4 @@ def _others() -> dict[str, EntryPoint]:
 
 
 def _load(point: EntryPoint) -> type[Estimator]:
-    return cast(type[Estimator], point.load())
+    return cast(type[Estimator], others.loaded(point))

@@ -14,6 +14,7 @@ import numpy as np
 from ope_vpm.arrays import Array, Bools, Floats, Integers
 from ope_vpm.logged import Finding, LoggedDataset
 from ope_vpm.logged.checks import CHECKS
+from ope_vpm.logged.columns import are_numbers
 from ope_vpm.logged.doctor import check_ignored, examined, refuse_errors
 from ope_vpm.logged.episode import take
 from ope_vpm.logged.fingerprint import number_contents
@@ -111,10 +112,7 @@ class Log:
         findings = examined(data, ignore)
         refuse_errors(findings)
         warnings = _in_words(findings)
-        if len(data) > SAMPLE_ROWS:
-            return cls(data, warnings, number_contents(data.fingerprints))
-        digests = [_digest(data, start, length) for start, length in zip(data.starts, data.lengths, strict=True)]
-        return cls(data, warnings, np.unique(np.array(digests), return_inverse=True)[1].astype(np.int64))
+        return cls(data, warnings, _contents(data))
 
     def shared(
         self, make: Callable[Concatenate[Log, Settings], Result], *given: Settings.args, **settings: Settings.kwargs
@@ -132,6 +130,12 @@ class Log:
     def with_rewards(self, rewards: Floats) -> Log:
         """The same checked log with other rewards, and with nothing computed on it yet."""
         return replace(self.forgetful(), data=replace(self.data, rewards=rewards))
+
+    def for_actions(self, policy: TargetPolicy) -> Log:
+        """The log for a policy with discrete actions, which takes floats that are their numbers for them."""
+        if policy.n_actions is None or self.data.discrete_actions or self.data.action_space is not None:
+            return self
+        return self.shared(_with_discrete_actions)
 
     def memory_of(self, policy: TargetPolicy) -> Memory:
         """What was computed for one policy on this log; forgotten with the policy."""
@@ -210,6 +214,13 @@ class Log:
         return place % count
 
 
+def _with_discrete_actions(log: Log) -> Log:
+    if isinstance(log, StreamedLog) or not are_numbers(log.data.actions):
+        return log
+    data = replace(log.data, actions=log.data.actions[:, 0].astype(np.int64))
+    return replace(log.forgetful(), data=data, content=_contents(data))
+
+
 def _in_words(findings: Sequence[Finding]) -> tuple[str, ...]:
     """The warnings among the doctor's findings."""
     warnings = [found for found in findings if found.level == "warning"]
@@ -269,6 +280,14 @@ class StreamedLog(Log):
 def sampled(data: LoggedDataset, content: Integers) -> Log:
     """The log of a sample, whose doctor has seen the whole; `content` as in `Log`."""
     return Log(data, (), np.unique(content, return_inverse=True)[1].astype(np.int64))
+
+
+def _contents(data: LoggedDataset) -> Integers:
+    """(episodes,): see `Log.content`."""
+    if len(data) > SAMPLE_ROWS:
+        return number_contents(data.fingerprints)
+    digests = [_digest(data, start, length) for start, length in zip(data.starts, data.lengths, strict=True)]
+    return np.unique(np.array(digests), return_inverse=True)[1].astype(np.int64)
 
 
 def _digest(data: LoggedDataset, start: int, length: int) -> bytes:

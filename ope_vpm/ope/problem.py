@@ -87,7 +87,9 @@ class Problem:
             state_features: what is known of finite states: a row for each by its number, or a function of observations.
         """
         if isinstance(data, LoggedDataset):  # what is cheap to check comes before the doctor looks at every row
-            policy = _fitting(data, policy)
+            policy = _known(policy)
+            if data.discrete_actions or policy.n_actions is None:  # floats may be numbers of actions: see `Log`
+                policy = check_match(data, policy)
         check_choices(gamma, on_end, time_limit)
         check_seed(seed)
         log = Log.check(data, ignore)
@@ -109,7 +111,9 @@ class Problem:
         """The same for a log that was already checked; arguments as in `pose`."""
         choice = check_choices(gamma, on_end, time_limit)
         check_seed(seed)
-        target = _fitting(log.data, policy)
+        target = _known(policy)
+        log = log.for_actions(target)
+        target = check_match(log.data, target)
         if gamma < 1 and not log.data.from_reset.any():
             raise ValueError(f"gamma = {gamma} needs initial states, and no episode begins at a reset: use gamma = 1")
         posed = cls(log, target, gamma, seed, choice, time_limit, state_features)
@@ -119,7 +123,7 @@ class Problem:
 
     def with_policy(self, policy: Any) -> Problem:
         """The same question about another policy; what depends on the log alone stays shared."""
-        return replace(self, policy=_fitting(self.data, policy), _memory=Memory())
+        return replace(self, policy=check_match(self.data, _known(policy)), _memory=Memory())
 
     def with_gamma(self, gamma: float, on_end: OnEnd | None = None, time_limit: TimeLimit | None = None) -> Problem:
         """The same question at another discount; what depends on the log and the policy alone stays shared."""
@@ -255,6 +259,6 @@ def _target_log_prob(log: Log, policy: TargetPolicy) -> Floats:
     return policy.log_likelihood(log.data.observations, log.data.actions)
 
 
-def _fitting(data: LoggedDataset, policy: Any) -> TargetPolicy:
-    """Whatever was given as a policy, once it fits the data."""
-    return check_match(data, policy if isinstance(policy, TargetPolicy) else as_policy(policy))
+def _known(policy: Any) -> TargetPolicy:
+    """Whatever was given as a policy."""
+    return policy if isinstance(policy, TargetPolicy) else as_policy(policy)

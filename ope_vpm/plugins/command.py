@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import nullcontext
+from glob import glob
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -75,11 +76,14 @@ def found_files(patterns: list[str]) -> dict[str, Path]:
     files: list[Path] = []
     for pattern in patterns:
         path = Path(pattern).expanduser()
-        anchor = Path(path.anchor or ".")
-        inside = str(path.relative_to(anchor)) if path.anchor else str(path)
-        matched = [path] if path.is_file() else [file for file in anchor.glob(inside) if file.is_file()]
+        matched = (
+            [path]
+            if path.is_file()
+            else [file for file in map(Path, glob(str(path), recursive=True)) if file.is_file()]
+        )
         if not matched:
-            raise FileNotFoundError(f"there is no file {pattern}: --policies takes files or patterns in quotes")
+            here = f"'{pattern}/*'" if path.is_dir() else "'checkpoints/*.zip'"
+            raise FileNotFoundError(f"there is no file {pattern}: --policies takes files, or a pattern such as {here}")
         files += sorted(matched, key=natural)
     unique = list(dict.fromkeys(files))
     names = [file.name for file in unique]

@@ -19,10 +19,10 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv, VectorWrapper
 
 from ope_vpm.arrays import Bools
-from ope_vpm.logged.columns import numbered_actions, observation_column, simple_space
+from ope_vpm.logged.columns import numbered_actions, numbered_space, observation_column, simple_space
 from ope_vpm.logged.formats import parts, save
 from ope_vpm.logged.formats.files import Options
-from ope_vpm.outside import write_whole
+from ope_vpm.outside import check_place
 from ope_vpm.plugins.observations import batched, copied, row
 
 FLUSH_EVERY = 1000
@@ -38,17 +38,20 @@ class LogTransitions(gym.Wrapper[Any, Any, Any, Any]):
 
     Args:
         env: the environment.
-        path: the file, ending in .npz, .parquet or .h5; it must not exist.
+        path: the file, ending in .npz, .parquet or .h5.
         flush_every: steps after which rows are written to the disk.
+        overwrite: remove a log of that name at once; without it such a name is refused.
     """
 
-    def __new__(cls, env: Any, path: str | Path, flush_every: int = FLUSH_EVERY) -> Any:
+    def __new__(cls, env: Any, path: str | Path, flush_every: int = FLUSH_EVERY, *, overwrite: bool = False) -> Any:
         """Choose the wrapper that fits the environment."""
-        return LogVectorTransitions(env, path, flush_every) if isinstance(env, VectorEnv) else super().__new__(cls)
+        if isinstance(env, VectorEnv):
+            return LogVectorTransitions(env, path, flush_every, overwrite=overwrite)
+        return super().__new__(cls)
 
-    def __init__(self, env: Any, path: str | Path, flush_every: int = FLUSH_EVERY) -> None:
+    def __init__(self, env: Any, path: str | Path, flush_every: int = FLUSH_EVERY, *, overwrite: bool = False) -> None:
         super().__init__(env)
-        self._journal = Journal(Path(path), env.observation_space, env.action_space, flush_every)
+        self._journal = Journal(Path(path), env.observation_space, env.action_space, flush_every, overwrite)
         self._finish = weakref.finalize(self, self._journal.close)
         self._seen: Any = None
 
@@ -80,9 +83,17 @@ class LogVectorTransitions(VectorWrapper):
     `AutoresetMode.SAME_STEP` the last state comes in the infos, and with `DISABLED` from `reset` with a mask.
     """
 
-    def __init__(self, env: VectorEnv[Any, Any, Any], path: str | Path, flush_every: int = FLUSH_EVERY) -> None:
-        super().__init__(env)
-        self._journal = Journal(Path(path), env.single_observation_space, env.single_action_space, flush_every)
+    def __init__(
+        self,
+        env: VectorEnv[Any, Any, Any],
+        path: str | Path,
+        flush_every: int = FLUSH_EVERY,
+        *,
+        overwrite: bool = False,
+    ) -> None:
+        spaces_of_one = env.single_observation_space, env.single_action_space
+        self._journal = Journal(Path(path), *spaces_of_one, flush_every, overwrite)
+        super().__init__(env)  # after what may be refused: gymnasium closes an object that has come this far
         self._finish = weakref.finalize(self, self._journal.close)
         self._seen: list[Any] = [None] * env.num_envs
         self._ended: Bools = np.zeros(env.num_envs, dtype=np.bool_)
@@ -130,14 +141,23 @@ class LogVectorTransitions(VectorWrapper):
 class Journal:
     """Rows on their way to a file: kept in memory for a while, then as parts, at the end as one file."""
 
-    def __init__(self, path: Path, observation_space: Any, action_space: Any, flush_every: int) -> None:
+    def __init__(
+        self, path: Path, observation_space: Any, action_space: Any, flush_every: int, overwrite: bool
+    ) -> None:
         self._path, self._folder, self._flush_every = path.expanduser(), parts.folder_of(path.expanduser()), flush_every
         if flush_every < 1:
             raise ValueError(f"flush_every must be at least 1: got {flush_every}")
-        check_new(self._path, self._folder)
+        if self._path.suffix not in (".npz", ".parquet", ".h5"):
+            raise ValueError(f"the name must end in .npz, .parquet or .h5: got {self._path.name!r}")
+        check_place(self._path)
+        check_new(self._path, overwrite)
         if not isinstance(action_space, spaces.Discrete | spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
             raise TypeError(f"actions must be Discrete, Box, MultiDiscrete or MultiBinary: got {action_space}")
+        simple_space(numbered_space(action_space))  # what could not be written at the end is refused now
         self._observation_space, self._action_space = simple_space(observation_space), action_space
+        # Both at once: while this log is being written, its name must not read as the old one.
+        self._path.unlink(missing_ok=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
         self._rows: list[tuple[Any, ...]] = []
         self._episode: dict[int, int] = {}
         self._next_episode, self._part, self._closed = 0, 0, False
@@ -186,15 +206,13 @@ class Journal:
             shutil.rmtree(self._folder)
 
 
-def check_new(path: Path, folder: Path) -> None:
-    """Refuse a name that cannot be written to, or that holds a log already: logs cannot be made again."""
-    if path.suffix not in (".npz", ".parquet", ".h5"):
-        raise ValueError(f"the name must end in .npz, .parquet or .h5: got {path.name!r}")
-    for taken in (path, folder):
-        if taken.exists():
-            raise FileExistsError(f"{taken} exists already, and logs are not overwritten: give another name")
-    write_whole(path, lambda temporary: None)  # refuses a folder that is missing or not writable
-    path.unlink()
+def check_new(path: Path, overwrite: bool) -> None:
+    """Refuse the name of a log that is there, finished or in parts, unless it may be overwritten."""
+    for taken in (path, parts.folder_of(path)):
+        if taken.exists() and not overwrite:
+            raise FileExistsError(
+                f"{taken} exists already: give another name, or overwrite=True to lose the log that is there"
+            )
 
 
 def _final(infos: dict[str, Any], place: int) -> Any:

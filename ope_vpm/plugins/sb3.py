@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from math import prod
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-from ope_vpm.joint_actions import Joint, combinations, joint_sizes
+from ope_vpm.joint_actions import Joint, combinations
 from ope_vpm.logged import Episode, LoggedDataset, load_dataset
-from ope_vpm.logged.columns import observation_column
+from ope_vpm.logged.columns import numbered_space, observation_column
 from ope_vpm.logged.formats import check_output, save_as
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
 from ope_vpm.ope.estimator import Estimator
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.optional import library
+from ope_vpm.plugins.gymnasium import check_new
 from ope_vpm.plugins.observations import batched, row
 from ope_vpm.plugins.valuation import Choices, Valuation, as_numbers
 from ope_vpm.policy import TargetPolicy
@@ -71,15 +71,15 @@ class OPECallback(BaseCallback):  # type: ignore[misc]  # the library is importe
         **options: Any,
     ) -> None:
         super().__init__(verbose)
-        if every < 1:
-            raise ValueError(f"every must be at least 1 environment step: got {every}")
+        if not isinstance(every, int) or every < 1:
+            raise ValueError(f"every must be a whole number, at least 1 environment step: got {every!r}")
         self._data, self._every, self._gamma = load_dataset(data), every, gamma
         self._best_model, self._deterministic, self._name = best_model, deterministic, name
         ends: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit}
         self._choices = Choices(estimator=estimator, seed=seed, ignore=ignore, options=options, **ends)
         self._choices.check(gamma)  # a misspelt name is answered before training begins
         self._valuation: Valuation | None = None
-        self._next, self._evaluated = every, -1
+        self._next, self._evaluated = every, (-1, -1)
         self.last: PolicyValue | None = None
         """The latest value, with its reasons and diagnostics."""
         self.best_lower = -np.inf
@@ -98,8 +98,13 @@ class OPECallback(BaseCallback):  # type: ignore[misc]  # the library is importe
         return True
 
     def _on_training_end(self) -> None:
-        if self._evaluated < self.num_timesteps:
+        if self._evaluated != self._state:  # PPO and A2C learn from the last steps after these have been counted
             self._evaluate()
+
+    @property
+    def _state(self) -> tuple[int, int]:
+        """How far training is: environment steps, and updates of the model."""
+        return self.num_timesteps, getattr(self.model, "_n_updates", 0)
 
     def _following(self, steps: int) -> int:
         """The first multiple of `every` beyond a number of steps."""
@@ -109,7 +114,7 @@ class OPECallback(BaseCallback):  # type: ignore[misc]  # the library is importe
         if self._valuation is None:
             raise RuntimeError("the callback has not seen the start of training: pass it to model.learn")
         value = self.last = self._valuation.value(from_sb3(self.model, deterministic=self._deterministic))
-        self._evaluated = self.num_timesteps
+        self._evaluated = self._state
         for name, number in as_numbers(value).items():
             self.logger.record(f"{self._name}/{name}", number)
         # As the library's EvalCallback does: the next regular dump may be much later.
@@ -131,6 +136,7 @@ def log_to_dataset(
     *,
     deterministic: bool = False,
     seed: int = 0,
+    overwrite: bool = False,
 ) -> LoggedDataset:
     """Let a model act and log it: raw observations and rewards, actions in the environment's units, probabilities.
 
@@ -144,18 +150,22 @@ def log_to_dataset(
         path: where to write them as well, .npz, .parquet or .h5.
         deterministic: take the mode of the policy instead of drawing.
         seed: of the resets and the draws.
+        overwrite: replace a log of that name; without it such a name is refused before the first step.
     """
-    if episodes < 1:
-        raise ValueError(f"episodes must be at least 1: got {episodes}")
+    if not isinstance(episodes, int) or episodes < 1:
+        raise ValueError(f"episodes must be a whole number, at least 1: got {episodes!r}")
+    if not hasattr(model, "observation_space"):
+        raise TypeError(f"model must be an algorithm of stable-baselines3: got {type(model).__name__}")
     if path is not None:
         check_output(str(path))
+        check_new(Path(path).expanduser(), overwrite)
     vectors, statistics = _without_normalisation(env)
     vectors = _as_the_model_sees(model, vectors)
     policy = from_sb3(model, deterministic=deterministic, normalize=statistics)
     data = LoggedDataset.from_episodes(
         _played(policy, vectors, episodes, seed),
         observation_space=vectors.observation_space,
-        action_space=_numbered(vectors.action_space),
+        action_space=numbered_space(vectors.action_space),
     )
     if path is not None:
         save_as(data, str(path))
@@ -206,11 +216,6 @@ def _played(policy: TargetPolicy, env: Any, episodes: int, seed: int) -> list[Ep
                 done[place].append(log.episode(bool(infos[place].get("TimeLimit.truncated", False))))
                 logs[place] = _Steps(row(seen, place))
     return [episode for finished, share in zip(done, shares, strict=True) for episode in finished[:share]]
-
-
-def _numbered(space: Any) -> Any:
-    """The space of the logged actions: combinations are logged by their number."""
-    return gym.spaces.Discrete(prod(joint_sizes(space))) if isinstance(space, Joint) else space
 
 
 def _as_taken(actions: Any, space: Any) -> Any:

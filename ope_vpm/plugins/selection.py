@@ -114,17 +114,18 @@ class Selection:
     def sentence(self) -> str:
         """What was found, in words."""
         best, rest = self.best, len(self.not_told_apart)
-        by = "highest lower end of the interval" if self.rank_by == "lower" else "highest value"
+        lower = self.rank_by == "lower" and best.value.interval is not None
+        by = "highest lower end of the interval" if lower else "highest value"
         between = (
             "" if best.value.interval is None else ", between {:.4g} and {:.4g} (95 %)".format(*best.value.interval)
         )
         others = (
-            "all others differ from it by more than noise"
+            f"{'the other differs' if len(self.candidates) == 2 else 'all others differ'} from it by more than noise"
             if rest == 0
-            else f"{rest} of {len(self.candidates) - 1} others"
+            else "the other cannot be told apart from it"
+            if len(self.candidates) == 2
+            else f"{rest} of {len(self.candidates) - 1} others cannot be told apart from it"
         )
-        if rest:
-            others += " cannot be told apart from it"
         if len(self.candidates) == 1:
             others = "there is nothing to compare it with"
         better = sum(each.told_apart and each.behind < 0 for each in self.candidates)
@@ -268,7 +269,9 @@ def ranked(found: Mapping[str, Estimate], rank_by: RankBy, episodes: int, widest
     return Selection(candidates, rank_by)
 
 
-def _rank(value: PolicyValue, rank_by: RankBy) -> tuple[bool, float]:
-    """What is largest comes first: usable ones, then by the lower end or the value; those without one last."""
-    number = value.value if rank_by == "value" else -np.inf if value.interval is None else value.interval[0]
-    return value.verdict != "unreliable", -np.inf if np.isnan(number) else float(number)
+def _rank(value: PolicyValue, rank_by: RankBy) -> tuple[bool, float, float]:
+    """What is largest comes first: usable ones, then by the lower end or the value, where there is no interval, too."""
+    known = -np.inf if np.isnan(value.value) else float(value.value)
+    if rank_by == "lower" and value.interval is not None:
+        return value.verdict != "unreliable", float(value.interval[0]), 0.0
+    return value.verdict != "unreliable", known if rank_by == "value" else -np.inf, known

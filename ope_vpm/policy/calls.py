@@ -61,10 +61,12 @@ def running(observations: Array) -> Iterator[None]:
     try:
         with torch.no_grad():
             yield
-    except (RuntimeError, IndexError, AssertionError) as error:  # what torch and the libraries raise on other shapes
-        raise ValueError(
-            f"the network cannot be run on observations of shape {np.shape(observations)}: {one_line(error)}"
-        ) from error
+    except (RuntimeError, IndexError, AssertionError, torch.jit.Error) as error:  # what libraries raise on other shapes
+        reason = one_line(error)
+        if "TorchScript" in reason:  # the cause comes last, after the program's own traceback
+            reason = str(error).strip().splitlines()[-1]
+        shape = np.shape(observations)
+        raise ValueError(f"the network cannot be run on observations of shape {shape}: {reason}") from error
 
 
 def as_array(values: Any) -> Array:

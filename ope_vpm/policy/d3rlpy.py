@@ -37,9 +37,13 @@ def from_d3rlpy(algo: Any, *, deterministic: bool = False) -> TargetPolicy:
         algo: a Q-learning algorithm whose networks are built.
         deterministic: take `predict`'s greedy action instead of drawing as `sample_action` does.
     """
+    name = type(algo).__name__
+    if hasattr(algo, "as_stateful_wrapper"):  # decision transformers
+        raise TypeError(f"{name} remembers earlier observations: policies must act by the present one")
+    if name in ("RandomPolicy", "DiscreteRandomPolicy"):
+        raise TypeError(f"{name} has no networks that could be asked: give what it does as a function or a table")
     if getattr(algo, "impl", None) is None:
         raise ValueError("the algorithm has no networks yet: fit it, or call build_with_dataset first")
-    name = type(algo).__name__
     if any(not isinstance(side, int) for side in algo.observation_shape):
         raise TypeError(f"observations of d3rlpy must be single arrays: got a tuple of shapes {algo.observation_shape}")
     size = int(np.prod(algo.observation_shape))

@@ -63,13 +63,15 @@ class TablePolicy(CategoricalPolicy):
     def _look_up(self, observations: Array) -> Floats:
         index = np.asarray(observations)
         if index.dtype.kind not in "iu":
-            raise TypeError(f"a table needs integer observations: got dtype {index.dtype}")
+            raise TypeError(
+                f"a table needs integer observations: got dtype {index.dtype} (save their numbers as integers)"
+            )
         index = index.reshape(len(index), -1)
         sizes = np.array(self.table.shape[:-1])
         if index.shape[1] != len(sizes) or (index < 0).any() or (index >= sizes).any():
             raise ValueError(
-                f"the table knows states below {tuple(sizes.tolist())}: "
-                f"got observations of shape {np.shape(observations)} up to {index.max(axis=0).tolist()}"
+                f"the table knows states below {tuple(sizes.tolist())}: got observations of shape "
+                f"{np.shape(observations)} up to {index.max(axis=0).tolist()} (is it a policy for another task?)"
             )
         looked_up: Floats = self.table[tuple(index.T)]
         return looked_up

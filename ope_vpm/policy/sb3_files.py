@@ -23,7 +23,7 @@ from ope_vpm.joint_actions import joint_sizes
 from ope_vpm.outside import one_line, parse_json
 from ope_vpm.policy import sb3
 from ope_vpm.policy.networks import Network, identity, layers, linear, perceptron
-from ope_vpm.policy.sb3_normalize import beside, read_statistics
+from ope_vpm.policy.sb3_normalize import FILE, Statistics, beside, read_statistics
 from ope_vpm.policy.sb3_settings import Settings, UnknownPart, readable_settings
 from ope_vpm.policy.sb3_trusted import trusted_policy, trusted_statistics
 from ope_vpm.policy.target import TargetPolicy
@@ -85,6 +85,12 @@ def _statistics(path: Path, normalize: Any, trust: bool) -> Any:
 
 def _rebuilt(settings: Settings, arrays: Tensors, statistics: Any, deterministic: bool) -> TargetPolicy:
     """The policy that the settings and the names of the arrays describe."""
+    shape = settings.observation_space.shape
+    if isinstance(statistics, Statistics) and statistics.mean.shape != shape:
+        raise ValueError(
+            f"its VecNormalize is one of observations of shape {statistics.mean.shape}, the policy takes {shape}: "
+            f"move {FILE} away from beside it if it belongs to another policy, or pass normalize=False"
+        )
     actor = Actor(settings, arrays, statistics, sb3.Interface(settings.observation_space, settings.action_space))
     return KINDS[settings.kind](actor, deterministic)
 

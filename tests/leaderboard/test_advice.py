@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from ope_vpm.leaderboard.advice import trusted
+from ope_vpm.leaderboard.document import document
 from ope_vpm.leaderboard.groups import alike
 from ope_vpm.leaderboard.jobs import Result, plan
 from ope_vpm.leaderboard.metrics import METRICS, Line, behind, lines, overall
 from ope_vpm.leaderboard.output import write_board
 from ope_vpm.leaderboard.records import Board
 from ope_vpm.leaderboard.suites import read_suite
+from ope_vpm.leaderboard.tables import markdown
 from ope_vpm.leaderboard.words import SuiteError
 from tests.leaderboard import browser as chromium
 from tests.leaderboard.boards import drawn_suite
@@ -39,7 +41,8 @@ def test_the_sentence_names_the_safest_of_those_that_are_level():
     ]
     assert trusted(total, 3) == (
         "Here, trust vpm: its error is 1.2 times that of an on-policy mean of as many episodes, over all 3 settings, "
-        "and none of its 40 answers called reliable was confidently wrong. dr is not significantly worse."
+        "and none of its 40 answers called reliable was confidently wrong. "
+        "dr has the lowest error, but 20.0% of its 40 answers called reliable were confidently wrong."
     )
     risky = trusted([line("dr", 1.1, 0.2, best=True)], 1)
     assert risky.endswith("episodes, but 20.0% of its 40 answers called reliable were confidently wrong.")
@@ -53,6 +56,7 @@ def test_of_equally_safe_ones_the_sentence_names_who_ran_everywhere():
         line("dr", 1.3, 0.0, p_value=0.4),
     ]
     assert trusted(total, 3).startswith("Here, trust vpm: its error is 1.2 times")
+    assert trusted(total, 3).endswith(" fqe and dr are not significantly worse where they ran.")
     total[1] = line("vpm", 1.2, 0.2, best=True)
     assert trusted(total, 3).startswith("Here, trust dr:")
 
@@ -93,6 +97,20 @@ def test_who_ran_on_some_settings_is_ranked_on_these():
     assert behind(best, some) == pytest.approx(np.log10(2))
     assert behind(best, worst) == pytest.approx(np.log10(30))
     assert (some.settings, some.level, some.p_value < 0.05) == (1, False, True)
+
+
+def test_the_first_row_is_the_one_that_the_sentence_names():
+    """An estimator that is ahead on a few settings comes after it, with the number by which it is ranked."""
+    board = board_of({"some": 0.99, "best": 1.0, "worst": 30.0}, {"some": ("mdp-1",)})
+    ranked = overall(board, lines(board))
+    assert [one.estimator for one in ranked] == ["best", "some", "worst"]
+    assert [one.against_best for one in ranked] == pytest.approx([1, 0.99, 30])
+    assert trusted(ranked, 2).startswith("Here, trust best:")
+    table = markdown(document(board, lines(board), ranked, "made for a test"))
+    rows = [[cell.strip() for cell in row.split("|")[1:4]] for row in table.splitlines() if row.startswith("|")]
+    first, _, *found = rows[:5]
+    assert first == ["", "estimator", "error ÷ ★"]
+    assert [row[1:] for row in found] == [["best", "1"], ["some (1 of 2 settings)", "0.99"], ["worst", "30"]]
 
 
 def test_estimators_that_agree_in_every_cell_are_a_group():

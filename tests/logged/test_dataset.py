@@ -275,3 +275,34 @@ def test_from_arrays_keeps_every_value_and_cuts_at_every_flag(columns):
     np.testing.assert_array_equal(again.observations, data.observations)
     np.testing.assert_array_equal(again.starts, data.starts)
     assert data.returns.sum() == pytest.approx(data.rewards.sum(), rel=1e-6, abs=1e-3)
+
+
+def test_nan_after_a_last_step_is_a_state_that_was_not_logged():
+    """As tables store it: a column of integers with a missing one becomes floats."""
+    nan = float("nan")
+    data = small(observations=[3, 4, 5], next_observations=[4.0, nan, nan])
+    assert data.next_observations.tolist() == [4, -1, -1]
+    assert data.next_known.tolist() == [True, False, False]
+    pairs = small(observations=[[3, 0], [4, 0], [5, 1]], next_observations=[[4.0, 0.0], [nan, nan], [5.0, 0.0]])
+    assert pairs.next_observations.tolist() == [[4, 0], [-1, -1], [5, 0]]
+    assert pairs.next_known.tolist() == [True, False, True]
+    points = small(next_observations=[[nan, nan], [nan, 3.0], [nan, nan]])
+    assert points.next_known.tolist() == [True, True, False]  # elsewhere NaN is an error, which the doctor finds
+    with pytest.raises(ValueError, match="observations and next_observations must be alike"):
+        small(observations=[3, 4, 5], next_observations=[4.5, nan, nan])
+
+
+def test_a_discrete_space_makes_numbers_discrete_however_they_are_stored():
+    two = spaces.Discrete(2)
+    data = small(
+        actions=[0.0, 1.0, 1.0],
+        action_space=two,
+        observations=[[0.0], [1.0], [0.0]],
+        next_observations=[1.0, 0.0, 0.0],
+        observation_space=two,
+    )
+    assert (data.actions.dtype.kind, data.actions.tolist()) == ("i", [0, 1, 1])
+    assert (data.observations.dtype.kind, data.observations.tolist()) == ("i", [0, 1, 0])
+    assert data.next_observations.tolist() == [1, 0, 0]
+    with pytest.raises(ValueError, match="actions must be whole numbers"):
+        small(actions=[0.0, 1.0, 0.5], action_space=two)

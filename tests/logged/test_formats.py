@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from gymnasium import spaces
 
-from ope_vpm import LoggedDataset, load_dataset
+from ope_vpm import LoggedDataset, inspect, load_dataset
 from ope_vpm.logged.formats.sniff import _is_text
 
 
@@ -319,3 +319,18 @@ def test_text_is_what_decodes_but_for_a_letter_that_was_cut(head, expected):
     """The first 4096 bytes may end within a letter of two bytes; elsewhere half a letter is no text, nor is a zero."""
     assert _is_text(head) == expected
     assert not _is_text(b"\x00" + b"x" * 100 + b"\xc3")
+
+
+def test_empty_cells_of_a_csv(tmp_path):
+    """After last steps they are states that were not logged; elsewhere the doctor or the door names the row."""
+    path = tmp_path / "log.csv"
+    path.write_text("episode,state,action,reward,next_state\n0,3,1,0.5,4\n0,4,0,1,\n1,2,1,2,\n")
+    data = load_dataset(path)
+    assert data.next_observations.tolist() == [4, -1, -1]
+    assert data.next_known.tolist() == [True, False, False]
+    path.write_text("episode,state,action,reward\n0,3,1,0.5\n0,4,0,\n1,2,1,2\n")
+    (found,) = [each for each in inspect(load_dataset(path)).findings if each.code == "not-finite"]
+    assert found.rows == (1,)
+    path.write_text("episode,state,action,reward\n0,3,1,0.5\n,4,0,1\n1,2,1,2\n")
+    with pytest.raises(ValueError, match="episode must be given in every row: row 1 has none"):
+        load_dataset(path)

@@ -164,3 +164,33 @@ def test_numbers_of_the_wrong_kind_are_refused(name, value, message, run, tmp_pa
 
     with pytest.raises(ValueError, match=message):
         load_dataset(damaged(run, tmp_path / "log.h5", change))
+
+
+def buffer_of(*episodes):
+    """A buffer of episodes with these actions, whose kind d3rlpy is to find."""
+    made = [
+        d3rlpy.dataset.Episode(np.zeros((len(acts), 2)), np.array(acts)[:, None], np.ones((len(acts), 1)), True)
+        for acts in episodes
+    ]
+    return d3rlpy.dataset.ReplayBuffer(d3rlpy.dataset.InfiniteBuffer(), episodes=made)
+
+
+def test_discrete_actions_that_are_stored_as_floats(tmp_path):
+    buffer = buffer_of([0.0, 2.0], [1.0])
+    with (tmp_path / "log.h5").open("w+b") as file:
+        buffer.dump(file)
+    for data in (load_dataset(buffer), load_dataset(tmp_path / "log.h5")):
+        assert data.discrete_actions
+        assert data.actions.tolist() == [0, 2, 1]
+    box = gym.spaces.Box(0, 2, (1,))
+    assert not load_dataset(tmp_path / "log.h5", action_space=box).discrete_actions
+
+
+def test_continuous_actions_that_begin_with_whole_numbers_are_not_cut_off(tmp_path):
+    """d3rlpy looks at the first episode alone, and takes these for discrete."""
+    buffer = buffer_of([1.0, 0.0], [0.25, 0.75])
+    assert buffer.dataset_info.action_space.name == "DISCRETE"
+    with (tmp_path / "log.h5").open("w+b") as file:
+        buffer.dump(file)
+    for data in (load_dataset(buffer), load_dataset(tmp_path / "log.h5")):
+        assert data.actions[:, 0].tolist() == [1.0, 0.0, 0.25, 0.75]

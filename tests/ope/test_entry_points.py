@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
+from ope_vpm import others
 from ope_vpm.ope import estimator as registry
 
 MODULE = '''
@@ -27,7 +28,15 @@ class Constant:
             effective_sample_size=None, verdict="caution", reasons=("it is made up",),
         )
 '''
-ENTRIES = "[ope_vpm.estimators]\nconstant = made_up_estimators:Constant\nvpm = made_up_estimators:Constant\n"
+ENTRIES = """[ope_vpm.estimators]
+constant = made_up_estimators:Constant
+vpm = made_up_estimators:Constant
+"""
+BROKEN = """gone = made_up_estimators:Gone
+number = builtins:float
+[ope_vpm.formats]
+lost = a_module_that_is_not_there
+"""
 
 
 @pytest.fixture
@@ -55,3 +64,34 @@ def test_a_foreign_estimator_is_found_and_ours_are_not_replaced(installed):
     assert values["constant"].value == 7.0
     assert values["naive"].value == 1.0
     assert ov.evaluate(data, [[1.0], [1.0]], "constant", answer=3.0, ignore=("constant-columns",)).value == 3.0
+
+
+@pytest.fixture
+def broken(installed, tmp_path):
+    """The same package with entry points that lead nowhere."""
+    (tmp_path / "made_up-1.0.dist-info" / "entry_points.txt").write_text(ENTRIES + BROKEN)
+    importlib.invalidate_caches()
+    others.points.cache_clear()
+    yield
+    others.points.cache_clear()
+
+
+def test_a_broken_package_is_told_by_its_name_and_does_not_stop_others(broken, tmp_path):
+    with pytest.warns(UserWarning, match=r"'gone' of the package made-up cannot be loaded: .*no attribute 'Gone'"):
+        found = ov.estimators()
+    assert "constant" in found
+    assert "gone" not in found
+    with pytest.raises(ImportError, match=r"'gone' of the package made-up .*\(update or uninstall it\)"):
+        registry.make("gone", {})
+    data = ov.LoggedDataset.from_arrays(np.array([0, 1, 0, 1]), np.zeros(4, dtype=int), np.ones(4), episode=np.zeros(4))
+    data.save(tmp_path / "log.npz")
+    (tmp_path / "log.npz").rename(tmp_path / "log.data")
+    with pytest.warns(UserWarning, match="lost of the package made-up was not asked"):
+        assert len(ov.load_dataset(tmp_path / "log.data")) == 4
+    with pytest.raises(ImportError, match="'lost' of the package made-up cannot be loaded"):
+        ov.load_dataset(tmp_path / "log.data", format="lost")
+
+
+def test_what_is_no_estimator_is_refused(broken):
+    with pytest.raises(TypeError, match=r"the estimator 'number' must have a name and estimate\(data, policy"):
+        registry.make("number", {})

@@ -114,6 +114,8 @@ MISTAKES = {
     ),
     "absorbing at gamma 1": (lambda: ov.evaluate(DATA, TABLES["first"], on_end="absorb"), "use on_end='restart'"),
     "not a dataset": (lambda: ov.evaluate(3, TABLES["first"]), "a int is not a dataset we know"),
+    "options of two solvers": (lambda: ov.estimators()["vpm"](power=0.5, steps=3), "takes power, steps together"),
+    "features that are no number": (lambda: ov.estimators()["vpm"](n_features="x"), "a whole number, at least 1"),
     "paper with other settings": (lambda: ov.evaluate(DATA, TABLES["first"], preset="paper", steps=3), "fixes every"),
 }
 

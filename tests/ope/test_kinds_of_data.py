@@ -1,5 +1,7 @@
 """Every estimator on the kinds of data that logs come in, with answers known beforehand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope.adapter.encoding import Encoder
+from ope_vpm.plugins import select
 from ope_vpm.policy import GaussianPolicy
 
 NAMES = tuple(name for name in ov.estimators() if name != "d3rlpy_fqe")  # takes d3rlpy's policies only
@@ -125,3 +128,44 @@ def test_states_that_were_not_logged_share_a_number():
     assert (encoder.states(new) == encoder.states(new)[0]).all()
     assert encoder.states(new)[0] not in seen
     assert encoder.absorbing()[0] > encoder(new, np.array([1, 1])).max()
+
+
+def test_discrete_actions_that_are_stored_as_floats():
+    """A policy with discrete actions reads 0.0 and 1.0 as their numbers; every way in answers the same."""
+    rng = np.random.default_rng(0)
+    seen, actions = rng.standard_normal((600, 2)), rng.integers(2, size=600)
+    policy = ov.as_policy(lambda states: np.tile([0.3, 0.7], (len(states), 1)), n_actions=2)
+
+    def log(given):
+        return ov.LoggedDataset.from_arrays(seen, given, 1.0 * actions, truncated=np.arange(600) % 20 == 19)
+
+    wanted = ov.evaluate(log(actions), policy, "vpm", ignore=INDEPENDENT)
+    floats = log(1.0 * actions)
+    assert ov.evaluate(floats, policy, "vpm", ignore=INDEPENDENT).value == wanted.value
+    chosen = select(floats, {"only": policy}, "vpm", ignore=INDEPENDENT)
+    assert chosen.best.value.value == wanted.value
+    with pytest.raises(ValueError, match="chooses from 2 actions, the data have 3"):
+        ov.evaluate(log(2.0 * actions), policy, ignore=INDEPENDENT)
+    with pytest.raises(ValueError, match=r"the data continuous ones \(floats\)"):
+        ov.evaluate(log(0.5 * actions), policy, ignore=INDEPENDENT)
+    unknown = ov.as_policy(lambda states: np.tile([0.3, 0.7], (len(states), 1)), output="probabilities")
+    with pytest.raises(ValueError, match=r"although all are whole: save them as integers"):
+        ov.evaluate(floats, unknown, ignore=INDEPENDENT)
+
+
+def test_a_deterministic_target_of_continuous_actions():
+    """Its ratio does not exist: vpm says that its own is smoothed, and auto, which needs none, is not biased."""
+    system, still = LinearGaussian(), replace(TARGET, deviation=0.0)
+    gain = np.array(still.gain)[:, None]
+
+    def act(states):
+        return states @ gain + still.shift
+
+    errors = []
+    for seed in range(10):
+        data = system.dataset(40, 30, BEHAVIOUR, seed=seed)
+        smoothed = ov.evaluate(data, act, "vpm")
+        assert smoothed.verdict != "reliable"
+        assert any("no densities" in reason for reason in smoothed.reasons)
+        errors.append(ov.evaluate(data, act, "auto").value - system.value(still, gamma=1.0))
+    assert abs(np.mean(errors)) < 4 * np.std(errors, ddof=1) / np.sqrt(10)

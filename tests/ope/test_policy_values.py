@@ -42,7 +42,7 @@ def test_policies_and_discounts_are_nested(data, tmp_path):
     assert str(values).splitlines()[0] == "heads <1>:"
     assert "  0.9:" in str(values)
     values.report(tmp_path / "report.html")
-    assert "heads &lt;1&gt;, 0.9, vpm" in (tmp_path / "report.html").read_text()
+    assert "heads &lt;1&gt;, γ = 0.9, vpm" in (tmp_path / "report.html").read_text()
 
 
 def test_one_estimator_for_several_policies_has_the_policys_name_before_its_value(data):

@@ -213,7 +213,24 @@ def test_without_data_and_for_several_policies(tmp_path):
     values["new"].report(tmp_path / "one.html")
     assert "With the data" in (tmp_path / "one.html").read_text()
     nested = ov.evaluate(DATA, [MDP.policy(1), MDP.policy(3)], ["vpm", "naive"])
+    assert words.subject("policy 0, naive", nested[0]["naive"]) == "For policy 0, naive"
     assert list(by_name(nested)) == ["policy 0, vpm", "policy 0, naive", "policy 1, vpm", "policy 1, naive"]
+
+
+def test_the_sentence_says_what_the_value_is_of(tmp_path):
+    """Values of policies and of discounts have names that are no estimator's."""
+
+    def told(values):
+        ov.report(values, tmp_path / "page.html")
+        return " ".join(read(tmp_path / "page.html").text)
+
+    assert "For old, vpm puts the value at" in told(ov.evaluate(DATA, {"old": MDP.policy(1), "new": MDP.policy(3)}))
+    discounted = told(ov.evaluate(DATA, MDP.policy(1), gamma=[0.9, 1.0]))
+    assert "For γ = 0.9, vpm puts the value at" in discounted
+    assert "policies" not in discounted  # one policy, whose values at two discounts are no contest
+    twice = told(ov.evaluate(DATA, MDP.policy(1), ["vpm", "vpm"]))
+    assert "vpm puts the value at" in twice
+    assert "has the highest value" not in twice
 
 
 def test_other_data_are_refused(tmp_path):

@@ -141,6 +141,8 @@ def test_misspelt_names_are_answered_before_training():
         OPEEvaluator("autoo")
     with pytest.raises(TypeError, match=r"no option 'n_feature'.*did you mean 'n_features'"):
         OPEEvaluator("auto", n_feature=3)
+    with pytest.raises(TypeError, match=r"no option 'n_featurs': did you mean 'n_features'\?"):
+        OPEEvaluator("vpm", n_featurs=5)
     with pytest.raises(ValueError, match="every must be a whole number, at least 1: got 0"):
         OPEEvaluator(every=0)
     with pytest.raises(ValueError, match="n_episodes must be a whole number, at least 1: got '5'"):

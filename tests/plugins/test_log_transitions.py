@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -68,7 +69,7 @@ def test_time_limits_and_early_resets(tmp_path):
     assert data.lengths.tolist() == [2, 1, 1]
     assert data.truncated.tolist() == [False, True, False, False]
     env.close()  # a second time does nothing
-    with pytest.raises(FileExistsError, match="logs are not overwritten"):
+    with pytest.raises(FileExistsError, match="exists already: give another name"):
         LogTransitions(Counting(), tmp_path / "log.npz")
 
 
@@ -205,4 +206,59 @@ def test_names_that_cannot_be_written_are_refused_at_once(tmp_path):
         LogTransitions(Counting(), tmp_path / "nowhere" / "log.npz")
     with pytest.raises(ValueError, match="at least 1: got 0"):
         LogTransitions(Counting(), tmp_path / "log.npz", flush_every=0)
+    if Path("/proc/self").exists():  # a folder where nobody, not even root, creates a file
+        with pytest.raises(PermissionError, match=r"/proc/log\.npz cannot be written .*: give another folder"):
+            LogTransitions(Counting(), "/proc/log.npz")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        (gym.spaces.Discrete(2, start=1), "must start at 0"),
+        (gym.spaces.MultiBinary(20), "1048576 combinations of actions"),
+        (gym.spaces.Dict(a=gym.spaces.Discrete(2)), "actions must be Discrete, Box"),
+    ],
+)
+def test_actions_that_cannot_be_written_are_refused_before_the_first_step(space, message, tmp_path):
+    env = Counting()
+    env.action_space = space
+    with pytest.raises((ValueError, TypeError), match=message):
+        LogTransitions(env, tmp_path / "log.npz")
+    assert not list(tmp_path.iterdir())
+
+
+def test_whole_actions_of_a_box_are_floats(tmp_path):
+    env = Counting()
+    env.action_space = gym.spaces.Box(0, 5, (1,), np.int64)
+    with LogTransitions(env, tmp_path / "log.npz") as log:
+        log.reset()
+        log.step(np.array([4]))
+    assert ov.load_dataset(tmp_path / "log.npz").actions.tolist() == [[4.0]]
+
+
+@pytest.mark.parametrize("vectorised", [False, True])
+def test_a_log_is_overwritten_only_if_asked_to(vectorised, tmp_path):
+    def logged(steps, close=True, **options):
+        env = SyncVectorEnv([Counting]) if vectorised else Counting()
+        with_log = LogTransitions(env, path, flush_every=1, **options)
+        with_log.reset(seed=0)
+        for _ in range(steps):
+            with_log.step(np.zeros(1, int) if vectorised else 0)
+        if close:
+            with_log.close()
+        return with_log
+
+    path = tmp_path / "log.npz"
+    logged(2)
+    with pytest.raises(FileExistsError, match=r"log\.npz exists already: give another name, or overwrite=True"):
+        logged(1)
+    assert len(ov.load_dataset(path)) == 2
+    unfinished = logged(1, close=False, overwrite=True)
+    assert len(ov.load_dataset(path)) == 1  # the new one's first part, not the old log
+    with pytest.raises(FileExistsError, match=r"log\.npz\.parts exists already"):
+        logged(1)
+    unfinished.close()
+    logged(3, overwrite=True)
+    assert len(ov.load_dataset(path)) == 3
+    assert [file.name for file in tmp_path.iterdir()] == ["log.npz"]

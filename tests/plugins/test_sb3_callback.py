@@ -55,6 +55,15 @@ def test_tensorboard_holds_what_a_direct_evaluation_answers(cart, tmp_path):
     assert callback.best_lower == max(usable, default=-np.inf)
 
 
+def test_the_last_value_is_that_of_the_trained_model(cart):
+    """PPO learns once more after the last step, at which a regular evaluation is due as well."""
+    model = PPO("MlpPolicy", "CartPole-v1", n_steps=64, batch_size=64, seed=0)
+    callback = OPECallback(cart, "auto", every=64, **SETTINGS)
+    model.learn(128, callback=callback)
+    direct = ov.evaluate(ov.load_dataset(cart), model, "auto", gamma=0.99, **SETTINGS)
+    assert callback.last.value == pytest.approx(direct.value)
+
+
 def test_the_statistics_of_the_training_environment_are_used():
     env = VecNormalize(DummyVecEnv([lambda: gym.make("Pendulum-v1")]))
     model = A2C("MlpPolicy", env, seed=0)
@@ -69,7 +78,7 @@ def test_the_statistics_of_the_training_environment_are_used():
             found.append((self.last.value, direct.value, raw.value))
 
     model.learn(100, callback=Direct(data, "vpm", every=50, gamma=0.9, n_features=40))
-    assert len(found) == 2
+    assert len(found) == 3  # after 50 steps, after 100, and when the model has learnt from the last of them
     for logged, direct, raw in found:
         assert logged == pytest.approx(direct, rel=1e-9)
         assert logged != pytest.approx(raw, rel=1e-9)
@@ -78,7 +87,9 @@ def test_the_statistics_of_the_training_environment_are_used():
 def test_wrong_choices_are_answered_before_training(cart):
     with pytest.raises(ValueError, match="did you mean 'vpm'"):
         OPECallback(cart, "vpn")
-    with pytest.raises(ValueError, match="at least 1 environment step: got 0"):
+    with pytest.raises(TypeError, match=r"no option 'n_featurs': did you mean 'n_features'\?"):
+        OPECallback(cart, "vpm", n_featurs=5)
+    with pytest.raises(ValueError, match="a whole number, at least 1 environment step: got 0"):
         OPECallback(cart, every=0)
     with pytest.raises(FileNotFoundError, match="there is no file"):
         OPECallback("nowhere.npz")
@@ -142,9 +153,21 @@ def test_raw_observations_are_logged_behind_a_normalisation():
 
 def test_what_cannot_be_logged_is_refused_before_a_step(tmp_path):
     model = PPO("MlpPolicy", "CartPole-v1")
-    with pytest.raises(ValueError, match="episodes must be at least 1: got 0"):
+    with pytest.raises(ValueError, match="episodes must be a whole number, at least 1: got 0"):
         log_to_dataset(model, gym.make("CartPole-v1"), 0)
     with pytest.raises(ValueError, match=r"must end in \.npz"):
         log_to_dataset(model, gym.make("CartPole-v1"), 1, tmp_path / "log.txt")
     with pytest.raises(TypeError, match="must be a gymnasium environment or a VecEnv: got str"):
         log_to_dataset(model, "CartPole-v1", 1)
+    with pytest.raises(TypeError, match="model must be an algorithm of stable-baselines3: got str"):
+        log_to_dataset("ppo.zip", gym.make("CartPole-v1"), 1)
+
+
+def test_a_log_is_overwritten_only_if_asked_to(tmp_path):
+    model, path = PPO("MlpPolicy", "CartPole-v1"), tmp_path / "log.npz"
+    log_to_dataset(model, gym.make("CartPole-v1"), 2, path)
+    with pytest.raises(FileExistsError, match=r"log\.npz exists already: give another name, or overwrite=True"):
+        log_to_dataset(model, gym.make("CartPole-v1"), 3, path)
+    assert ov.load_dataset(path).n_episodes == 2
+    log_to_dataset(model, gym.make("CartPole-v1"), 3, path, overwrite=True)
+    assert ov.load_dataset(path).n_episodes == 3

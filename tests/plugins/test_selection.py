@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +66,14 @@ def test_order_and_regret_by_hand():
         "a has the highest lower end of the interval: its value is 2, between 1 and 3 (95 %); 1 of 2 others cannot"
         in chosen.sentence()
     )
+
+
+def test_without_intervals_the_value_decides_and_the_sentence_says_so():
+    """As on a log of one episode, which has no interval."""
+    found = {name: Estimate(replace(value(number, 0, 1), interval=None)) for name, number in (("a", 0.2), ("b", 0.7))}
+    chosen = ranked(found, "lower", 1)
+    assert [each.name for each in chosen.candidates] == ["b", "a"]
+    assert "b has the highest value: its value is 0.7; the other cannot be told apart from it" in chosen.sentence()
 
 
 def test_the_regret_is_at_most_what_the_rewards_allow():
@@ -157,6 +166,8 @@ def test_wrong_questions_are_refused():
         select(data, [BEHAVIOUR.policy()], rank_by="upper")
     with pytest.raises(ValueError, match="at least one policy"):
         select(data, {})
+    with pytest.raises(TypeError, match=r"no option 'n_featurs': did you mean 'n_features'\?"):
+        select("nowhere.npz", [BEHAVIOUR.policy()], "vpm", n_featurs=5)  # before the file is looked for
 
 
 @pytest.fixture(scope="module")
@@ -222,3 +233,8 @@ def test_files_come_by_pattern_in_the_order_of_their_numbers(folder):
         os.chdir(there)
     with pytest.raises(FileNotFoundError, match=r"no file .*nothing_\*\.zip: --policies takes"):
         found_files([str(folder / "nothing_*.zip")])
+    for given in (".", "/", "a**b", ""):
+        with pytest.raises(FileNotFoundError, match=r"there is no file .*: --policies takes files, or a pattern"):
+            found_files([given])
+    with pytest.raises(FileNotFoundError, match=rf"a pattern such as '{folder}/\*'"):
+        found_files([str(folder)])

@@ -229,14 +229,25 @@ def test_onnx_functions_that_multiply(tmp_path):
         load_policy(tmp_path / "policy.onnx")
 
 
+class Refusing(torch.nn.Module):
+    """Says itself what it takes."""
+
+    def forward(self, x):
+        assert x.shape[1] == 3, "three numbers, please"
+        return x
+
+
 # TorchScript is what libraries still save; torch announces its end.
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated:DeprecationWarning")
 def test_files_of_another_observation_size_are_told_in_one_sentence(tmp_path):
     network = torch.nn.Sequential(torch.nn.Linear(3, 2))
     torch.jit.save(torch.jit.script(network), tmp_path / "policy.pt")
     policy = load_policy(tmp_path / "policy.pt", trust=True)
-    with pytest.raises(ValueError, match=r"cannot be run on observations of shape \(\d, 4\)"):
+    with pytest.raises(ValueError, match=r"cannot be run on observations of shape \(\d, 4\): .*shapes cannot be mult"):
         policy.sample(np.zeros((5, 4)), np.random.default_rng(0))
+    torch.jit.save(torch.jit.script(Refusing()), tmp_path / "refusing.pt")
+    with pytest.raises(ValueError, match=r"cannot be run on observations of shape \(\d, 4\): .*three numbers"):
+        load_policy(tmp_path / "refusing.pt", trust=True).sample(np.zeros((5, 4)), np.random.default_rng(0))
     weight = numpy_helper.from_array(np.ones((3, 2), np.float32), "w")
     model = graph([helper.make_node("MatMul", ["x", "w"], ["y"])], [weight])
     (tmp_path / "policy.onnx").write_bytes(model.SerializeToString())

@@ -103,6 +103,10 @@ def test_discrete_algorithms(name, scaled, tmp_path):
 def test_an_algorithm_without_networks_is_refused():
     with pytest.raises(ValueError, match="has no networks yet"):
         as_policy(d3rlpy.algos.SACConfig().create(device="cpu:0"))
+    with pytest.raises(TypeError, match="DiscreteRandomPolicy has no networks that could be asked"):
+        as_policy(d3rlpy.algos.DiscreteRandomPolicyConfig().create())
+    with pytest.raises(TypeError, match="DecisionTransformer remembers earlier observations"):
+        as_policy(d3rlpy.algos.DecisionTransformerConfig().create())
 
 
 class Bomb:

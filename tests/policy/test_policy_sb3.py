@@ -138,6 +138,9 @@ def test_vec_normalize_statistics(tmp_path):
     np.testing.assert_allclose(beside.log_prob(PENDULUM, actions), expected.numpy(), atol=1e-5)
     without = load_policy(tmp_path / "model.zip", normalize=False)
     assert np.abs(without.log_prob(PENDULUM, actions) - expected.numpy()).max() > 1e-3
+    made(PPO, "CartPole-v1").save(tmp_path / "cart.zip")
+    with pytest.raises(ValueError, match=r"of shape \(3,\), the policy takes \(4,\): move vecnormalize\.pkl away"):
+        load_policy(tmp_path / "cart.zip")
 
 
 class Bomb:

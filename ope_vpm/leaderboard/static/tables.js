@@ -113,21 +113,23 @@ function drawRanking() {
   const few = state.all ? known : known.filter((key) => KEY_COLUMNS.includes(key));
   const columns = [{ key: "estimator", head: "estimator", text: true, show: nameCell, sort: (row) => row.estimator },
     { key: "mark", head: "★", title: "★ the best, ☆ not significantly worse", show: (row) => star(row), sort: (row) => (row.best ? 0 : row.level ? 1 : 2) }];
+  const most = greatest(DATA.overall.map((one) => one.settings));
+  const some = together && all.some((row) => row.settings < most);
+  if (some) columns.push({ key: "against", head: "error ÷ ★", title: "Its error ÷ that of ★ on the settings that both have: rows are ranked by it", show: (row) => digits(row.against_best, 3), sort: (row) => row.against_best });
   if (!together) columns.push({ key: "setting", head: "setting", text: true, show: (row) => row.label, sort: (row) => row.setting });
   for (const key of few) columns.push(metricColumn(key));
   const counts = [{ key: "reliable", head: "“reliable”", down: true, title: "How many answers were called reliable, where the truth is known", show: (row) => row.reliable, sort: (row) => row.reliable },
     { key: "p_value", head: "p", title: "p-value of being no worse than the best: paired bootstrap over runs", show: (row) => digits(row.p_value, 2), sort: (row) => row.p_value }];
   if (state.all) columns.push(...counts);
   if (state.all || all.some((row) => row.failed)) columns.push({ key: "failed", head: "failed", title: "Cells without a value", show: (row) => row.failed || "", sort: (row) => row.failed });
-  const most = greatest(DATA.overall.map((one) => one.settings));
-  if (together && all.some((row) => row.settings < most)) columns.push({ key: "settings", head: "settings", title: "On how many settings it ran; it is ranked by how it did there beside the best", show: (row) => `${row.settings} of ${most}`, sort: (row) => row.settings });
+  if (some) columns.push({ key: "settings", head: "settings", title: "On how many settings it ran: its other numbers are about these alone", show: (row) => `${row.settings} of ${most}`, sort: (row) => row.settings });
   draw(byId("ranking"), columns, rows, null);
   byId("columns").textContent = state.all ? "Fewer columns" : "All columns";
   byId("columns").onclick = () => { state.all = !state.all; render(); };
   byId("meanings").querySelector("dl").replaceChildren(...columns.filter((one) => one.title).flatMap((one) => [element("dt", {}, one.head), element("dd", {}, one.title)]));
   byId("explanation").textContent = all.some((row) => row.log_mse[0] !== null)
     ? "★ the lowest error; ☆ not significantly worse (paired bootstrap over runs, 5 %): a lone ★ has beaten everybody. Each number ± its standard error over runs; – where it is not defined."
-      + (together && all.some((row) => row.settings < most) ? " Who ran on some settings only is ranked by how it did there beside the best." : "")
+      + (some ? " Who ran on some settings only is ranked after ★ by how it did there beside it (error ÷ ★)." : "")
       + (DATA.missing ? ` Not finished: ${DATA.missing} of ${DATA.missing + DATA.finished} cells are missing.` : "")
     : "No truth is known here: see how estimators rank the policies below, and how far they agree.";
 }

@@ -33,7 +33,7 @@ from ope_vpm.logged.formats import (
 from ope_vpm.logged.formats.files import Options
 from ope_vpm.logged.formats.sniff import SUFFIXES, check_name, sniff
 from ope_vpm.logged.streamed import StreamedDataset
-from ope_vpm.outside import check_regular, reading, write_whole
+from ope_vpm.outside import check_place, check_regular, reading, write_whole
 
 FORMATS: dict[str, ModuleType] = {
     "npz": npz,
@@ -132,8 +132,7 @@ def check_output(output: str) -> None:
         return
     if path.suffix not in WRITERS:
         raise ValueError(f"the output must end in {', '.join(WRITERS)} or be a Minari id such as a/b-v0: got {output}")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"the folder of {path} does not exist: create it first")
+    check_place(path)
 
 
 def _is_minari(output: str) -> bool:

@@ -53,11 +53,11 @@ def _rows(path: Path, lines: Iterable[list[str]]) -> Iterator[list[str]]:
 
 
 def _parse(cells: list[str]) -> Array:
-    """Integers where every cell is one, else floats, else text, which only the episode column may hold.
+    """Integers where every cell is one, else floats, empty cells being NaN, else text, which only episodes may be.
 
     Integers beyond 64 bits stay text: as floats, two of them could become one.
     """
-    plain = [TRUTH.get(cell, cell) for cell in cells]
+    plain = [TRUTH.get(cell, cell or "nan") for cell in cells]
     whole = all(map(WHOLE.fullmatch, plain))
     try:
         return np.array(plain, dtype=np.int64 if whole else np.float64)

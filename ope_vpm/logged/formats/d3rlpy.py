@@ -14,6 +14,7 @@ import numpy as np
 from gymnasium import spaces
 
 from ope_vpm.arrays import Array
+from ope_vpm.logged.columns import are_whole
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.episode import Episode, split
 from ope_vpm.logged.formats.files import Options, require
@@ -33,7 +34,8 @@ def read(source: Any, options: Options) -> LoggedDataset:
     if isinstance(source, Path):
         return _read_file(source, options)
     info = source.dataset_info
-    discrete = info.action_space.name == "DISCRETE"
+    # d3rlpy judges by the first episode alone: continuous actions that are whole numbers there stay continuous.
+    discrete = info.action_space.name == "DISCRETE" and all(are_whole(episode.actions) for episode in source.episodes)
     episodes = [_episode(episode, discrete) for episode in source.episodes]
     known = spaces.Discrete(int(info.action_size)) if discrete else None
     return LoggedDataset.from_episodes(
@@ -105,9 +107,12 @@ def _columns(path: Path, file: Members, options: Options) -> LoggedDataset:
     ended[last] = [file.flag(f"terminated_{number}") for number in numbers]
     cut[last] = ~ended[last]
     rewards = [file.numbers(f"rewards_{number}") for number in numbers]
+    joined = np.concatenate(actions)
+    if options.action_space is None and joined.size == len(joined) and joined.min() >= 0 and are_whole(joined):
+        joined = joined.astype(np.int64)  # as d3rlpy reads them, which stores discrete actions as floats, too
     return LoggedDataset.from_arrays(
         _observations(path, file, numbers, lengths),
-        np.concatenate(actions),
+        joined,
         _joined(path, "rewards", rewards, lengths),
         terminated=ended,
         truncated=cut,

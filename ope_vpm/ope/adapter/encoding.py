@@ -12,7 +12,7 @@ import numpy as np
 from ope_vpm.arrays import Array, Floats, Integers
 from ope_vpm.linear.features import FourierFeatures, Standardiser, draw_frequencies
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.logged.columns import state_sizes
+from ope_vpm.logged.columns import are_numbers, state_sizes
 from ope_vpm.ope.adapter.ends import Clock
 from ope_vpm.policy import TargetPolicy
 
@@ -360,7 +360,8 @@ def check_match(data: LoggedDataset, policy: TargetPolicy) -> TargetPolicy:
     if data.discrete_actions:
         _check_discrete(data, policy)
     elif policy.has_probabilities:
-        raise ValueError("the policy has discrete actions, the data continuous ones (floats): they do not fit")
+        save = ", although all are whole: save them as integers" if are_numbers(data.head.actions) else ""
+        raise ValueError(f"the policy has discrete actions, the data continuous ones (floats{save}): they do not fit")
     elif policy.action_dimension not in (None, data.head.actions.shape[1]):
         raise ValueError(
             f"the policy's actions have {policy.action_dimension} coordinates, "
@@ -371,7 +372,9 @@ def check_match(data: LoggedDataset, policy: TargetPolicy) -> TargetPolicy:
 
 def _check_discrete(data: LoggedDataset, policy: TargetPolicy) -> None:
     if policy.action_dimension is not None:
-        raise ValueError("the policy has continuous actions, the data discrete ones (integers): they do not fit")
+        raise ValueError(
+            "the policy has continuous actions, the data discrete ones (integers): they do not fit (save floats)"
+        )
     logged, known = data.n_actions or 0, data.action_space is not None
     if policy.n_actions is not None and (logged > policy.n_actions or (known and logged != policy.n_actions)):
         raise ValueError(f"the policy chooses from {policy.n_actions} actions, the data have {logged}: they do not fit")

@@ -64,14 +64,15 @@ def write_page(path: str | Path, title: str, body: Html) -> None:
 
 
 def by_name(values: Values) -> dict[str, PolicyValue]:
-    """All values in one dict: nested names are joined, lists are numbered."""
+    """All values in one dict: nested names are joined, lists are numbered, and discounts are called so."""
     if isinstance(values, PolicyValue):
         return {values.estimator: values}
     items = values.items() if isinstance(values, Mapping) else [(f"policy {n}", v) for n, v in enumerate(values)]
     named: dict[str, PolicyValue] = {}
-    for name, value in items:
+    for key, value in items:
+        name = f"γ = {key:g}" if isinstance(key, float) else str(key)
         if isinstance(value, PolicyValue):
-            named[str(name)] = value
+            named[name] = value
         else:
             named |= {f"{name}, {inner}": one for inner, one in by_name(value).items()}
     if not named:
@@ -113,8 +114,9 @@ def section(title: str, *parts: Html) -> Html:
 def _top(named: dict[str, PolicyValue], leader: str, logged: float | None) -> Html:
     """The sentence in plain words, and what goes with it."""
     value = named[leader]
-    several = len(named) > 1 and len({one.estimator for one in named.values()}) == 1
-    parts = [element("p", words.headline(leader, value), class_="headline")]
+    one_question = len({(one.estimator, one.gamma) for one in named.values()}) == 1
+    several = len(named) > 1 and one_question and value.estimator not in named  # the same but for the policy
+    parts = [element("p", words.headline(words.subject(leader, value), value), class_="headline")]
     parts += [element("p", said) for said in (words.would_help(value), words.compared(value, logged)) if said]
     parts += [element("p", words.ranked(named))] if several else []
     parts += [_meaning(value)]

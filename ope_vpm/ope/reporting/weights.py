@@ -170,7 +170,7 @@ def _over_finite_states(states: Integers, weights: Floats) -> Html:
     target = group_sums(place, weights) / max(float(weights.sum()), 1e-300)
     chosen = np.sort(_largest(np.maximum(logged, target)))
     y = svg.upward(0, float(max(logged[chosen].max(), target[chosen].max())) * 1.05)
-    ticks = [svg.text(svg.LEFT - 5, y(tick) + 4, f"{tick:.1%}", "end") for tick in y.ticks()]
+    ticks = [svg.text(svg.LEFT - 5, y(tick) + 4, f"{100 * tick:.3g}%", "end") for tick in y.ticks()]
     groups = [(float(logged[at]), float(target[at])) for at in chosen]
     drawn = svg.bars(groups, [str(kinds[at]) for at in chosen], ("log", "target"), y)
     note = (

@@ -66,6 +66,13 @@ def found(value: PolicyValue) -> str:
     return f"{said}, between {low} and {high}"
 
 
+def subject(name: str, value: PolicyValue) -> str:
+    """Who found a value, and of what: values may be named by their estimator, or by a policy or a discount."""
+    if name.startswith(value.estimator):
+        return name
+    return f"For {name}" if name.endswith(f", {value.estimator}") else f"For {name}, {value.estimator}"
+
+
 def headline(name: str, value: PolicyValue) -> str:
     """The sentence on top of the page."""
     if not math.isfinite(value.value):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ope_vpm.chain import VPM
+from ope_vpm.chain.vpm import SOLVERS as CHAIN_SOLVERS
 from ope_vpm.linear.weight_sums import WeightSums
 from ope_vpm.ope.adapter.pair_features import any_pairs
 from ope_vpm.ope.behaviour.action_ratio import ratio_model, weighted_pairs
@@ -21,6 +24,7 @@ from ope_vpm.ope.linear.sensitivity import with_feature_doubt
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.vpm.finite import EXACT_TREATMENTS, find_finite
 from ope_vpm.ope.vpm.pairs import find_by_solver
+from ope_vpm.suggestions import suggestion
 
 SOLVERS = ("auto", "tabular", "factored", "kernel", "neural")
 FACTORED_OPTIONS = ("n_features", "ridge", "power")
@@ -65,8 +69,8 @@ class VPMEstimator(ProblemEstimator):
         if draws < 1:
             raise ValueError(f"draws must be at least 1: got {draws}")
         self.solver, self.preset, self.draws, self.options = solver, preset, draws, options
-        if solver not in ("auto", "factored"):
-            VPM(solver=solver, **self._chain_options())  # refuses what the solver does not know
+        if options:
+            self._check_options()
 
     def __repr__(self) -> str:
         given = "".join(f", {name}={value!r}" for name, value in self.options.items())
@@ -90,12 +94,9 @@ class VPMEstimator(ProblemEstimator):
             raise ValueError(
                 f"solver {solver!r} does not fit {'finite' if finite else 'continuous'} pairs: use {fitting}"
             )
-        if solver == "factored":
-            if not problem.policy.has_log_prob:
-                raise ValueError("solver 'factored' needs a policy with densities: use solver='kernel'")
-            _check_factored(self.options)
-        elif self.preset == "default":
-            VPM(solver=solver, **self._chain_options())
+        if solver == "factored" and not problem.policy.has_log_prob:
+            raise ValueError("solver 'factored' needs a policy with densities: use solver='kernel'")
+        self._check_for(solver)
 
     def find(self, problem: Problem) -> RawEstimate:
         """By the solver that fits."""
@@ -106,6 +107,31 @@ class VPMEstimator(ProblemEstimator):
             return find_finite(problem, self.options.get("unseen", "auto"))
         options = PAPER[solver] if self.preset == "paper" else {"solver": solver, **self._chain_options()}
         return find_by_solver(problem, VPM(gamma=problem.gamma, seed=problem.seed, **options), self.draws)
+
+    def _check_options(self) -> None:
+        """Refuse options that no solver takes, whatever the data will be."""
+        if self.solver != "auto":
+            return self._check_for(self.solver)
+        known = {*FACTORED_OPTIONS, *(field.name for kind in CHAIN_SOLVERS.values() for field in fields(kind))}
+        for option in self.options:
+            if option not in known:
+                raise TypeError(f"the estimator 'vpm' has no option {option!r}: {suggestion(option, sorted(known))}")
+        refused: ValueError | None = None
+        for solver in SOLVERS[1:]:
+            try:
+                return self._check_for(solver)
+            except ValueError as error:  # it has all these options, and one of them a value that it refuses
+                refused = refused or error
+            except TypeError:
+                continue
+        raise refused or TypeError(f"no solver of vpm takes {', '.join(self.options)} together: see VPMEstimator")
+
+    def _check_for(self, solver: str) -> None:
+        """Refuse options that a solver does not take."""
+        if solver == "factored":
+            _check_factored(self.options)
+        elif self.preset == "default":
+            VPM(solver=solver, **self._chain_options())
 
     def _exact(self, solver: str) -> bool:
         """Whether the fixed point on counted pairs is solved for."""
@@ -136,8 +162,8 @@ def _check_factored(options: dict[str, Any]) -> None:
     check_ridge(options.get("ridge"))
     if not 0 <= options.get("power", POWER) <= 1:
         raise ValueError(f"power must be between 0 (no action ratio) and 1 (all of it): got {options['power']}")
-    if not options.get("n_features", 1) >= 1:
-        raise ValueError(f"n_features must be at least 1: got {options['n_features']}")
+    if not isinstance(options.get("n_features", 1), Integral) or options.get("n_features", 1) < 1:
+        raise ValueError(f"n_features must be a whole number, at least 1: got {options['n_features']!r}")
     for name in options:
         if name not in FACTORED_OPTIONS:
             raise TypeError(

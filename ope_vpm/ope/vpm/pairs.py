@@ -49,7 +49,7 @@ def find_by_solver(problem: Problem, method: VPM, draws: int) -> RawEstimate:
             residual_noise=report.stationarity_noise,
             unseen_mass=report.unseen_mass,
             disagreement=None if distance is None else disagreement(problem.data, distance, sums.standard_error),
-            remarks=(*report.doubts, *clock_remarks(problem.data, problem.time_limit, known=False)),
+            remarks=(*_smoothed(problem, pairs), *report.doubts, *_clock(problem)),
         ),
         diagnostics={
             "solver": report.solver,
@@ -60,6 +60,23 @@ def find_by_solver(problem: Problem, method: VPM, draws: int) -> RawEstimate:
         },
     )
     return _with_return(problem, pairs, found, estimate, other, draws) if problem.episodic else found
+
+
+SMOOTHED = (
+    "the target's actions have no densities, so the ratio is one of smoothed actions, which biases the value: "
+    "use auto or fqe"
+)
+"""Measured on a deterministic controller of `envs.linear_gaussian`, ten logs of 100 episodes, γ = 1 and 0.9: 7 of 20
+intervals hold the true value, and 1 of the 13 that were called reliable without this remark; of auto's, 19 of 20."""
+
+
+def _smoothed(problem: Problem, pairs: Pairs) -> tuple[str, ...]:
+    """A doubt where a ratio to logged continuous actions does not exist, as for a deterministic target."""
+    return () if problem.policy.has_log_prob or pairs.encoder.n_actions is not None else (SMOOTHED,)
+
+
+def _clock(problem: Problem) -> tuple[str, ...]:
+    return clock_remarks(problem.data, problem.time_limit, known=False)
 
 
 def _with_return(
