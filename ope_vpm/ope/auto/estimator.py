@@ -1,11 +1,11 @@
 """The estimator that chooses: from the data and the policy alone, with its reasons in the diagnostics.
 
 Finite states and actions: vpm, whose fixed point is the exact solution of the counted model and which predicts the
-values of unseen pairs. Continuous states: vpm, LSTD-Q for a policy without densities, or networks where the log holds
-too little of what the target does. Where a model of one step explains nearly all of what follows, as it does for smooth
-dynamics, the target is followed in that model instead, if that leaves less doubt. What is returned is one of these with
-its own interval and verdict: blends of them, and of the logged mean, were measured and are not better
-(docs/verdicts.md).
+values of unseen pairs, shrunk towards the one-step ratio as far as the log cannot tell the two apart. Continuous
+states: vpm, LSTD-Q for a policy without densities, or networks where the log holds too little of what the target does.
+Where a model of one step explains nearly all of what follows, as it does for smooth dynamics, the target is followed in
+that model instead, if that leaves less doubt. There, what is returned is one of these with its own interval and
+verdict: blends of them, and of the logged mean, were measured and are not better (docs/verdicts.md).
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from ope_vpm.ope.behaviour.action_ratio import ratio_model
 from ope_vpm.ope.dynamics.departure import departure
 from ope_vpm.ope.dynamics.estimate import find_followed
 from ope_vpm.ope.estimator import ProblemEstimator
+from ope_vpm.ope.finite.shrinkage import shrunk
 from ope_vpm.ope.inference.logged_mean import logged_mean, relative_error, with_return_doubt
+from ope_vpm.ope.inference.returns import with_return
 from ope_vpm.ope.inference.value import RawEstimate, found_on_sample
 from ope_vpm.ope.inference.verdict import rewards_hull
 from ope_vpm.ope.problem import Problem
@@ -69,7 +71,9 @@ class Auto(ProblemEstimator):
         found = first.find(problem)
         notes: dict[str, Any] = {**found.diagnostics, "chosen": first.name, "why": (reason,)}
         found = replace(found, diagnostics=notes)
-        if problem.finite or not self.combine:
+        if problem.finite:
+            return shrunk(problem, with_return(problem, found, first.find) if problem.episodic else found)
+        if not self.combine:
             return found
         try:
             left = departure(problem.on_sample)
