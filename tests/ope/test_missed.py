@@ -175,6 +175,7 @@ def test_what_is_missed_by_hand():
     assert halfway.missed(np.tile([1.0, 1.0, 4.0, 0.0], 50), a).value == pytest.approx(4 / 6, rel=0.01)
     assert steps.missed(np.zeros(200), a) == Missed()  # no weight
     assert steps.missed(np.ones(200), 0 * a) == Missed()  # nothing is left
+    assert steps.missed(np.ones(200), np.where(a > 0, np.nan, a)) == Missed()  # nothing is known
 
 
 def test_noise_is_not_missed():

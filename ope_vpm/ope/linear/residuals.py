@@ -256,7 +256,7 @@ class JointSteps:
             residual: δ of all rows.
         """
         weight, left = tau[self.place], residual[self.place]
-        if not weight.mean() > 0 or not left.any():
+        if not weight.mean() > 0 or not left.any() or not np.isfinite([weight, left]).all():
             return Missed()
         at = weight @ self.target / weight.sum()
         return Missed(*predicted_mean(self.here, left, at, self.episode, self.fold, MISSED_RIDGES))
