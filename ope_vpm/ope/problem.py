@@ -16,7 +16,7 @@ from ope_vpm.ope.adapter.encoding import check_match
 from ope_vpm.ope.adapter.ends import OnEnd, Steps, TimeLimit, check_choices, ended_episodes, ending_rows, plan_steps
 from ope_vpm.ope.adapter.pairs import Pairs, pairs_of
 from ope_vpm.ope.log import Log, Memory, StreamedLog
-from ope_vpm.policy import TargetPolicy, as_policy
+from ope_vpm.policy import TargetPolicy
 
 Settings = ParamSpec("Settings")
 Result = TypeVar("Result")
@@ -87,7 +87,7 @@ class Problem:
             state_features: what is known of finite states: a row for each by its number, or a function of observations.
         """
         if isinstance(data, LoggedDataset):  # what is cheap to check comes before the doctor looks at every row
-            policy = _known(policy)
+            policy = TargetPolicy.of(policy)
             if data.discrete_actions or policy.n_actions is None:  # floats may be numbers of actions: see `Log`
                 policy = check_match(data, policy)
         check_choices(gamma, on_end, time_limit)
@@ -111,7 +111,7 @@ class Problem:
         """The same for a log that was already checked; arguments as in `pose`."""
         choice = check_choices(gamma, on_end, time_limit)
         check_seed(seed)
-        target = _known(policy)
+        target = TargetPolicy.of(policy)
         log = log.for_actions(target)
         target = check_match(log.data, target)
         if gamma < 1 and not log.data.from_reset.any():
@@ -123,7 +123,7 @@ class Problem:
 
     def with_policy(self, policy: Any) -> Problem:
         """The same question about another policy; what depends on the log alone stays shared."""
-        return replace(self, policy=check_match(self.data, _known(policy)), _memory=Memory())
+        return replace(self, policy=check_match(self.data, TargetPolicy.of(policy)), _memory=Memory())
 
     def with_gamma(self, gamma: float, on_end: OnEnd | None = None, time_limit: TimeLimit | None = None) -> Problem:
         """The same question at another discount; what depends on the log and the policy alone stays shared."""
@@ -257,8 +257,3 @@ def _pairs(problem: Problem, draws: int) -> Pairs:
 
 def _target_log_prob(log: Log, policy: TargetPolicy) -> Floats:
     return policy.log_likelihood(log.data.observations, log.data.actions)
-
-
-def _known(policy: Any) -> TargetPolicy:
-    """Whatever was given as a policy."""
-    return policy if isinstance(policy, TargetPolicy) else as_policy(policy)

@@ -74,6 +74,15 @@ class TargetPolicy(ABC):
     made_from: Any = None
     """The library's object behind it, where its greedy action is this policy: for tools of that library."""
 
+    @staticmethod
+    def of(policy: Any) -> TargetPolicy:
+        """Whatever was given as a policy; see `ope_vpm.as_policy`."""
+        if isinstance(policy, TargetPolicy):
+            return policy
+        from ope_vpm.policy.load import as_policy  # which knows every kind, and builds upon this module
+
+        return as_policy(policy)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(self.described())})"
 

@@ -14,7 +14,6 @@ the interval stays what it was: nobody knows how large the bias of v₀ is, so t
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from ope_vpm.ope.finite.problem import FiniteProblem, finite_problem
 from ope_vpm.ope.finite.streamed import Numbers, numbers_of
 from ope_vpm.ope.finite.tally import planned
 from ope_vpm.ope.inference.logged_mean import logged_mean, reward_sums, streamed_sums, time_weights, weighted_estimate
-from ope_vpm.ope.inference.uncertainty import EpisodeSums, Interval, Uncertainty
+from ope_vpm.ope.inference.uncertainty import Interval, OfAnother, Uncertainty
 from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.inference.verdict import Hull, return_hull, rewards_hull
 from ope_vpm.ope.log import Log, StreamedLog
@@ -87,10 +86,9 @@ def _moved(found: RawEstimate, other: RawEstimate, share: float, hull: Hull) -> 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unmoved(Uncertainty):
+class Unmoved(OfAnother):
     """The uncertainty of a value that was shrunk: the interval that it had before, and the value itself."""
 
-    of: Uncertainty
     before: float
     """The value before."""
 
@@ -98,15 +96,6 @@ class Unmoved(Uncertainty):
     def at(cls, before: float, of: Uncertainty) -> Unmoved:
         """With the bias that was suspected of it."""
         return cls(of=of, before=before, suspected_bias=of.suspected_bias)
-
-    @property
-    def sums(self) -> EpisodeSums | None:
-        """How each episode moves the value before."""
-        return self.of.sums
-
-    def widened(self, bias: float) -> Self:
-        """The same with one more bias suspected."""
-        return replace(super().widened(bias), of=self.of.widened(bias))
 
     def interval(self, value: float, log: Log, seed: int) -> tuple[float, Interval]:
         """The interval around the value before."""

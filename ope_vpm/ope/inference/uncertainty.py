@@ -236,20 +236,27 @@ class Spread(Uncertainty):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfSample(Uncertainty):
-    """The uncertainty of a value that was found on the log's sample, whose episodes it is about."""
+class OfAnother(Uncertainty):
+    """The uncertainty of a value that another one stands for."""
 
     of: Uncertainty
-    log: Log
+    """That of the other one."""
 
     @property
     def sums(self) -> EpisodeSums | None:
-        """How each episode of the sample moves it."""
+        """How each episode moves the other one."""
         return self.of.sums
 
     def widened(self, bias: float) -> Self:
-        """The same with one more bias suspected, which the sample's interval has to hold."""
+        """The same with one more bias suspected, which the other one's interval has to hold."""
         return replace(super().widened(bias), of=self.of.widened(bias))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfSample(OfAnother):
+    """The uncertainty of a value that was found on the log's sample, whose episodes it is about."""
+
+    log: Log
 
     def interval(self, value: float, log: Log, seed: int) -> tuple[float, Interval]:
         """That of the sample."""
