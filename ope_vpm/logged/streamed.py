@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from ope_vpm.arrays import Array, Bools, Integers
+from ope_vpm.arrays import Array, Bools, Floats, Integers
 from ope_vpm.logged.columns import Space, state_sizes
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.episode_table import EpisodeTable, RewardFacts
@@ -221,11 +221,20 @@ class StreamedDataset:
 
     @property
     def countable(self) -> bool:
-        """Whether states and actions are finite, and each (s, a, s') has a number of 64 bits to be counted by."""
+        """Whether states and actions are finite, and each (s, a, s') has a number of 63 bits to be counted by.
+
+        One more bit says in which half of the episodes it was seen.
+        """
         if not (self.finite and self.discrete_actions):
             return False
         states = prod(state_sizes(self.observation_space, self.states_seen))
-        return states * (self.n_actions or 1) * (states + 1) < 1 << 63
+        return states * (self.n_actions or 1) * (states + 1) < 1 << 62
+
+    @property
+    def returns(self) -> Floats:
+        """(episodes,): the sum of each one's rewards."""
+        found: Floats = self.facts.episodes.returns
+        return found
 
     @property
     def reward_facts(self) -> RewardFacts:

@@ -60,8 +60,8 @@ def number_states(log: Log, steps: Steps) -> NumberedStates:
 class PairCounts:
     """The steps of a log as counts of the pairs (s, a) that were seen, with their mean rewards and next states.
 
-    Of a log that is read in parts, an entry stands for all steps with the same pair and next state: its weight is
-    theirs together, and its reward their mean.
+    Of a log that is read in parts, an entry stands for all steps of one half of the episodes with the same pair and
+    next state: its weight is theirs together, and its reward their mean.
     """
 
     labels: Integers
@@ -84,6 +84,8 @@ class PairCounts:
     """The number of each initial state, in the order of `Log.initial_episodes`."""
     initial_weight: Floats
     """How much each initial state counts."""
+    second: Bools
+    """(steps,): whether each step is of the second half of the episodes: see `halves`."""
     steps: Floats | None = None
     """How many steps each entry stands for; None: for one."""
     spread: Floats | None = None
@@ -172,8 +174,15 @@ class PairCounts:
             rewards=self.rewards[steps],
             state_of_pair=self.state_of_pair[kept],
             action_of_pair=self.action_of_pair[kept],
+            second=self.second[steps],
+            steps=None if self.steps is None else self.steps[steps],
+            spread=None if self.spread is None else self.spread[steps],
         )
         return part, kept
+
+    def halves(self) -> tuple[PairCounts, PairCounts]:
+        """The counts of each half of the episodes, over the same states."""
+        return self.part(~self.second)[0], self.part(self.second)[0]
 
     def reweighted(self, steps: Floats, initial: Floats) -> PairCounts:
         """The counts with every step and every initial state counting more or less by a factor."""
@@ -198,4 +207,11 @@ def count_pairs(log: Log, steps: Steps) -> PairCounts:
         action_of_pair=code % factor,
         initial_states=numbered.initial_states,
         initial_weight=np.ones(len(numbered.initial_states)),
+        second=second_half(log)[steps.of_rows(log.data.episode)],
     )
+
+
+def second_half(log: Log) -> Bools:
+    """(episodes,): whether each is in the second of two halves; equal episodes share one, as in `Log.folds`."""
+    half: Bools = log.folds(2) == 1
+    return half

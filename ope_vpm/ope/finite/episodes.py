@@ -26,7 +26,7 @@ from ope_vpm.arrays import Floats
 from ope_vpm.chain.finite.solve import SparseMatrix
 from ope_vpm.ope.adapter.ends import limit_of
 from ope_vpm.ope.finite.pooling import components, from_state_mean, pooled_model, unseen_range
-from ope_vpm.ope.finite.preference import MOST_FEEDBACK, PreferencePairs, shrunk_share
+from ope_vpm.ope.finite.preference import MOST_FEEDBACK, PreferencePairs, avoided, shrunk_share
 from ope_vpm.ope.finite.problem import FiniteProblem, finite_problem
 from ope_vpm.ope.finite.regression import PredictedPairs, PredictedSolution, predicted_pairs
 from ope_vpm.ope.log import Memory
@@ -103,8 +103,9 @@ class Preferred(Target):
         unseen, through = float(states @ problem.unseen), float(states @ self.pairs.surplus)
         spread = components(problem, after, predicted).of_any_pair ** 0.5
         apart = self._residuals(problem, problem.q(after, 0.0), coefficient)
-        error = float(np.hypot(spread * unseen, through * uncertain / kept if kept > 0 else 0.0))
-        return error, unseen_range(problem, states, apart)
+        of_coefficient = through * uncertain / kept if kept > 0 else 0.0
+        error = np.linalg.norm([spread * unseen, of_coefficient, avoided(problem, states, apart)])
+        return float(error), unseen_range(problem, states, apart)
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,9 +200,14 @@ def _ongoing(problem: Problem) -> Problem:
     return replace(problem, on_end="absorb", time_limit="continue", _memory=Memory())
 
 
-def course_of(problem: Problem, steps: int, chosen: object) -> Course:
-    """The target's episodes of at most so many steps, unseen pairs treated as in a solution without the clock."""
-    finite = finite_problem(ongoing(problem))
+def course_of(finite: FiniteProblem, steps: int, chosen: object) -> Course:
+    """The target's episodes of at most so many steps, unseen pairs treated as in a solution without the clock.
+
+    Args:
+        finite: the counts of steps that go on after a truncation: see `ongoing`.
+        steps: the most of an episode.
+        chosen: the solution without the clock.
+    """
     if isinstance(chosen, PredictedSolution):
         pairs = predicted_pairs(finite)
         if pairs is not None:

@@ -43,14 +43,15 @@ def finite_estimate(
     """
     rows, past = row_evidence(problem, solution, widened), history(problem, solution)
     sums, rare, bias = rows.sums, rows.rare, float(np.hypot(solution.error, past.bias))
+    foreseen = bool(solution.treatment) and finite_problem(problem).compares_actions
     apart = None
     if solution.alternative is not None:
         apart = disagreement(problem.data, abs(solution.alternative - solution.value), sums.standard_error)
     evidence = evidence_of_sums(
         problem.data,
         rows.of_weights,
-        unseen_mass=None if solution.treatment else solution.unseen_mass,
-        predicted_mass=solution.unseen_mass if solution.treatment else None,
+        unseen_mass=None if foreseen else solution.unseen_mass,
+        predicted_mass=solution.unseen_mass if foreseen else None,
         disagreement=apart,
         history=past.share,
         counted_error=counted_error(logged_mean(problem), problem, sums.standard_error, bias),
@@ -63,8 +64,13 @@ def finite_estimate(
         weights=rows.weights,
         ends_worth=rows.ends_worth,
         evidence=evidence,
-        diagnostics={**diagnostics, "unseen_mass": solution.unseen_mass, **left_out(problem)},
+        diagnostics={**diagnostics, **seen(solution), **left_out(problem)},
     )
+
+
+def seen(solution: FiniteSolution) -> dict[str, float]:
+    """How much of the target's time the log does not hold, and what half of the log would have said, to read."""
+    return {"unseen_mass": solution.unseen_mass, "by_half_of_the_log": solution.value - solution.drift}
 
 
 def left_out(problem: Problem) -> dict[str, int]:

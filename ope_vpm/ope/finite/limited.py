@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,12 @@ import numpy as np
 from ope_vpm.arrays import Floats
 from ope_vpm.ope.finite.choice import chosen_solution
 from ope_vpm.ope.finite.episodes import Course, Predicted, Total, course_of, ongoing, total, with_rewards
-from ope_vpm.ope.finite.estimate import counted_error, left_out, reach, row_evidence
+from ope_vpm.ope.finite.estimate import counted_error, left_out, reach, row_evidence, seen
+from ope_vpm.ope.finite.halves import drift, with_left
 from ope_vpm.ope.finite.history import history
 from ope_vpm.ope.finite.influence import MORE_THAN_ONCE, widening_of
 from ope_vpm.ope.finite.preference import Preference
-from ope_vpm.ope.finite.problem import finite_problem
+from ope_vpm.ope.finite.problem import FiniteProblem, finite_problem
 from ope_vpm.ope.finite.regression import Regression
 from ope_vpm.ope.finite.solve import FiniteSolution
 from ope_vpm.ope.finite.timed import TimedSteps, timed_sums
@@ -48,8 +50,8 @@ class LimitedSolution(FiniteSolution):
 def limited_estimate(problem: Problem, steps: int) -> RawEstimate:
     """What the target is worth in episodes of at most so many steps, with the return of an episode at γ = 1."""
     finite = finite_problem(ongoing(problem))
-    counts = finite.counts
-    course = course_of(problem, steps, chosen_solution(finite_problem(problem)))
+    counts, chosen = finite.counts, chosen_solution(finite_problem(problem))
+    course = course_of(finite, steps, chosen)
     values = course.values(np.stack([counts.reward, np.ones(counts.pairs)], axis=1))
     sums = timed_sums(problem, TimedSteps.of(course, values))
     moved = _influence(problem, course, values, sums.moved)
@@ -57,19 +59,29 @@ def limited_estimate(problem: Problem, steps: int) -> RawEstimate:
     restarts = problem.on_end == "restart"
     length = course.length if restarts else 1 / (1 - problem.gamma)
     value = pays.value / length
+    by_halves = partial(_totals, steps=steps, chosen=chosen, length=None if restarts else length)
+    of_value, of_return = drift(finite, np.array([value, pays.value]), by_halves).tolist()
     charge = value if restarts else 0.0
     charged = total(with_rewards(finite, counts.rewards - charge), course, values[..., 0] - charge * values[..., 1])
-    solution = _solution(course, value, charged, length)
+    solution = _solution(course, value, charged, length, of_value)
     found = _estimate(problem, solution, (moved[:, 0] - charge * moved[:, 1]) / length)
     if problem.gamma < 1:
         return found
     rate_error = float(np.sqrt(np.sum(moved[:, 1] ** 2))) / length
-    of_return = with_rate_doubt(_return(problem, found, pays, moved[:, 0]), rate_error)
-    of_return = replace(of_return, ends_worth=sums.ends_worth)
-    return replace(found, per_episode=with_counted_ends(problem, found, 1 / length, of_return))
+    pays = replace(pays, error=with_left(pays.error, of_return))
+    found_return = with_rate_doubt(_return(problem, found, pays, moved[:, 0]), rate_error)
+    found_return = replace(found_return, ends_worth=sums.ends_worth)
+    return replace(found, per_episode=with_counted_ends(problem, found, 1 / length, found_return))
 
 
-def _solution(course: Course, value: float, charged: Total, length: float) -> LimitedSolution:
+def _totals(half: FiniteProblem, steps: int, chosen: FiniteSolution, length: float | None) -> Floats:
+    """The value and the return by half of the episodes; `length` is None where that of an episode is found, too."""
+    course = course_of(half, steps, chosen)
+    pays = float(course.passes @ half.counts.reward)
+    return np.array([pays / (length or course.length), pays])
+
+
+def _solution(course: Course, value: float, charged: Total, length: float, moved: float) -> LimitedSolution:
     visits, unseen = course.visits, course.problem.unseen
     low, high = charged.reach
     return LimitedSolution(
@@ -79,7 +91,8 @@ def _solution(course: Course, value: float, charged: Total, length: float) -> Li
         values=charged.first,
         q=course.problem.counts.reward,
         unseen_mass=float(visits @ unseen) / course.length,
-        error=charged.error / length,
+        error=with_left(charged.error / length, moved),
+        drift=moved,
         unseen_range=(low / length, high / length),
         by=Regression.name if isinstance(course.target, Predicted) else Preference.name,
         length=course.length,
@@ -112,16 +125,17 @@ def _estimate(problem: Problem, solution: LimitedSolution, influence: Floats) ->
     sums = EpisodeSums.of_influence(solution.value, influence)
     rows = row_evidence(asked, solution, widened=False)  # but for its influence, which does not know the time
     rare, past = rows.rare, history(asked, solution)
-    bias = float(np.hypot(solution.error, past.bias))
+    bias, foreseen = float(np.hypot(solution.error, past.bias)), finite_problem(asked).compares_actions
     evidence = evidence_of_sums(
         problem.data,
         rows.of_weights,
-        predicted_mass=solution.unseen_mass,
+        unseen_mass=None if foreseen else solution.unseen_mass,
+        predicted_mass=solution.unseen_mass if foreseen else None,
         history=past.share,
         counted_error=counted_error(logged_mean(problem), problem, sums.standard_error, bias),
         rare_reward_episodes=None if rare is None else rare.episodes,
     )
-    counted = {"solver": "counts", "unseen": solution.by, "unseen_mass": solution.unseen_mass}
+    counted = {"solver": "counts", "unseen": solution.by, **seen(solution)}
     return RawEstimate(
         value=solution.value,
         uncertainty=Reaching(episodes=sums, suspected_bias=bias, reach=reach(problem, solution, rare, evidence)),

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ope_vpm.arrays import Array, Floats, Integers
+from ope_vpm.arrays import Array, Bools, Floats, Integers
 from ope_vpm.logged.streamed import PART_ROWS, Part
 from ope_vpm.ope.adapter.encoding import Encoder
 from ope_vpm.ope.adapter.ends import NO_INITIAL_STATES, NOTHING_FOLLOWS, OnEnd, TimeLimit, ended_episodes
+from ope_vpm.ope.finite.counts import second_half
 from ope_vpm.ope.log import StreamedLog
 
 NOTHING = -1
@@ -36,6 +37,8 @@ class StepPlan:
     """The same in a shuffled order; empty where nothing restarts."""
     copies: int
     """Initial states over which one ending row is spread."""
+    second: Bools
+    """(episodes,): whether each is in the second half: see `PairCounts.halves`."""
 
     @property
     def width(self) -> int:
@@ -101,7 +104,7 @@ def step_plan(log: StreamedLog, on_end: OnEnd, time_limit: TimeLimit, seed: int)
             raise ValueError(NO_INITIAL_STATES)
         dealt = np.random.default_rng(seed).permutation(initial)
         copies = min(len(initial), max(1, len(data) // len(canonical)))
-    return StepPlan(encoder, int(log.stream.facts.high[1]) + 1, end, initial, dealt, copies)
+    return StepPlan(encoder, int(log.stream.facts.high[1]) + 1, end, initial, dealt, copies, second_half(log))
 
 
 def _initial(log: StreamedLog) -> Array:

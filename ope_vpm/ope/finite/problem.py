@@ -69,6 +69,11 @@ class FiniteProblem:
         """Whether the log holds everything that the target does, but for rounding."""
         return bool((self.unseen < ROUNDING).all())
 
+    @property
+    def compares_actions(self) -> bool:
+        """Whether some state was left by two actions: otherwise nothing says how far apart actions may be."""
+        return bool((self.counts.actions_seen > 1).any())
+
     def q(self, values: Floats, level: float) -> Floats:
         """(pairs,): Q(s, a) = r̂ - level + γP̂V of the seen pairs; at γ = 1 the level is the average reward."""
         after: Floats = self.counts.transitions @ values

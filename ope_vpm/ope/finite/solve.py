@@ -43,6 +43,8 @@ class FiniteSolution:
     """The value by another treatment, where the error is the distance to it."""
     mixture: Mixture | None = None
     """How several closed classes are mixed at γ = 1; None where there is one."""
+    drift: float = 0.0
+    """How the value moved from half of the log to all of it: see `halves`."""
     doubts: tuple[str, ...] = ()
     """What makes the solution itself doubtful, in sentences."""
 

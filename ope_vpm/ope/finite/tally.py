@@ -19,14 +19,15 @@ SPARE = 1 << 18
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """How often each transition (s, a, s') was seen, by code, and what it paid; see `StepPlan`.
+    """How often each half of the episodes has seen each transition (s, a, s'), by code, and what it paid.
 
     Rewards are kept as means and squared distances from them, which are merged without cancellation (Chan, Golub and
     LeVeque 1983): where a transition always pays the same, its variance is 0 to the last digit.
     """
 
     code: Integers
-    """Pair · width + state after it + 1. A code may come several times until the tally is summed."""
+    """2·(pair · width + state after it + 1), see `StepPlan`, and 1 more in the second half of the episodes. A code may
+    come several times until the tally is summed."""
     weight: Floats
     """How much the steps count together."""
     steps: Floats
@@ -44,7 +45,8 @@ class Tally:
         pairs, found = plan.pairs(part) * plan.width, []
         for steps in plan.steps(part):
             ones = np.ones(len(steps.rows))
-            code, reward = pairs[steps.rows] + steps.after + 1, part.rewards[steps.rows]
+            second = plan.second[part.first_episode + part.episode[steps.rows]]
+            code, reward = 2 * (pairs[steps.rows] + steps.after + 1) + second, part.rewards[steps.rows]
             found.append(cls(code, steps.weight, ones, reward, np.zeros_like(ones)).summed())
         return cls.joined(found)
 
@@ -92,7 +94,8 @@ def planned(log: Log, on_end: OnEnd, time_limit: TimeLimit, seed: int) -> StepPl
 
 def _numbered(plan: StepPlan, tally: Tally, log: StreamedLog) -> PairCounts:
     """The counts with states and pairs numbered from 0, as those of a log in memory."""
-    pair_code, after = np.divmod(tally.code, plan.width)
+    transition, half = np.divmod(tally.code, 2)
+    pair_code, after = np.divmod(transition, plan.width)
     after -= 1
     code, pair = np.unique(pair_code, return_inverse=True)
     labels = np.unique(np.concatenate([code // plan.actions, after[after >= 0], plan.initial]))
@@ -109,6 +112,7 @@ def _numbered(plan: StepPlan, tally: Tally, log: StreamedLog) -> PairCounts:
         action_of_pair=code % plan.actions,
         initial_states=np.searchsorted(labels, plan.initial),
         initial_weight=np.ones(len(plan.initial)),
+        second=half == 1,
         steps=tally.steps,
         spread=tally.spread,
     )

@@ -47,32 +47,46 @@ def reaches_ends(problem: Problem, rate: float) -> bool:
     return bool(np.isfinite(rate) and rate > LEAST_RATE * problem.ends.sum() / len(problem.data))
 
 
-def with_return(problem: Problem, found: RawEstimate, find: Callable[[Problem], RawEstimate]) -> RawEstimate:
+Find = Callable[[Problem], RawEstimate]
+
+
+def with_return(problem: Problem, found: RawEstimate, find: Find, plain: Find | None = None) -> RawEstimate:
     """An estimate with the return of an episode, where the estimator has not found it itself.
 
     Args:
         problem: the question, at γ = 1 on a task that ends.
         found: what the estimator found.
         find: what it finds for other rewards.
+        plain: what a simpler estimate is, linear in the rewards, by which the return is first guessed; None: `find`.
     """
     length = fixed_length(problem)
     if length is not None:
         scaled = None if found.uncertainty is None else Scaled.by(length, found.uncertainty, found.value)
         per_episode = replace(found, value=length * found.value, uncertainty=scaled, per_episode=None)
         return replace(found, per_episode=per_episode)
-    return found if found.per_episode is not None else replace(found, per_episode=_charged(problem, found, find))
+    if found.per_episode is not None:
+        return found
+    guess = found if plain is None else plain(problem)
+    rate = (plain or find)(problem.charged(0.0, -1.0))
+    return replace(found, per_episode=_charged(problem, found, guess, rate, find))
 
 
-def _charged(problem: Problem, found: RawEstimate, find: Callable[[Problem], RawEstimate]) -> RawEstimate:
+def _charged(problem: Problem, found: RawEstimate, guess: RawEstimate, rate: RawEstimate, find: Find) -> RawEstimate:
     """The return by two further questions: the rate of ends, and the value of charged rewards.
 
-    An estimator that is linear in the rewards values charged ones at 0. Where it is not, because a ridge
-    depends on them, one step of Newton's method remains.
+    An estimator that is linear in the rewards values charged ones at 0. Where it is not, because a ridge or a
+    regression depends on them, one step of Newton's method remains.
+
+    Args:
+        problem: the question.
+        found: the value per step.
+        guess: the same, by which the return is first guessed.
+        rate: of ends per step, in the same way.
+        find: the value of other rewards.
     """
-    rate = find(problem.charged(0.0, -1.0))
-    if not np.isfinite(found.value) or not reaches_ends(problem, rate.value):
+    if not np.isfinite(guess.value) or not reaches_ends(problem, rate.value):
         return UNKNOWN
-    charge = found.value / rate.value
+    charge = guess.value / rate.value
     charged = find(problem.charged(1.0, charge))
     error = 0.0 if rate.sums is None else rate.sums.standard_error / rate.value
     found_return = with_rate_doubt(uncharged(charge, rate.value, charged), error)

@@ -8,15 +8,9 @@ begins.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-from ope_vpm.ope.finite.episodes import limited_steps
-from ope_vpm.ope.finite.estimate import finite_estimate
-from ope_vpm.ope.finite.limited import limited_estimate
-from ope_vpm.ope.finite.problem import FiniteProblem, finite_problem
-from ope_vpm.ope.finite.regression import Regression
-from ope_vpm.ope.finite.solve import FiniteSolution, solve
-from ope_vpm.ope.finite.treatments import DEFAULT, treatment
+from ope_vpm.ope.finite.counted import counted_estimate
+from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.problem import Problem
 
@@ -32,23 +26,6 @@ def find_finite(problem: Problem, unseen: str) -> RawEstimate:
         problem: the question, on finite states and actions.
         unseen: one of `EXACT_TREATMENTS`; "auto", the default of all estimators on counts, is `Chosen`.
     """
-    finite, steps = finite_problem(problem), limited_steps(problem)
-    if unseen == DEFAULT and steps is not None:
-        found = limited_estimate(problem, steps)
-        return replace(found, diagnostics={**found.diagnostics, "solver": "tabular", "states": _states(finite)})
-    solution = solve(finite, treatment(unseen))
-    name = solution.treatment or unseen
-    diagnostics = _diagnostics(finite, solution, name)
-    # The error of a regression says how far single pairs may be off: nothing is widened for them.
-    return finite_estimate(problem, solution, diagnostics, solution.doubts, widened=name != Regression.name)
-
-
-def _diagnostics(problem: FiniteProblem, solution: FiniteSolution, unseen: str) -> dict[str, Any]:
-    """What was solved, for people to read."""
-    about = {"solver": "tabular", "unseen": unseen, "states": _states(problem), "notes": solution.doubts}
-    return {**about, **solution.details}
-
-
-def _states(problem: FiniteProblem) -> int:
-    """How many states were left."""
-    return int((problem.counts.visits > 0).sum())
+    found, visits = counted_estimate(problem, unseen), finite_problem(problem).counts.visits
+    about = {"solver": "tabular", "states": int((visits > 0).sum())}
+    return replace(found, diagnostics={**found.diagnostics, **about})

@@ -25,7 +25,7 @@ def test_the_time_that_is_spent_staying():
 def test_a_regression_that_holds_the_target_is_not_taken():
     """On a ward in which patients stay: pairs are predicted well enough, yet the target hardly moves any more."""
     task = made_tasks()["Made/Ward-stays"]
-    data = collect_log(task, "older", 200, 102, cut=True)
+    data = collect_log(task, "older", 200, 104, cut=True)
     problem = finite_problem(Problem.pose(data, task.target, gamma=1.0, time_limit="restart"))
     pairs, preferred = predicted_pairs(problem), solve(problem, Preference())
     assert pairs is not None

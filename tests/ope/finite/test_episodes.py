@@ -225,7 +225,7 @@ def test_other_units_and_another_level_of_rewards():
 
 def test_unseen_pairs_widen_values_and_returns():
     finite = finite_problem(ongoing(posed(partly_unseen())))
-    course = course_of(posed(partly_unseen()), LIMIT, None)
+    course = course_of(finite, LIMIT, None)
     of_return = total(finite, course, course.values(finite.counts.reward[:, None])[..., 0])
     unseen = float(course.visits @ finite.unseen)
     assert unseen == pytest.approx(course.visits[2] * 0.1)  # the target's probability of the action never seen there

@@ -86,12 +86,13 @@ def test_the_mean_of_the_other_actions_by_hand(predicted):
 
 
 def test_the_error_of_predictions_by_hand(predicted):
-    """√(Σ(c·e)² + σ²·Σm²), from the solution's own distribution, residuals and missing mass."""
+    """√(Σ(c·e)² + σ²·(Σm² + (0.05·Σm)²)), from the solution's own distribution, residuals and missing mass."""
     found = predicted.solve()
     left = predicted.residuals(found.q, found.coefficient)
     counts = predicted.mass_by_coefficients(found.distribution)
     missing = predicted.problem.missing * predicted.represented(found.distribution)[:, None]
-    expected = np.sum((counts * left) ** 2) + (predicted.weight @ left**2) * np.sum(missing**2)
+    unseen = np.sum(missing**2) + (0.05 * np.sum(missing)) ** 2
+    expected = np.sum((counts * left) ** 2) + (predicted.weight @ left**2) * unseen
     assert found.error == pytest.approx(np.sqrt(expected))
     assert found.effective_rare_pairs == pytest.approx(1 / np.sum(predicted.weight**2))
     assert found.rare_pairs == len(predicted.rare)
