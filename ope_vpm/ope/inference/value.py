@@ -114,6 +114,7 @@ class PolicyValue:
         of_return = self.return_interval
         return {
             "estimator": self.estimator,
+            "policy": None if self.question is None else self.question.policy,
             "value": self.value,
             "per": "step",
             "gamma": self.gamma,
