@@ -244,12 +244,13 @@ def stationary(
     seed: Annotated[int, typer.Option(help="Makes everything random repeatable.")] = 0,
 ) -> None:
     """Where is it heading? A logged quantity's stationary distribution: mean, quantiles, probabilities, a picture."""
-    from ope_vpm.paths.picture import draw_distribution, write_picture
+    from ope_vpm.paths.picture import check_picture, draw_distribution, write_picture
     from ope_vpm.paths.stationary import stationary as estimate
     from ope_vpm.paths.table import read_paths
 
-    distribution = estimate(read_paths(file, column, by), lag=lag, seed=seed)
     target = picture if picture is not None else Path(f"{file.stem}-stationary.png")
+    check_picture(target)
+    distribution = estimate(read_paths(file, column, by), lag=lag, seed=seed)
     write_picture(draw_distribution(distribution, column), target)
     typer.echo(str(distribution))
     typer.echo(f"picture: {target}")
