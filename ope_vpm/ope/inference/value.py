@@ -290,7 +290,7 @@ def _interval(problem: Problem, raw: RawEstimate) -> tuple[float | None, Interva
         return None, None
     error, (low, high) = raw.uncertainty.interval(raw.value, problem.log, problem.seed)
     rounding = ROUNDING * abs(raw.value)  # where nothing varies the solution is exact, but for rounding
-    return error, (low - rounding, high + rounding)
+    return error, (min(low, raw.value - rounding), max(high, raw.value + rounding))
 
 
 def _episode_return(problem: Problem, raw: RawEstimate) -> EpisodeReturn | None:
