@@ -218,7 +218,7 @@ def reproduce(
     runs: Annotated[
         int | None, typer.Option(help="Runs of each setting: 10 as in the paper, 2 if quick; 0 only draws again.")
     ] = None,
-    processes: Annotated[int | None, typer.Option(help="Processes at once; all cores if not given.")] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="Processes at once; all cores if not given.")] = None,
 ) -> None:
     """Run one of the paper's studies again: a picture, every run as CSV, a table; stop and resume at will."""
     from ope_vpm.studies.catalogue import find_study
@@ -244,13 +244,18 @@ def stationary(
     seed: Annotated[int, typer.Option(help="Makes everything random repeatable.")] = 0,
 ) -> None:
     """Where is it heading? A logged quantity's stationary distribution: mean, quantiles, probabilities, a picture."""
+    import warnings
+
+    from ope_vpm.chain.finite.solve import StationaryWarning
     from ope_vpm.paths.picture import check_picture, draw_distribution, write_picture
     from ope_vpm.paths.stationary import stationary as estimate
     from ope_vpm.paths.table import read_paths
 
     target = picture if picture is not None else Path(f"{file.stem}-stationary.png")
     check_picture(target)
-    distribution = estimate(read_paths(file, column, by), lag=lag, seed=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StationaryWarning)  # the distribution prints them
+        distribution = estimate(read_paths(file, column, by), lag=lag, seed=seed)
     write_picture(draw_distribution(distribution, column), target)
     typer.echo(str(distribution))
     typer.echo(f"picture: {target}")

@@ -185,6 +185,20 @@ def test_a_wrong_file_ends_in_one_sentence_and_code_2(log, monkeypatch, capsys, 
     assert sentence.count("\n") == 1
 
 
+def test_a_log_that_drifts_one_way_is_refused_without_a_python_warning(log, monkeypatch, capsys):
+    log.write_text("length\n" + "\n".join(map(str, range(30))) + "\n")
+    assert command(monkeypatch, "stationary", log, "--column", "length") == 2
+    sentence = capsys.readouterr().err
+    assert "all probability goes to states that no row begins with" in sentence
+    assert sentence.count("\n") == 1
+
+
+@pytest.mark.parametrize("picture", ["distribution.txt", "no/distribution.png"])
+def test_a_picture_that_cannot_be_written_is_refused_before_the_file_is_read(log, monkeypatch, capsys, picture):
+    assert command(monkeypatch, "stationary", "none.csv", "--column", "length", "--picture", picture) == 2
+    assert "distribution" in capsys.readouterr().err
+
+
 def test_an_unknown_figure_ends_in_one_sentence_and_code_2(log, monkeypatch, capsys):
     assert command(monkeypatch, "reproduce", "queues") == 2
     assert "did you mean 'queue'" in capsys.readouterr().err
