@@ -203,6 +203,7 @@ def fit(log: Log, members: int, steps: int, seed: int) -> NetworkModel:
     next_observations = np.array(data.next_observations)
     next_observations[~known] = data.observations[~known]  # not trained on, but they must be numbers
     change = features.coordinates(next_observations) - states
+    moved = known if known.any() else np.ones_like(known)  # where every step ends no change is known, and all are 0
     size, n_actions = states.shape[1], data.n_actions or 0
     low, high = states.min(axis=0), states.max(axis=0)
     margin = MARGIN * (high - low)
@@ -211,7 +212,7 @@ def fit(log: Log, members: int, steps: int, seed: int) -> NetworkModel:
         features=features,
         action_scale=None if n_actions else Standardiser.fit(data.actions),
         n_actions=n_actions,
-        change_scale=Standardiser.fit(change[known]),
+        change_scale=Standardiser.fit(change[moved]),
         reward_scale=Standardiser.fit(data.rewards),
         noise=np.zeros((members, size)),
         bounds=(low - margin, high + margin),
@@ -224,7 +225,7 @@ def fit(log: Log, members: int, steps: int, seed: int) -> NetworkModel:
     _train(model.network, x, y, usable, _drawn_rows(log, members, seed), steps, seed)
     with torch.no_grad():
         left = (model.network(x.expand(members, *x.shape))[..., :size] - y[:, :size]).double().numpy()
-    return replace(model, noise=np.sqrt(np.mean(left[:, known] ** 2, axis=1)))
+    return replace(model, noise=np.sqrt(np.mean(left[:, moved] ** 2, axis=1)))
 
 
 def rollout_length(problem: Problem) -> int:
@@ -247,7 +248,7 @@ class Rolled:
     returns: Floats
     """(members,): the undiscounted return of an episode, rewards over ends; NaN where no rollout ends."""
     at_edge: float
-    """The share of steps on the edge of the logged range."""
+    """The share of the rollouts' steps that lead to the edge of the logged range; what comes after an end is none."""
 
 
 def rolled_out(problem: Problem, model: NetworkModel, members: int, rollouts: int, steps: int) -> Rolled:
@@ -261,7 +262,8 @@ def rolled_out(problem: Problem, model: NetworkModel, members: int, rollouts: in
     first = problem.log.initial_observations if data.from_reset.any() else data.observations[problem.log.rows]
     states = model.features.coordinates(first)[rng.integers(len(first), size=(members, rollouts))]
     alive = np.ones((members, rollouts))
-    above, below, ends, edge = np.zeros(members), np.zeros(members), np.zeros(members), 0.0
+    above, below, ends = np.zeros(members), np.zeros(members), np.zeros(members)
+    edge, taken = 0.0, 0.0
     skip = steps // 2 if gamma == 1 and not model.ends and not problem.ends.any() else 0
     for time in range(steps):
         flat = states.reshape(-1, states.shape[-1])
@@ -271,13 +273,14 @@ def rolled_out(problem: Problem, model: NetworkModel, members: int, rollouts: in
             above += gamma**time * (alive * rewards).sum(axis=1)
             below += gamma**time * (alive if problem.on_end == "restart" else np.ones_like(alive)).sum(axis=1)
         ends += (alive * ended).sum(axis=1)
+        taken += float(alive.sum())
         alive = alive * ~ended
         at_edge = (states <= model.bounds[0]) | (states >= model.bounds[1])
-        edge += float((at_edge & (model.bounds[1] > model.bounds[0])).any(axis=-1).mean()) / steps
+        edge += float((alive * (at_edge & (model.bounds[1] > model.bounds[0])).any(axis=-1)).sum())
     if clock_of(problem.data, problem.time_limit) is not None:  # the limit ends what is left
         ends += alive.sum(axis=1)
     returns = np.divide(above, ends, out=np.full(members, np.nan), where=ends > 0)
-    return Rolled(above / np.maximum(below, 1e-300), returns, edge)
+    return Rolled(above / np.maximum(below, 1e-300), returns, edge / taken)
 
 
 def _observations(model: NetworkModel, states: Floats) -> Array:

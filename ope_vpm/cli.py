@@ -11,7 +11,7 @@ import typer
 
 from ope_vpm import __version__
 from ope_vpm.plugins.command import select
-from ope_vpm.terminal import Command, Group, columns_of, print_estimators, print_values
+from ope_vpm.terminal import Command, Group, columns_of, print_estimators, print_normalization, print_values
 
 if TYPE_CHECKING:
     from ope_vpm.policy import TargetPolicy
@@ -56,11 +56,11 @@ def inspect(
     from ope_vpm.logged.inspection import SAMPLE_ROWS, looked_over
     from ope_vpm.logged.page import write_page
     from ope_vpm.logged.scan import open_dataset
-    from ope_vpm.outside import check_place, json_text
+    from ope_vpm.outside import check_page, json_text
     from ope_vpm.progress import rates
 
     if page is not None:
-        check_place(page)
+        check_page(page)
     given = {"columns": columns_of(columns), "trust": trust}
     report, shown = looked_over(open_dataset(dataset, SAMPLE_ROWS, format_name, "local", rates, **given))
     if page is not None:
@@ -85,7 +85,7 @@ def evaluate(
             "such as reacher:target or Pendulum-v1:near."
         ),
     ],
-    estimator: Annotated[list[str] | None, typer.Option(help="vpm (default), naive, …; may be repeated.")] = None,
+    estimator: Annotated[list[str] | None, typer.Option(help="auto (default), vpm, naive, …; may be repeated.")] = None,
     gamma: Annotated[float, typer.Option(help="1: average reward; below: discounted.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Makes everything random repeatable.")] = 0,
     on_end: Annotated[str | None, typer.Option(help="After a termination: restart or absorb.")] = None,
@@ -123,12 +123,12 @@ def evaluate(
     from ope_vpm.ope.estimator import estimator_class
     from ope_vpm.ope.log import SAMPLE_ROWS
     from ope_vpm.ope.reporting import report as write_report
-    from ope_vpm.outside import check_place, json_text
+    from ope_vpm.outside import check_page, json_text
     from ope_vpm.progress import rates, working
 
     if report is not None:
-        check_place(report)
-    names = list(estimator or ["vpm"])
+        check_page(report)
+    names = list(estimator or ["auto"])
     for name in names:
         estimator_class(name)  # a misspelt name is answered before a large file is read
     with working(f"reading {dataset}"):
@@ -145,6 +145,7 @@ def evaluate(
         typer.echo(json_text([value.as_dict() for value in values.values()]))
     else:
         print_values(values.values())
+        print_normalization([target])
 
 
 def _policy(given: str, **options: Any) -> TargetPolicy:
@@ -217,7 +218,7 @@ def reproduce(
     runs: Annotated[
         int | None, typer.Option(help="Runs of each setting: 10 as in the paper, 2 if quick; 0 only draws again.")
     ] = None,
-    processes: Annotated[int | None, typer.Option(help="Processes at once; all cores if not given.")] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="Processes at once; all cores if not given.")] = None,
 ) -> None:
     """Run one of the paper's studies again: a picture, every run as CSV, a table; stop and resume at will."""
     from ope_vpm.studies.catalogue import find_study
@@ -243,12 +244,18 @@ def stationary(
     seed: Annotated[int, typer.Option(help="Makes everything random repeatable.")] = 0,
 ) -> None:
     """Where is it heading? A logged quantity's stationary distribution: mean, quantiles, probabilities, a picture."""
-    from ope_vpm.paths.picture import draw_distribution, write_picture
+    import warnings
+
+    from ope_vpm.chain.finite.solve import StationaryWarning
+    from ope_vpm.paths.picture import check_picture, draw_distribution, write_picture
     from ope_vpm.paths.stationary import stationary as estimate
     from ope_vpm.paths.table import read_paths
 
-    distribution = estimate(read_paths(file, column, by), lag=lag, seed=seed)
     target = picture if picture is not None else Path(f"{file.stem}-stationary.png")
+    check_picture(target)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StationaryWarning)  # the distribution prints them
+        distribution = estimate(read_paths(file, column, by), lag=lag, seed=seed)
     write_picture(draw_distribution(distribution, column), target)
     typer.echo(str(distribution))
     typer.echo(f"picture: {target}")

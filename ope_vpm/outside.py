@@ -23,6 +23,8 @@ RATIO = 20
 up to about 20 times; deflate's limit, which attacks use, is 1032 times."""
 LARGEST_JSON = 16 << 20
 """Bytes of a JSON text that is parsed: nested brackets take forty times their size in memory."""
+PAGES = (".html", ".htm")
+"""How the names of HTML files end: a browser shows others as text, or not at all."""
 LONGEST = 300
 """Characters of a library's message that are shown: some quote whole files."""
 
@@ -83,6 +85,13 @@ def check_place(path: str | Path) -> None:
             pass
     except OSError as error:
         raise PermissionError(f"{target} cannot be written ({error.strerror}): give another folder") from error
+
+
+def check_page(path: str | Path) -> None:
+    """Refuse the name of a page that is not one of HTML, or that could not be written."""
+    if Path(path).suffix.lower() not in PAGES:
+        raise ValueError(f"a page is HTML, and its name must end with {' or '.join(PAGES)}: got {path}")
+    check_place(path)
 
 
 def write_whole(path: str | Path, write: Callable[[Path], None]) -> None:

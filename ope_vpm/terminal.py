@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ope_vpm.ope import PolicyValue
+    from ope_vpm.policy import TargetPolicy
 
 COLOURS = {"reliable": "green", "caution": "yellow", "unreliable": "red"}
 """Of the verdicts."""
@@ -61,6 +62,16 @@ def values_table(values: Iterable[PolicyValue]) -> Table:
             Text(value.verdict, style=COLOURS[value.verdict]),
         )
     return table
+
+
+def print_normalization(policies: Iterable[TargetPolicy]) -> None:
+    """Say which files normalise the observations of policies: nobody has named them where they were found."""
+    files = {policy.normalized_by: None for policy in policies if policy.normalized_by is not None}
+    for file in files:
+        print(
+            f"note: observations are normalised by {file} before the policy sees them (if it belongs to another "
+            "policy, move it away)"
+        )
 
 
 def print_estimators(lines: dict[str, str]) -> None:

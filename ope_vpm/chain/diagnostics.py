@@ -80,8 +80,9 @@ class Diagnostics:
         return "\n".join(f"{name:<{width}}  {value}" for name, value in lines)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all fields as values that JSON can hold."""
+        """Return all fields as values that JSON can hold; None for a tail that is not known."""
         return asdict(self) | {
+            "pareto_k": None if np.isnan(self.pareto_k) else self.pareto_k,
             "convergence": self.convergence.tolist(),
             "notes": list(self.notes),
             "doubts": list(self.doubts),

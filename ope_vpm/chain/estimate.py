@@ -197,6 +197,8 @@ class StationaryEstimate:
         report = header["diagnostics"]
         report |= {"convergence": np.array(report["convergence"]), "notes": tuple(report["notes"])}
         report["doubts"] = tuple(report.get("doubts", ()))  # files written by earlier versions have none
+        if report.get("pareto_k") is None:
+            report["pareto_k"] = float("nan")
         ratio = _RATIOS[header["kind"]](part["ratio."], header["ratio"])
         return cls(Transitions(**part["data."]), header["gamma"], content["weights"], Diagnostics(**report), ratio)
 

@@ -110,6 +110,15 @@ class Transitions:
         return self.x_next if self.next_weight is not None else self.x_next[:, None]
 
     @property
+    def reached(self) -> Array:
+        """`successors` in which those of probability 0 are replaced by the row's likeliest: states that are reached."""
+        if self.next_weight is None or self.next_weight.all():
+            return self.successors
+        likeliest = self.successors[np.arange(len(self)), self.next_weight.argmax(axis=1)]
+        never = (self.next_weight == 0).reshape(*self.next_weight.shape, *(1,) * (self.successors.ndim - 2))
+        return np.where(never, likeliest[:, None], self.successors)
+
+    @property
     def row_weights(self) -> Floats:
         """`weight` scaled to mean 1."""
         return _mean_one(self.weight, len(self))
@@ -234,9 +243,13 @@ def _times(values: npt.ArrayLike, length: int) -> Integers:
 
 
 def _lag(lag: int) -> int:
-    if index(lag) < 1:
+    try:
+        steps = index(lag)
+    except TypeError as error:
+        raise TypeError(f"lag must be a whole number of steps: got {lag!r}") from error
+    if steps < 1:
         raise ValueError(f"lag must be at least 1: got {lag}")
-    return index(lag)
+    return steps
 
 
 def _next_weights(values: npt.ArrayLike | None, shape: tuple[int, ...]) -> Floats:

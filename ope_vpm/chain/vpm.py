@@ -147,7 +147,12 @@ def _weights(transitions: Transitions, solution: Solution) -> Floats:
     if transitions.weight is not None:
         weights *= transitions.weight
     total = weights.sum()
+    if total == 0:
+        raise ArithmeticError(
+            "no stationary distribution was found: all probability goes to states that no row begins with (a log that "
+            "drifts one way has none; log it for longer)"
+        )
     if not total > 0 or not np.isfinite(total):
-        raise ArithmeticError("no stationary distribution was found: the estimated ratio is zero or infinite")
+        raise ArithmeticError("no stationary distribution was found: the estimated ratio is negative or infinite")
     weights *= len(weights) / total
     return weights

@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ope_vpm.arrays import Floats
+from ope_vpm.arrays import LARGEST, Floats
+
+FEWEST_PAIRS = 20
+"""Pairs of successive draws below which nothing is said: the bootstrap of `post_process_mcmc` resamples 20 pieces."""
 
 
 def as_chains(samples: Any) -> tuple[Floats, tuple[str, ...]]:
@@ -26,7 +29,13 @@ def as_chains(samples: Any) -> tuple[Floats, tuple[str, ...]]:
     chains, names = _flatten(posterior) if hasattr(posterior, "data_vars") else (_array(samples), ())
     if chains.shape[1] < 2:
         raise ValueError(f"a chain needs at least 2 draws to make a pair: got {chains.shape[1]}")
-    _check_finite(chains)
+    pairs = chains.shape[0] * (chains.shape[1] - 1)
+    if pairs < FEWEST_PAIRS or chains.shape[2] == 0:
+        raise ValueError(
+            f"samples must have at least {FEWEST_PAIRS} pairs of successive draws, and a coordinate: got shape "
+            f"{chains.shape}, (chains, draws, d)"
+        )
+    _check_numbers(chains)
     return chains, names or tuple(f"x[{number}]" for number in range(chains.shape[2]))
 
 
@@ -58,7 +67,9 @@ def _flatten(posterior: Any) -> tuple[Floats, tuple[str, ...]]:
     return np.concatenate(parts, axis=2), tuple(names)
 
 
-def _check_finite(chains: Floats) -> None:
+def _check_numbers(chains: Floats) -> None:
     if not np.isfinite(chains).all():
         chain, draw, _ = np.argwhere(~np.isfinite(chains))[0]
         raise ValueError(f"samples must be finite: chain {chain}, draw {draw} is {chains[chain, draw]}")
+    if np.abs(chains).max() > LARGEST:
+        raise ValueError(f"samples must not go beyond {LARGEST:g}, whose squares overflow: give them in another unit")

@@ -9,7 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
-from ope_vpm.arrays import Array, Bools, Floats
+from ope_vpm.arrays import Array, Bools, Floats, usable
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.streamed import StreamedDataset
 from ope_vpm.ope.adapter.encoding import check_match
@@ -119,6 +119,7 @@ class Problem:
         posed = cls(log, target, gamma, seed, choice, time_limit, state_features)
         if state_features is not None and not posed.finite:
             raise ValueError("state_features are for finite states and actions: leave them out, these are continuous")
+        check_features(state_features)
         return posed
 
     def with_policy(self, policy: Any) -> Problem:
@@ -234,6 +235,18 @@ class Problem:
     def target_log_prob(self) -> Floats:
         """Log π of each logged action, shared by all discounts."""
         return self.of_policy(_target_log_prob)
+
+
+def check_features(state_features: Any) -> None:
+    """Refuse features of states that are no table of numbers; whether it has a row for each state is checked in use."""
+    if state_features is None or callable(state_features):
+        return
+    table = np.asarray(state_features)
+    if table.dtype.kind not in "biuf" or table.ndim != 2 or table.shape[1] == 0 or not usable(table).all():
+        raise ValueError(
+            "state_features must be a table of finite numbers with a row for each state, such as shape (6, 2), or a "
+            f"function of observations: got {table.dtype} of shape {table.shape}"
+        )
 
 
 def check_seed(seed: int) -> None:

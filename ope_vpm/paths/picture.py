@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from ope_vpm.chain.estimate import TWO_SIDED
+from ope_vpm.outside import check_place, write_whole
 from ope_vpm.paths.stationary import BINS, StationaryDistribution
 from ope_vpm.paths.timescales import ChapmanKolmogorov, Timescales
 
@@ -69,14 +68,15 @@ def draw_chapman_kolmogorov(found: ChapmanKolmogorov) -> Figure:
     return figure
 
 
+def check_picture(path: Path) -> None:
+    """Refuse the name of a picture whose format is not known, or that could not be written."""
+    if path.suffix.removeprefix(".").lower() not in Figure().canvas.get_supported_filetypes():
+        raise ValueError(f"a picture's name must end in .png, .svg or .pdf: got {path.name!r}")
+    check_place(path)
+
+
 def write_picture(figure: Figure, path: Path) -> None:
     """Write a picture in the format that the file name ends in; on failure no partial file is left under that name."""
+    check_picture(path)
     kind = path.suffix.removeprefix(".").lower()
-    known = figure.canvas.get_supported_filetypes()
-    if kind not in known:
-        raise ValueError(f"a picture's name must end in .png, .svg or .pdf: got {path.name!r}")
-    if not path.parent.is_dir():
-        raise ValueError(f"there is no folder {path.parent}")
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
-        figure.savefig(file, format=kind, dpi=120)
-    os.replace(file.name, path)
+    write_whole(path, lambda temporary: figure.savefig(temporary, format=kind, dpi=120))

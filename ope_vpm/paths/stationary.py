@@ -12,6 +12,8 @@ import numpy.typing as npt
 from ope_vpm.arrays import Floats
 from ope_vpm.chain import VPM, Expectation, StationaryEstimate, Transitions
 
+LARGEST = 2**53
+"""Whole numbers beyond it are treated as continuous: floats do not hold all of them, and 64-bit integers end soon."""
 MOST_STATES = 10_000
 """Whole numbers over a wider range than this are treated as continuous: few of them would be seen twice, and pooling
 increments needs one row of a matrix for each. A round number."""
@@ -19,6 +21,12 @@ BINS = 20
 """Of the histogram that is printed for continuous quantities, so that it fits a terminal. A round number."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 """The quantiles that are printed: the median, the quartiles and the ends of a 90 % range."""
+
+
+BEYOND_NOISE = 2.0
+"""A residual above this multiple of its sampling noise is no accident: as in the verdicts on MCMC draws."""
+ROUNDING = 1e-9
+"""Residuals below it are rounding errors, where a chain without chance leaves no noise to compare them with."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +70,20 @@ class StationaryDistribution:
                 f"logged mean    {self.logged_mean:.5g}",
                 f"quantiles      {quantiles}",
                 *_bars(self.values, self.probabilities),
+                *(f"note: {doubt}" for doubt in self.estimate.diagnostics.doubts),
+                *self._residual_in_words(),
             ]
         )
+
+    def _residual_in_words(self) -> list[str]:
+        """A line where the weighted states are not stationary."""
+        found = self.estimate.diagnostics
+        residual, noise = found.stationarity_residual, found.stationarity_noise
+        if residual <= max(BEYOND_NOISE * noise, ROUNDING):
+            return []
+        return [
+            f"note: one more step changes the distribution (stationarity residual {residual:.2g}, noise {noise:.2g})"
+        ]
 
 
 def stationary(
@@ -110,7 +130,9 @@ def _as_list(paths: Any) -> list[npt.NDArray[Any]]:
 
 def _are_counts(values: npt.NDArray[Any]) -> bool:
     whole = values.dtype.kind in "iu" or bool((values == np.rint(values)).all())
-    return whole and values.size > 0 and values.min() >= 0 and values.max() - values.min() < MOST_STATES
+    if not whole or values.size == 0 or values.min() < 0 or values.max() > LARGEST:
+        return False
+    return bool(values.max() - values.min() < MOST_STATES)
 
 
 def _support(estimate: StationaryEstimate, x: Floats) -> tuple[Floats, Floats]:

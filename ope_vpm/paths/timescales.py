@@ -17,12 +17,14 @@ from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.spatial import cKDTree
 
-from ope_vpm.arrays import Bools, Floats, Integers, number_codes
+from ope_vpm.arrays import Array, Bools, Floats, Integers
 from ope_vpm.chain.finite.reversible import reversible_kernel
 from ope_vpm.chain.finite.solve import stationary_distribution
 
 CELLS = 50
 """Cells of continuous paths. A round number: finer cells make the process nearer to Markov, and counts noisier."""
+ROUNDING = 1e-12
+"""Eigenvalues nearer to 1 than this are 1: they come from a dense method whose error is about 1e-16 per state."""
 MOST_CELLS = 2000
 """More states than this are refused: eigenvalues are found by a dense n³ method."""
 Paths = npt.ArrayLike | Sequence[npt.ArrayLike]
@@ -35,7 +37,8 @@ class Timescales:
     lags: Integers
     """(lags,): the lags at which transitions were counted."""
     times: Floats
-    """(lags, number): the slowest relaxation times, falling; NaN where an eigenvalue is 0."""
+    """(lags, number): the slowest relaxation times, falling; NaN where an eigenvalue is 0 or there are no more of them,
+    infinite where its size is 1, as in a periodic chain."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,14 +52,15 @@ class ChapmanKolmogorov:
     predicted: Floats
     """(steps, 2): the probability to be in the set again after so many lags, by powers of the matrix of one lag."""
     counted: Floats
-    """(steps, 2): the same, counted at that many lags."""
+    """(steps, 2): the same, counted at that many lags; NaN where no pair begins in the set."""
     error: Floats
-    """(steps, 2): the standard error of what was counted, as if pairs that do not overlap in time were independent."""
+    """(steps, 2): the standard error of what was counted, as if pairs that do not overlap in time were independent. By
+    Agresti and Coull's rule, so that it is not 0 where all or none of a few pairs were in the set again."""
 
     @property
     def deviation(self) -> float:
         """The largest difference between predicted and counted in standard errors."""
-        return float(np.max(np.abs(self.predicted - self.counted) / np.maximum(self.error, 1e-12)))
+        return float(np.nanmax(np.abs(self.predicted - self.counted) / self.error))
 
 
 def timescales(
@@ -73,13 +77,15 @@ def timescales(
         seed: of the cells' centres.
     """
     lags = _checked(lags)
-    labelled, size = cells_of(paths, cells, seed)
+    number = at_least_one("number", number)
+    cut = Cells.of(paths, cells, seed)
     found = np.full((len(lags), number), np.nan)
     for place, lag in enumerate(lags):
-        kernel, _ = _chain(labelled, size, lag, reversible)
+        kernel, _ = _chain(cut, lag, reversible)
         sizes = np.sort(np.abs(np.linalg.eigvals(kernel)))[::-1][1 : number + 1]
+        sizes = np.where(sizes > 1 - ROUNDING, 1.0, sizes)
         with np.errstate(divide="ignore"):
-            found[place, : len(sizes)] = np.where(sizes > 0, -lag / np.log(np.minimum(sizes, 1 - 1e-15)), np.nan)
+            found[place, : len(sizes)] = np.where(sizes > 0, lag / np.abs(np.log(sizes)), np.nan)
     return Timescales(np.asarray(lags, dtype=np.int64), found)
 
 
@@ -113,56 +119,128 @@ def chapman_kolmogorov(
         members: for finite states, those of the first set, all others making the second; None: the two sides of the
             slowest process, by the sign of its eigenvector.
     """
-    labelled, size = cells_of(paths, cells, seed)
-    kernel, states = _chain(labelled, size, lag, reversible)
-    first = _slowest_side(kernel) if members is None else np.isin(states, np.asarray(members))
+    lag, steps = at_least_one("lag", lag), at_least_one("steps", steps)
+    cut = Cells.of(paths, cells, seed)
+    kernel, kept = _chain(cut, lag, reversible)
+    first = _slowest_side(kernel) if members is None else cut.holds(members)[kept]
     if first.all() or not first.any():
         raise ValueError("both sets of states must hold some that the chain visits: all of them are in one")
     weight = stationary_distribution(sparse.csr_array(kernel), np.full(len(kernel), 1 / len(kernel)))
-    columns: list[list[Any]] = [[], [], []]
+    sets = (first, ~first)
+    predicted, counted, error = (np.empty((steps, 2)) for _ in range(3))
     for k in range(1, steps + 1):
         power = np.linalg.matrix_power(kernel, k)
-        later, kept = _chain(labelled, size, k * lag, reversible)
-        for column, values in zip(columns, _stay(power, states, later, kept, weight, first), strict=True):
-            column.append(values)
-    predicted, counted, share = (np.array(column) for column in columns)
-    rows = np.array([sum(max(len(path) - k * lag, 0) for path in labelled) / (k * lag) for k in range(1, steps + 1)])
-    error = np.sqrt(counted * (1 - counted) / np.maximum(rows[:, None] * share, 1.0))
+        predicted[k - 1] = [_stay(power, weight, inside) for inside in sets]
+        later = _counted(cut, k * lag)[np.ix_(kept, kept)]
+        left = later.sum(axis=1) > 0  # a state that only the ends of paths reach has no pair at this lag
+        counted[k - 1] = [_stay(_kernel(later, reversible), weight * left, inside) for inside in sets]
+        apart = cut.pairs(k * lag) / (k * lag) * np.array([weight[inside].sum() for inside in sets])
+        error[k - 1] = _binomial_error(counted[k - 1], apart)
     return ChapmanKolmogorov(lag, np.arange(1, steps + 1), predicted, counted, error)
 
 
-def cells_of(paths: Any, cells: int, seed: int) -> tuple[list[Integers], int]:
-    """Each path as numbers of cells: of states as they are, or of the Voronoi cells of points drawn from the paths."""
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Paths as numbers of cells."""
+
+    paths: list[Integers]
+    """The cell at each step of each path."""
+    count: int
+    """How many cells there are."""
+    states: Array | None
+    """Where states are finite, the state that each cell is; None where cells are regions."""
+
+    @classmethod
+    def of(cls, paths: Any, cells: int, seed: int) -> Cells:
+        """Finite states as they are; of continuous ones the Voronoi cells of points drawn from the paths."""
+        arrays = _arrays(paths)
+        cells = at_least_one("cells", cells)
+        joined = np.concatenate(arrays)
+        states: Array | None = None
+        if joined.dtype.kind in "iu" and joined.ndim == 1:
+            states, number = np.unique(joined, return_inverse=True)
+            count = len(states)
+        else:
+            points = joined.reshape(len(joined), -1).astype(np.float64)
+            points = points / np.where(points.std(axis=0) > 0, points.std(axis=0), 1.0)
+            drawn = np.random.default_rng(seed).choice(len(points), size=min(cells, len(points)), replace=False)
+            number, count = cKDTree(points[drawn]).query(points)[1], len(drawn)
+        if count > MOST_CELLS:
+            raise ValueError(
+                f"timescales are for at most {MOST_CELLS} states: there are {count}; give floats to use cells"
+            )
+        cuts = np.cumsum([len(array) for array in arrays])[:-1]
+        return cls(np.split(np.asarray(number, dtype=np.int64), cuts), count, states)
+
+    def holds(self, members: npt.ArrayLike) -> Bools:
+        """Which cells are among some finite states."""
+        if self.states is None:
+            raise ValueError("members are finite states: these paths are continuous (leave members out)")
+        found: Bools = np.isin(self.states, np.asarray(members))
+        return found
+
+    def pairs(self, lag: int) -> int:
+        """How many pairs of states so many steps apart there are."""
+        return sum(max(len(path) - lag, 0) for path in self.paths)
+
+
+def at_least_one(name: str, value: Any) -> int:
+    """A whole number from 1 up, or an error that says what came."""
+    if not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name} must be a whole number from 1 up: got {value!r}")
+    return int(value)
+
+
+def _arrays(paths: Any) -> list[Array]:
+    """Paths as arrays of numbers, all of shape (T,) or all of shape (T, d)."""
     several = isinstance(paths, list | tuple) and len(paths) > 0 and np.ndim(paths[0]) > 0
-    arrays = [np.asarray(path) for path in (paths if several else [paths])]
-    joined = np.concatenate(arrays)
-    if not np.isfinite(joined).all():
-        raise ValueError("paths must be finite: some numbers are NaN or infinite")
-    cuts = np.cumsum([len(array) for array in arrays])[:-1]
-    if joined.dtype.kind in "iu" and joined.ndim == 1:
-        labels, number = number_codes((joined - joined.min()).astype(np.int64))
-        count = len(labels)
+    given = [np.asarray(path) for path in (paths if several else [paths])]
+    arrays = [array.astype(np.int64) if array.dtype.kind == "b" else array for array in given if array.size]
+    if not arrays:
+        raise ValueError("there must be at least one path with a step: all are empty")
+    for number, array in enumerate(arrays):
+        if array.ndim not in (1, 2) or array.dtype.kind not in "iuf":
+            raise ValueError(
+                f"a path must be numbers of shape (T,) or (T, d): path {number} has shape {array.shape}, dtype "
+                f"{array.dtype}"
+            )
+        if array.shape[1:] != arrays[0].shape[1:]:
+            raise ValueError(
+                f"all paths must have the same coordinates: path {number} has shape {array.shape}, path 0 "
+                f"{arrays[0].shape}"
+            )
+        if not np.isfinite(array).all():
+            raise ValueError(f"paths must be finite: some numbers of path {number} are NaN or infinite")
+    return arrays
+
+
+def _counted(cut: Cells, lag: int) -> Floats:
+    """How often each cell was followed by each other one, so many steps later."""
+    if not cut.pairs(lag):
+        raise ValueError(f"a lag must be at least 1 and shorter than a path: got {lag}")
+    counts = np.zeros((cut.count, cut.count))
+    for path in cut.paths:
+        if len(path) > lag:
+            np.add.at(counts, (path[:-lag], path[lag:]), 1.0)
+    return counts
+
+
+def _kernel(counts: Floats, reversible: bool) -> Floats:
+    """Transition probabilities from counts; rows of 0 where nothing was counted and no way back is presumed."""
+    found: Floats
+    if reversible:
+        found = reversible_kernel(counts).toarray()
     else:
-        points = joined.reshape(len(joined), -1).astype(np.float64)
-        points = points / np.where(points.std(axis=0) > 0, points.std(axis=0), 1.0)
-        drawn = np.random.default_rng(seed).choice(len(points), size=min(cells, len(points)), replace=False)
-        number, count = cKDTree(points[drawn]).query(points)[1], len(drawn)
-    if count > MOST_CELLS:
-        raise ValueError(f"timescales are for at most {MOST_CELLS} states: there are {count}; give floats to use cells")
-    return np.split(number.astype(np.int64), cuts), count
+        found = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
+    return found
 
 
-def _chain(labelled: list[Integers], size: int, lag: int, reversible: bool) -> tuple[Floats, Integers]:
+def _chain(cut: Cells, lag: int, reversible: bool) -> tuple[Floats, Integers]:
     """The transition matrix of a lag on the states that reach one another with the most steps, and their numbers.
 
     They need not be closed: a path that ends in a state that it never left before would leave nothing else.
     """
-    if lag < 1 or not any(len(path) > lag for path in labelled):
-        raise ValueError(f"a lag must be at least 1 and shorter than a path: got {lag}")
-    counts = np.zeros((size, size))
-    for path in labelled:
-        if len(path) > lag:
-            np.add.at(counts, (path[:-lag], path[lag:]), 1.0)
+    counts = _counted(cut, lag)
     number, label = csgraph.connected_components(sparse.csr_array(counts), directed=True, connection="strong")
     start, end = np.nonzero(counts)
     within = label[start] == label[end]
@@ -170,9 +248,7 @@ def _chain(labelled: list[Integers], size: int, lag: int, reversible: bool) -> t
         raise ValueError(f"paths must come back to some state after a multiple of the lag: none does at lag {lag}")
     steps = np.bincount(label[start[within]], counts[start[within], end[within]], number)
     kept = np.flatnonzero(label == steps.argmax())
-    inside = counts[np.ix_(kept, kept)]
-    kernel = reversible_kernel(inside).toarray() if reversible else inside / inside.sum(axis=1, keepdims=True)
-    return kernel, kept
+    return _kernel(counts[np.ix_(kept, kept)], reversible), kept
 
 
 def _slowest_side(kernel: Floats) -> Bools:
@@ -185,19 +261,14 @@ def _slowest_side(kernel: Floats) -> Bools:
     return side
 
 
-def _stay(
-    power: Floats, states: Integers, later: Floats, kept: Integers, weight: Floats, first: Bools
-) -> tuple[list[float], list[float], list[float]]:
-    """Of both sets: the probability to be in the set again, predicted and counted, and the set's own probability."""
-    place = np.searchsorted(states, kept)
-    common = (place < len(states)) & (states[np.minimum(place, len(states) - 1)] == kept)
-    of_kept = np.where(common, first[np.minimum(place, len(states) - 1)], False)
-    mass = np.where(common, weight[np.minimum(place, len(states) - 1)], 0.0)
-    found: tuple[list[float], list[float], list[float]] = ([], [], [])
-    for inside, inside_later in ((first, of_kept), (~first, ~of_kept & common)):
-        total, total_later = weight[inside].sum(), max(mass[inside_later].sum(), 1e-300)
-        found[0].append(float(weight[inside] @ power[np.ix_(inside, inside)].sum(axis=1) / total))
-        stays = later[np.ix_(inside_later, inside_later)].sum(axis=1)
-        found[1].append(float(mass[inside_later] @ stays / total_later))
-        found[2].append(float(total))
-    return found
+def _stay(kernel: Floats, weight: Floats, inside: Bools) -> float:
+    """The probability to be in a set after one step of a chain that begins there by some weights; NaN without any."""
+    total = weight[inside].sum()
+    return float(weight[inside] @ kernel[np.ix_(inside, inside)].sum(axis=1) / total) if total > 0 else float("nan")
+
+
+def _binomial_error(share: Floats, count: Floats) -> Floats:
+    """The standard error of a counted share, with two successes and two failures added (Agresti and Coull 1998)."""
+    moved = (share * count + 2) / (count + 4)
+    error: Floats = np.sqrt(moved * (1 - moved) / (count + 4))
+    return error

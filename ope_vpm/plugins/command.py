@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ope_vpm.terminal import columns_of
+from ope_vpm.terminal import columns_of, print_normalization
 
 
 def select(
@@ -51,13 +51,13 @@ def select(
     from ope_vpm.logged.scan import open_dataset
     from ope_vpm.ope.estimator import estimator_class
     from ope_vpm.ope.log import SAMPLE_ROWS
-    from ope_vpm.outside import check_place, json_text
+    from ope_vpm.outside import check_page, json_text
     from ope_vpm.plugins.selection import select as choose
     from ope_vpm.policy import load_policy
     from ope_vpm.progress import counting, rates
 
     if page is not None:
-        check_place(page)
+        check_page(page)
     estimator_class(estimator)  # a misspelt name is answered before a large file is read
     files = found_files(policies)
     loaded = {name: load_policy(file, trust=trust, deterministic=deterministic) for name, file in files.items()}
@@ -68,7 +68,11 @@ def select(
         found = choose(data, loaded, estimator, gamma, seed=seed, progress=progress, **choices)
     if page is not None:
         found.page(page)
-    typer.echo(json_text(found.as_dict()) if as_json else str(found))
+    if as_json:
+        typer.echo(json_text(found.as_dict()))
+    else:
+        typer.echo(str(found))
+        print_normalization(loaded.values())
 
 
 def found_files(patterns: list[str]) -> dict[str, Path]:

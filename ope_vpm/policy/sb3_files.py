@@ -37,7 +37,17 @@ VARIANCE_FLOOR = 1e-6
 
 def load_sb3(path: Path, *, trust: bool, deterministic: bool = False, normalize: Any = None) -> TargetPolicy:
     """A target policy from a model's .zip."""
-    statistics = _statistics(path, normalize, trust)
+    # A policy that was trained behind a VecNormalize means nothing without it: a file beside it is used unless refused.
+    given = beside(path) if normalize is None or normalize is True else normalize
+    statistics = _statistics(given, trust)
+    policy = _read(path, trust, deterministic, statistics)
+    if statistics is not None and isinstance(given, str | Path):
+        policy.normalized_by = str(given)
+    return policy
+
+
+def _read(path: Path, trust: bool, deterministic: bool, statistics: Any) -> TargetPolicy:
+    """The policy, from the readable parts of the file or, where it is trusted, by its own classes."""
     with opened(path, trust) as archive:
         stored = _stored(path, archive.read("data"))
         arrays = only_tensors(read_tensors(archive.read("policy.pth"), trust))
@@ -62,14 +72,8 @@ def _stored(path: Path, text: bytes) -> dict[str, Any]:
     return stored
 
 
-def _statistics(path: Path, normalize: Any, trust: bool) -> Any:
-    """What normalises observations: an object, a file, or the file beside the model; None where nothing does.
-
-    A policy that was trained behind a `VecNormalize` means nothing without it, so that a file beside it is used unless
-    `normalize` is False.
-    """
-    if normalize is None or normalize is True:
-        normalize = beside(path)
+def _statistics(normalize: Any, trust: bool) -> Any:
+    """What normalises observations, from an object or a file; None where nothing does."""
     if not isinstance(normalize, str | Path):
         return normalize or None
     try:

@@ -71,6 +71,8 @@ class TargetPolicy(ABC):
     """Coordinates of a continuous action, where known."""
     observation_size: int | None = None
     """Numbers in one observation, where known; 1 for a discrete one."""
+    normalized_by: str | None = None
+    """The file whose statistics normalise observations before the policy sees them, where there is one."""
     made_from: Any = None
     """The library's object behind it, where its greedy action is this policy: for tools of that library."""
 
@@ -95,6 +97,8 @@ class TargetPolicy(ABC):
             words.append(f"{self.action_dimension}-dimensional actions")
         if self.observation_size is not None:
             words.append(f"{self.observation_size}-dimensional observations")
+        if self.normalized_by is not None:
+            words.append(f"observations normalised by {self.normalized_by}")
         if self.made_from is not None:
             kind = type(self.made_from)
             words.append(f"{kind.__name__} of {kind.__module__.partition('.')[0]}")

@@ -96,6 +96,12 @@ def test_steps_on_the_edge_of_the_logged_range_are_counted():
     assert rolled_out(problem, model, 2, 3, 7).at_edge == 0
 
 
+def test_what_a_model_does_after_an_end_is_at_no_edge():
+    """States 0 and 1, which may go on to 1.1: the second step ends the episode, and only the model goes on."""
+    problem, model, _ = world(1.0, end=0.5)
+    assert rolled_out(problem, model, 2, 3, 12).at_edge == 0
+
+
 def test_lengths_of_rollouts():
     """0.5^10 is the first power below 0.001, 0.9^66 too; at γ = 1 twice the longest episode, between 100 and 1000."""
     assert [rollout_length(world(gamma)[0]) for gamma in (0.5, 0.9, 1.0)] == [10, 66, 100]

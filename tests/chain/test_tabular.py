@@ -82,6 +82,20 @@ def test_several_weighted_successors_equal_the_rows_written_out():
     np.testing.assert_allclose(together.probabilities(), apart.probabilities(), atol=1e-12)
 
 
+@pytest.mark.parametrize("options", [{}, {"reversible": True}, {"pool_increments": True}])
+@pytest.mark.parametrize("never", [0, 50])
+def test_successors_of_probability_zero_are_no_states(options, never):
+    """A walk on 0 … 5, up with 0.3 and down with 0.7, staying at the ends: detailed balance gives (3/7)^i."""
+    x = np.random.default_rng(0).integers(6, size=500)
+    x_next = np.stack([np.minimum(x + 1, 5), np.maximum(x - 1, 0), np.full(500, never)], axis=1)
+    walk = ov.Transitions(x, x_next, next_weight=np.tile([0.3, 0.7, 0.0], (500, 1)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a state that is never reached makes no chain reducible
+        found = ov.VPM(**options).fit(walk)
+    expected = (3 / 7) ** np.arange(6)
+    np.testing.assert_allclose(found.probabilities(np.arange(6)), expected / expected.sum(), rtol=1e-6)
+
+
 def test_value_function_by_hand():
     """0 → 1 always, 1 → 0 and 1 equally: μ = (1, 2)/3. f = (0, 3) has mean 2: h₀ = -2 + h₁, and E_μ[h] = 0."""
     pairs = ov.Transitions([0, 0, 1, 1], [1, 1, 0, 1], x_initial=[0])

@@ -236,9 +236,12 @@ def test_a_tenth_is_held_out_of_twenty_rows_or_more(rows, expected):
     assert _split(pairs, False, np.random.default_rng(0)) == (pairs, None)
 
 
-@pytest.mark.parametrize("value", [0.0, np.inf, np.nan])
-def test_a_ratio_without_a_sum_is_no_answer(value):
-    with pytest.raises(ArithmeticError, match="zero or infinite"):
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(0.0, "all probability goes to states that no row begins with"), (np.inf, "infinite"), (np.nan, "infinite")],
+)
+def test_a_ratio_without_a_sum_is_no_answer(value, said):
+    with pytest.raises(ArithmeticError, match=said):
         _weights(ov.Transitions([0, 1], [1, 0]), Solution(lambda x: np.full(len(x), value), 1.0))
 
 
@@ -265,3 +268,11 @@ def test_waves_have_lengths_of_a_quarter_to_two_median_distances():
     assert len(lengths) == 60 * FUNCTIONS
     assert np.mean(lengths**2) == pytest.approx(21.25 / 4, abs=4 * 13.3 / np.sqrt(len(lengths)))
     assert np.mean(lengths < 0.3) == pytest.approx(0.2166, abs=4 * np.sqrt(0.2166 * 0.7834 / len(lengths)))
+
+
+def test_a_tail_that_is_not_known_is_null_in_json_and_comes_back(tmp_path):
+    found = ov.VPM().fit(ov.Transitions([0, 0, 1], [0, 1, 0]))
+    assert np.isnan(found.diagnostics.pareto_k)
+    assert json.loads(json.dumps(found.diagnostics.as_dict(), allow_nan=False))["pareto_k"] is None
+    found.save(tmp_path / "estimate.npz")
+    assert np.isnan(ov.StationaryEstimate.load(tmp_path / "estimate.npz").diagnostics.pareto_k)

@@ -8,7 +8,7 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.envs.ornstein_uhlenbeck import OrnsteinUhlenbeck
 from ope_vpm.mcmc.autocorrelation import independent_draws
-from ope_vpm.mcmc.post_process import judge
+from ope_vpm.mcmc.post_process import judge, means_drift, plain_noise
 from ope_vpm.mcmc.samples import as_chains
 from tests.arviz_shape import shape_of_arviz
 
@@ -125,12 +125,66 @@ def test_variables_without_chains_are_refused():
         (np.zeros((5, 4)), "three axes"),
         (np.zeros((5, 1, 2)), "at least 2 draws"),
         (np.array([[["a"], ["b"]]]), "must be numbers"),
-        (np.array([[[0.0], [np.nan]]]), "chain 0, draw 1"),
+        (np.where(np.arange(30)[None, :, None] == 1, np.nan, 0.0), "chain 0, draw 1"),
+        (np.zeros((3, 7, 1)), r"at least 20 pairs of successive draws, and a coordinate: got shape \(3, 7, 1\)"),
+        (np.zeros((4, 50, 0)), "and a coordinate"),
+        (np.full((4, 50, 1), 1e80), "must not go beyond 1e.75"),
+        (np.ones((4, 50, 1)), "a chain that never moves"),
     ],
 )
 def test_wrong_samples_are_refused(samples, message):
     with pytest.raises((ValueError, TypeError), match=message):
         ov.post_process_mcmc(samples)
+
+
+def test_wrong_settings_and_functions_are_refused():
+    chains = ou_chains(4, 20, wide, 0)
+    for name in ("bootstrap", "seed"):
+        with pytest.raises(ValueError, match=f"{name} must be a whole number, 0 or more: got -1"):
+            ov.post_process_mcmc(chains, **{name: -1})
+    with pytest.raises(ValueError, match="f must be finite: draw 0 is not"):
+        ov.post_process_mcmc(chains, bootstrap=0).expectation(lambda x: x[:, 0] * np.nan)
+
+
+def autoregression(chains, draws, memory, start, seed):
+    """Chains of the stationary distribution N(0, 1), whose first draws are N(start, 1)."""
+    rng = np.random.default_rng(seed)
+    path = [start + rng.standard_normal(chains)]
+    for _ in range(draws - 1):
+        path.append(memory * path[-1] + np.sqrt(1 - memory**2) * rng.standard_normal(chains))
+    return np.stack(path, axis=1)[:, :, None]
+
+
+@pytest.mark.parametrize(("chains", "draws", "memory"), [(50, 40, 0.95), (200, 10, 0.99)])
+def test_chains_on_their_way_are_not_called_stationary(chains, draws, memory):
+    """The plain means are 1.2 and 2.8, the truth is 0: nobody should be told to use such draws as they are."""
+    for seed in range(10):
+        result = ov.post_process_mcmc(autoregression(chains, draws, memory, 3.0, seed), bootstrap=0, seed=seed)
+        assert result.verdict.startswith("helped")
+        assert abs(result.coordinates[0].value) < 0.6 * abs(result.coordinates[0].plain)
+
+
+@pytest.mark.parametrize(("chains", "draws", "memory"), [(50, 40, 0.95), (4, 200, 0.9), (100, 6, -0.5), (1, 200, 0.9)])
+def test_chains_at_rest_need_no_weights(chains, draws, memory):
+    for seed in range(10):
+        result = ov.post_process_mcmc(autoregression(chains, draws, memory, 0.0, seed), bootstrap=0, seed=seed)
+        assert result.verdict.startswith("not needed")
+
+
+def test_the_noise_of_whole_chains_by_hand():
+    assert plain_noise(0.1, 50, 1950) == pytest.approx(np.sqrt(50) / 1950)
+    # a sample of 20 000 of 80 000 rows: three quarters of its own noise squared, and that of all rows
+    assert plain_noise(0.1, 4, 80_000) == pytest.approx(np.sqrt(0.75 * 0.01 + 4 / 80_000**2))
+
+
+def test_the_means_drift_by_student_s_t():
+    """Changes 1, 2, 3, 4, 5: t = 3/(√2.5/√5) = 4.24, with 4 degrees of freedom p = 0.013, above 0.001."""
+    chains = np.zeros((5, 3, 1))
+    chains[:, -1, 0] = np.arange(1, 6)
+    assert not means_drift(chains)
+    chains[:, -1, 0] = 3 + np.arange(5) / 10  # t = 3.2/(√0.025/√5) = 45
+    assert means_drift(chains)
+    assert not means_drift(chains[:4])
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """The one call: lists, mappings, sharing, and mistakes answered in one sentence."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -158,3 +160,29 @@ def test_discounts_choose_their_own_ends_unless_they_are_told():
 def test_discounts_must_differ(gamma):
     with pytest.raises(ValueError, match="gamma must be a number, or a list of different numbers"):
         ov.evaluate(DATA, TABLES["first"], gamma=gamma)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        np.array(["a"] * 5),
+        "onehot",
+        3,
+        {0: [1, 2]},
+        np.zeros((5, 0)),
+        np.arange(5),
+        np.full((5, 2), np.nan),
+        [[1e80]] * 5,
+    ],
+)
+def test_state_features_that_are_no_table_of_numbers_are_refused(wrong):
+    with pytest.raises(ValueError, match="state_features must be a table of finite numbers with a row for each state"):
+        ov.evaluate(DATA, MDP.policy(3), state_features=wrong)
+
+
+@pytest.mark.parametrize("name", ["vpm", "naive", "dr"])
+def test_a_large_constant_in_all_rewards_moves_the_interval_and_leaves_its_width(name):
+    shifted = replace(DATA, rewards=DATA.rewards + 1e6)
+    first, second = (ov.evaluate(data, MDP.policy(3), name) for data in (DATA, shifted))
+    assert second.value - 1e6 == pytest.approx(first.value, abs=1e-7)
+    assert np.subtract(second.interval, 1e6) == pytest.approx(first.interval, abs=1e-7)

@@ -57,7 +57,7 @@ def test_parquet_files_by_a_pattern(run, files):
     done = run("log-*.parquet", "--policy", "policy.npy", "--json")
     (found,) = json.loads(done.stdout)
     assert done.returncode == 0
-    assert found["value"] == pytest.approx(ov.evaluate(DATA, MDP.policy(3)).value, rel=1e-12)
+    assert found["value"] == pytest.approx(ov.evaluate(DATA, MDP.policy(3), "auto").value, rel=1e-12)
     done = run("nothing-*.parquet", "--policy", "policy.npy")
     assert done.returncode == 2
     assert "no file fits" in done.stderr
@@ -66,7 +66,7 @@ def test_parquet_files_by_a_pattern(run, files):
 def test_text_has_value_interval_and_verdict(run):
     done = run("log.npz", "--policy", "policy.npy", "--gamma", "0.9", "--seed", "3")
     assert done.returncode == 0
-    assert done.stdout == f"{ov.evaluate(DATA, MDP.policy(3), gamma=0.9, seed=3)}\n"
+    assert done.stdout == f"{ov.evaluate(DATA, MDP.policy(3), 'auto', gamma=0.9, seed=3)}\n"
     assert "[" in done.stdout
     assert "reliable" in done.stdout
 
@@ -84,6 +84,10 @@ MISTAKES = {
     "a report nowhere": (
         ["none.npz", "--policy", "policy.npy", "--report", "no/r.html"],
         "folder of no/r.html does not",
+    ),
+    "a report of another kind": (
+        ["none.npz", "--policy", "policy.npy", "--report", "report.txt"],
+        "a page is HTML, and its name must end with .html or .htm: got report.txt",
     ),
 }
 

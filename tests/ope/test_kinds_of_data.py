@@ -73,19 +73,22 @@ def test_equal_rewards_on_points(name):
     assert found.interval == pytest.approx((2, 2))
 
 
+@pytest.mark.parametrize("next_known", [True, False])
 @pytest.mark.parametrize("gamma", [1.0, 0.9])
 @pytest.mark.parametrize("name", NAMES)
-def test_episodes_of_one_step(name, gamma):
+def test_episodes_of_one_step(name, gamma, next_known):
     """A contextual bandit: the reward is a + s, E[s] = 0, and the target takes action 1 with probability 0.7."""
     rng = np.random.default_rng(0)
     states, actions = rng.standard_normal((400, 2)), rng.integers(2, size=400)
     ends = np.ones(400, dtype=bool)
-    data = ov.LoggedDataset.from_arrays(states, actions, states[:, 0] + actions, states, terminated=ends)
+    following = states if next_known else None
+    data = ov.LoggedDataset.from_arrays(states, actions, states[:, 0] + actions, following, terminated=ends)
     policy = ov.as_policy(lambda seen: np.tile([0.3, 0.7], (len(seen), 1)), n_actions=2)
     found = ov.evaluate(data, policy, name, gamma=gamma, **FAST.get(name, {}))
     wanted = 0.5 if name == "naive" else 0.7
     share = 1 if gamma == 1 else 1 - gamma  # below γ = 1 nothing follows the only step
     assert found.value == pytest.approx(share * wanted, abs=4 * found.standard_error)
+    assert found.verdict != "unreliable"
 
 
 def bits_log(width):

@@ -94,6 +94,26 @@ def test_the_mean_and_the_report_print_the_same_interval():
     assert str(found).splitlines()[0].split() == ["long-run", "mean", *str(found.mean).split()]
 
 
+def test_a_path_that_drifts_away_is_doubted_where_it_is_printed():
+    drift = np.cumsum(np.random.default_rng(0).standard_normal(500) + 0.5)
+    assert "note: the chain forgets slowly" in str(ov.stationary(drift))
+    steps = str(ov.stationary(np.arange(500) + 0.5))  # it only goes up: nothing about it is stationary
+    assert "note: one more step changes the distribution (stationarity residual" in steps
+    assert "note" not in str(ov.stationary(two_states(0, 2000)))
+
+
+def test_whole_numbers_beyond_those_that_floats_hold_are_continuous():
+    huge = 1e19 + 1e18 * two_states(0, 400)
+    found = ov.stationary(huge)
+    assert not found.counts
+    assert float(found.mean) == pytest.approx(1e19 + 1e18 * float(ov.stationary(two_states(0, 400)).mean), rel=1e-3)
+
+
+def test_a_lag_that_is_no_whole_number_is_named():
+    with pytest.raises(TypeError, match=r"lag must be a whole number of steps: got 1\.5"):
+        ov.stationary([0, 1, 0, 1], lag=1.5)
+
+
 def test_paths_with_several_coordinates_are_refused():
     with pytest.raises(ValueError, match="numbers of shape"):
         ov.stationary(np.zeros((5, 2)))
@@ -163,6 +183,20 @@ def test_a_wrong_file_ends_in_one_sentence_and_code_2(log, monkeypatch, capsys, 
     sentence = capsys.readouterr().err
     assert message in sentence
     assert sentence.count("\n") == 1
+
+
+def test_a_log_that_drifts_one_way_is_refused_without_a_python_warning(log, monkeypatch, capsys):
+    log.write_text("length\n" + "\n".join(map(str, range(30))) + "\n")
+    assert command(monkeypatch, "stationary", log, "--column", "length") == 2
+    sentence = capsys.readouterr().err
+    assert "all probability goes to states that no row begins with" in sentence
+    assert sentence.count("\n") == 1
+
+
+@pytest.mark.parametrize("picture", ["distribution.txt", "no/distribution.png"])
+def test_a_picture_that_cannot_be_written_is_refused_before_the_file_is_read(log, monkeypatch, capsys, picture):
+    assert command(monkeypatch, "stationary", "none.csv", "--column", "length", "--picture", picture) == 2
+    assert "distribution" in capsys.readouterr().err
 
 
 def test_an_unknown_figure_ends_in_one_sentence_and_code_2(log, monkeypatch, capsys):

@@ -91,6 +91,64 @@ def test_pictures_show_all_processes_and_both_sets():
     assert [axes.get_title() for axes in figure.axes] == ["set 1", "set 2"]
 
 
+def test_a_set_that_keeps_nobody_has_an_error():
+    """Independent draws, of which 0 to 19 of 400 are a 1: no set deviates by more than a few standard errors."""
+    found = [
+        chapman_kolmogorov((np.random.default_rng(seed).random(400) < 0.02).astype(int), 1).deviation
+        for seed in range(20)
+    ]
+    assert max(found) < 4
+    # 0 of about 4 pairs: with two added to either side a share of 2/8, √(1/4 · 3/4 / 8) of error
+    rare = np.zeros(1000, dtype=int)
+    rare[[100, 300, 500, 700]] = 1
+    check = chapman_kolmogorov(rare, 1, members=[1], steps=1)
+    assert check.counted[0, 0] == 0
+    assert check.error[0, 0] == pytest.approx(np.sqrt(3 / 16 / 8), rel=1e-3)
+
+
+def test_a_period_is_counted_in_both_sets():
+    check = chapman_kolmogorov(np.arange(100) % 2, 1, steps=4)
+    expected = np.tile([[0.0, 0.0], [1.0, 1.0]], (2, 1))
+    np.testing.assert_allclose(check.predicted, expected, atol=1e-12)
+    np.testing.assert_allclose(check.counted, expected, atol=1e-12)
+    assert timescales(np.arange(100) % 2, [1], number=1).times[0, 0] == np.inf
+
+
+@pytest.mark.parametrize("states", [[0, 1], [10, 11], [1, 5], [-3, 1], [0, 200]])
+def test_members_are_states_as_they_were_logged(states):
+    path = (np.cumsum(np.random.default_rng(0).random(5000) < np.where(np.arange(5000) % 2, 0.1, 0.3))) % 2
+    expected = chapman_kolmogorov(path, 1, members=[1]).predicted
+    named = np.array(states)[path]
+    np.testing.assert_allclose(chapman_kolmogorov(named, 1, members=[states[1]]).predicted, expected)
+    with pytest.raises(ValueError, match="all of them are in one"):
+        chapman_kolmogorov(named, 1, members=[99])
+    with pytest.raises(ValueError, match="members are finite states"):
+        chapman_kolmogorov(named + 0.5, 1, members=[states[1]])
+
+
+def test_small_integers_and_flags_are_numbered_without_overflow():
+    path = two_states(2000, 0)
+    expected = timescales(path, [1], number=1).times
+    for other in (path.astype(bool), np.where(path, 127, -128).astype(np.int8), path.astype(np.uint8)):
+        np.testing.assert_array_equal(timescales(other, [1], number=1).times, expected)
+
+
+@pytest.mark.parametrize(
+    ("paths", "options", "said"),
+    [
+        (["a", "b"], {}, r"path 0 has shape \(2,\), dtype <U1"),
+        ([np.zeros((3, 2)), np.zeros(3)], {}, "all paths must have the same coordinates: path 1"),
+        ([], {}, "at least one path with a step"),
+        (np.zeros((3, 4, 2)), {}, r"path 0 has shape \(3, 4, 2\)"),
+        ([0.5, 1.5, 0.5], {"cells": 0}, "cells must be a whole number from 1 up: got 0"),
+        ([0, 1, 0], {"number": -1}, "number must be a whole number from 1 up: got -1"),
+    ],
+)
+def test_what_is_no_path_is_refused_by_name(paths, options, said):
+    with pytest.raises(ValueError, match=said):
+        timescales(paths, [1], **options)
+
+
 def test_a_last_state_that_was_never_left_is_no_part_of_the_chain():
     path = two_states(2000, 0)
     expected = timescales(path, [1], number=1).times

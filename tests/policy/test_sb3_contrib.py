@@ -1,6 +1,8 @@
 """sb3-contrib's own models and files, statistics of observations beside them, and what is refused."""
 
+import json
 import pickle
+import sys
 
 import gymnasium as gym
 import numpy as np
@@ -10,7 +12,9 @@ from sb3_contrib import ARS, QRDQN, TQC, TRPO, CrossQ, RecurrentPPO
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
+import ope_vpm as ov
 from ope_vpm import as_policy, load_policy
+from ope_vpm.cli import main
 
 RNG = np.random.default_rng(0)
 PENDULUM = RNG.normal(size=(60, 3)).astype(np.float32)
@@ -82,6 +86,37 @@ def test_the_zoos_layout(trained):
         expected = model.policy.get_distribution(torch.as_tensor(seen)).distribution.mean.numpy()
     policy = load_policy(path, deterministic=True)
     np.testing.assert_allclose(policy.sample(PENDULUM, RNG), np.clip(expected, -2, 2), atol=1e-5)
+
+
+def test_statistics_that_were_found_are_named(trained, tmp_path, monkeypatch, capsys):
+    path, _, env = trained
+    used = str(path.with_suffix("") / "vecnormalize.pkl")
+    policy = load_policy(path)
+    assert policy.normalized_by == used
+    assert f"observations normalised by {used}" in repr(policy)
+    for given in (False, env):
+        assert load_policy(path, normalize=given).normalized_by is None
+    rewards_only = VecNormalize(DummyVecEnv([lambda: gym.make("Pendulum-v1")]), norm_obs=False)
+    rewards_only.save(tmp_path / "rewards_only.pkl")
+    assert load_policy(path, normalize=tmp_path / "rewards_only.pkl").normalized_by is None
+    actions = RNG.uniform(-2, 2, size=(len(PENDULUM), 1))
+    flags = np.arange(len(PENDULUM)) % 10 == 9
+    ov.LoggedDataset.from_arrays(PENDULUM, actions, RNG.normal(size=len(PENDULUM)), truncated=flags).save(
+        tmp_path / "log.npz"
+    )
+
+    def printed(command, option, *more):
+        words = ["ope-vpm", command, str(tmp_path / "log.npz"), option, str(path), "--estimator", "naive", *more]
+        monkeypatch.setattr(sys, "argv", words)
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert not ended.value.code
+        return capsys.readouterr().out
+
+    for command, option in (("evaluate", "--policy"), ("select", "--policies")):
+        assert f"note: observations are normalised by {used} before" in printed(command, option)
+    (answer,) = json.loads(printed("evaluate", "--policy", "--json"))
+    assert used in answer["policy"]
 
 
 @pytest.mark.parametrize("protocol", [3, 4])

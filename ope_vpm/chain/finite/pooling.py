@@ -35,7 +35,7 @@ def pooled(transitions: Transitions, strength: bool | float) -> CountedChain:
         strength: how many observations the pooled distribution is worth in each state; True: by likelihood.
     """
     transitions = transitions.with_weight()
-    x, x_next = transitions.x, transitions.successors
+    x, x_next = transitions.x, transitions.reached
     low, high = int(min(x.min(), x_next.min())), int(max(x.max(), x_next.max()))
     increments = np.unique(x_next - x[:, None])
     size = high - low + 1

@@ -34,7 +34,7 @@ def reversible(transitions: Transitions) -> CountedChain:
     States are all that occur as x or x'. From states that the chain leaves for ever the counts are taken as they are.
     """
     transitions = transitions.with_weight()
-    x, successors = transitions.x, transitions.successors
+    x, successors = transitions.x, transitions.reached
     index = StateIndex.of(np.concatenate([x, successors.ravel()]))
     row, column = index(x), index(successors)
     size = index.states.size

@@ -114,6 +114,7 @@ class PolicyValue:
         of_return = self.return_interval
         return {
             "estimator": self.estimator,
+            "policy": None if self.question is None else self.question.policy,
             "value": self.value,
             "per": "step",
             "gamma": self.gamma,
@@ -295,7 +296,7 @@ def _interval(problem: Problem, raw: RawEstimate) -> tuple[float | None, Interva
         return None, None
     error, (low, high) = raw.uncertainty.interval(raw.value, problem.log, problem.seed)
     rounding = ROUNDING * abs(raw.value)  # where nothing varies the solution is exact, but for rounding
-    return error, (low - rounding, high + rounding)
+    return error, (min(low, raw.value - rounding), max(high, raw.value + rounding))
 
 
 def _episode_return(problem: Problem, raw: RawEstimate) -> EpisodeReturn | None:
