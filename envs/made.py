@@ -165,7 +165,7 @@ def ward(states: int, used: int, effect: float, seed: int, stay: float = 0.0) ->
     return from_arrays(transition, reward, np.arange(states + 2) >= states, initial)
 
 
-def _task(name: str, limit: int, make: Callable[[], FiniteModel], **settings: Any) -> MadeTask:
+def to_tune_on(name: str, limit: int, make: Callable[[], FiniteModel], **settings: Any) -> MadeTask:
     """A task to tune on, whose episodes are cut at its own limit; 300 sweeps are enough for all of them to settle."""
     return MadeTask(
         id=f"Made/{name}", half="tuning", limit=limit, own_limit=limit, sweeps=300, make=make,
@@ -173,18 +173,21 @@ def _task(name: str, limit: int, make: Callable[[], FiniteModel], **settings: An
     )  # fmt: skip
 
 
-_PATIENTS = {"noise": 1.0, "discount": 1.0}
-"""The settings of most wards: their older policy is a noisy one, and a patient is worth as much later."""
+def patients(noise: float = 1.0) -> dict[str, float]:
+    """The settings of wards: their older policy is a noisy one, and a patient is worth as much later."""
+    return {"noise": noise, "discount": 1.0}
+
+
 _TASKS = (
-    _task("Garnet-rare", 100, partial(garnet, 100, 5, 4, 0.02, 0.02, 1), older_sweeps=3, temperature=0.3),
-    _task("Garnet-ends", 60, partial(garnet, 300, 8, 3, 0.06, 0.0, 2), older_sweeps=2, temperature=0.01),
-    _task("Garnet-wide", 50, partial(garnet, 1000, 10, 5, 0.04, 0.05, 3), noise=1.0, temperature=0.3),
-    _task("Pits-small", 100, partial(pits, 7, 0.15, 1.0, 4), older_sweeps=12, temperature=0.02),
-    _task("Pits-deep", 150, partial(pits, 10, 0.12, 10.0, 5), older_sweeps=15, temperature=0.2, random_share=0.05),
-    _task("Ward-400", 200, partial(ward, 400, 8, 0.3, 6), temperature=0.002, **_PATIENTS | {"noise": 2.0}),
-    _task("Ward-800", 200, partial(ward, 800, 15, 0.15, 7), temperature=0.01, **_PATIENTS),
-    _task("Ward-strong", 200, partial(ward, 200, 5, 0.8, 8), temperature=0.02, **_PATIENTS),
-    _task("Ward-stays", 300, partial(ward, 500, 8, 0.3, 9, 0.4), temperature=0.005, **_PATIENTS),
+    to_tune_on("Garnet-rare", 100, partial(garnet, 100, 5, 4, 0.02, 0.02, 1), older_sweeps=3, temperature=0.3),
+    to_tune_on("Garnet-ends", 60, partial(garnet, 300, 8, 3, 0.06, 0.0, 2), older_sweeps=2, temperature=0.01),
+    to_tune_on("Garnet-wide", 50, partial(garnet, 1000, 10, 5, 0.04, 0.05, 3), noise=1.0, temperature=0.3),
+    to_tune_on("Pits-small", 100, partial(pits, 7, 0.15, 1.0, 4), older_sweeps=12, temperature=0.02),
+    to_tune_on("Pits-deep", 150, partial(pits, 10, 0.12, 10.0, 5), older_sweeps=15, temperature=0.2, random_share=0.05),
+    to_tune_on("Ward-400", 200, partial(ward, 400, 8, 0.3, 6), temperature=0.002, **patients(2.0)),
+    to_tune_on("Ward-800", 200, partial(ward, 800, 15, 0.15, 7), temperature=0.01, **patients()),
+    to_tune_on("Ward-strong", 200, partial(ward, 200, 5, 0.8, 8), temperature=0.02, **patients()),
+    to_tune_on("Ward-stays", 300, partial(ward, 500, 8, 0.3, 9, 0.4), temperature=0.005, **patients()),
 )
 
 
