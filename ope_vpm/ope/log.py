@@ -238,7 +238,7 @@ class StreamedLog(Log):
         """Examine the data in a pass over them.
 
         A log as short as a sample is read into memory, and so is one of finite states that cannot be counted in parts:
-        with continuous actions, or with so many states that their transitions have no numbers of 64 bits.
+        with continuous actions, or with so many states that their transitions have no numbers of 63 bits.
         """
         check_ignored(ignore)
         if len(data) <= SAMPLE_ROWS or (data.finite and not data.discrete_actions):

@@ -6,7 +6,7 @@ from functools import partial
 
 from ope_vpm.ope.finite.episodes import limited_steps
 from ope_vpm.ope.finite.estimate import finite_estimate
-from ope_vpm.ope.finite.halves import with_drift
+from ope_vpm.ope.finite.halves import with_halves
 from ope_vpm.ope.finite.limited import limited_estimate
 from ope_vpm.ope.finite.pooling import Pooled
 from ope_vpm.ope.finite.problem import finite_problem
@@ -47,7 +47,7 @@ def _per_step(problem: Problem, unseen: str, halves: bool = True) -> RawEstimate
     """
     finite, treated = finite_problem(problem), treatment(unseen)
     solution = solve(finite, treated)
-    solution = with_drift(finite, solution, treated) if halves else solution
+    solution = with_halves(finite, solution, treated) if halves else solution
     name = solution.treatment or unseen
     notes = {"solver": "counts", "unseen": name, **solution.details}
     # The error of a regression says how far single pairs may be off: nothing is widened for them.

@@ -159,6 +159,11 @@ class Course:
         """ℓ, the steps of an episode on average."""
         return float(self.states.sum())
 
+    @property
+    def unseen_share(self) -> float:
+        """The share of its steps with pairs that were never seen."""
+        return float(self.visits @ self.problem.unseen) / self.length
+
     def values(self, reward: Floats) -> Floats:
         """(steps + 1, states, k): V_t of rewards (pairs, k), 0 after the last step."""
         steps, states = self.states.shape

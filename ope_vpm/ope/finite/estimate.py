@@ -70,7 +70,9 @@ def finite_estimate(
 
 def seen(solution: FiniteSolution) -> dict[str, float]:
     """How much of the target's time the log does not hold, and what half of the log would have said, to read."""
-    return {"unseen_mass": solution.unseen_mass, "by_half_of_the_log": solution.value - solution.drift}
+    half = solution.half
+    of_half = {} if half is None else {"value_by_half": half.value, "unseen_mass_by_half": half.unseen_mass}
+    return {"unseen_mass": solution.unseen_mass, **of_half}
 
 
 def left_out(problem: Problem) -> dict[str, int]:

@@ -12,13 +12,13 @@ from ope_vpm.arrays import Floats
 from ope_vpm.ope.finite.choice import chosen_solution
 from ope_vpm.ope.finite.episodes import Course, Predicted, Total, course_of, ongoing, total, with_rewards
 from ope_vpm.ope.finite.estimate import counted_error, left_out, reach, row_evidence, seen
-from ope_vpm.ope.finite.halves import drift, with_left
+from ope_vpm.ope.finite.halves import bias_left, by_halves
 from ope_vpm.ope.finite.history import history
 from ope_vpm.ope.finite.influence import MORE_THAN_ONCE, widening_of
 from ope_vpm.ope.finite.preference import Preference
 from ope_vpm.ope.finite.problem import FiniteProblem, finite_problem
 from ope_vpm.ope.finite.regression import Regression
-from ope_vpm.ope.finite.solve import FiniteSolution
+from ope_vpm.ope.finite.solve import FiniteSolution, HalfLog
 from ope_vpm.ope.finite.timed import TimedSteps, timed_sums
 from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.inference.returns import with_counted_ends, with_rate_doubt
@@ -59,40 +59,44 @@ def limited_estimate(problem: Problem, steps: int) -> RawEstimate:
     restarts = problem.on_end == "restart"
     length = course.length if restarts else 1 / (1 - problem.gamma)
     value = pays.value / length
-    by_halves = partial(_totals, steps=steps, chosen=chosen, length=None if restarts else length)
-    of_value, of_return = drift(finite, np.array([value, pays.value]), by_halves).tolist()
+    halves = by_halves(finite, partial(_totals, steps=steps, chosen=chosen, length=None if restarts else length))
     charge = value if restarts else 0.0
     charged = total(with_rewards(finite, counts.rewards - charge), course, values[..., 0] - charge * values[..., 1])
-    solution = _solution(course, value, charged, length, of_value)
+    solution = _solution(course, value, charged, length, halves)
     found = _estimate(problem, solution, (moved[:, 0] - charge * moved[:, 1]) / length)
     if problem.gamma < 1:
         return found
     rate_error = float(np.sqrt(np.sum(moved[:, 1] ** 2))) / length
-    pays = replace(pays, error=with_left(pays.error, of_return))
+    if halves is not None:
+        left = bias_left(pays.value - halves[2], solution.unseen_mass, halves[1])
+        pays = replace(pays, error=float(np.hypot(pays.error, left)))
     found_return = with_rate_doubt(_return(problem, found, pays, moved[:, 0]), rate_error)
     found_return = replace(found_return, ends_worth=sums.ends_worth)
     return replace(found, per_episode=with_counted_ends(problem, found, 1 / length, found_return))
 
 
 def _totals(half: FiniteProblem, steps: int, chosen: FiniteSolution, length: float | None) -> Floats:
-    """The value and the return by half of the episodes; `length` is None where that of an episode is found, too."""
+    """The value, the unseen mass and the return by half of the episodes; `length`: None where episodes tell it."""
     course = course_of(half, steps, chosen)
     pays = float(course.passes @ half.counts.reward)
-    return np.array([pays / (length or course.length), pays])
+    return np.array([pays / (length or course.length), course.unseen_share, pays])
 
 
-def _solution(course: Course, value: float, charged: Total, length: float, moved: float) -> LimitedSolution:
-    visits, unseen = course.visits, course.problem.unseen
-    low, high = charged.reach
+def _solution(course: Course, value: float, charged: Total, length: float, halves: Floats | None) -> LimitedSolution:
+    """The solution; `halves` as `_totals` has them."""
+    visits, error, (low, high) = course.visits, charged.error / length, charged.reach
+    half = None if halves is None else HalfLog(float(halves[0]), float(halves[1]))
+    if half is not None:
+        error = float(np.hypot(error, bias_left(value - half.value, course.unseen_share, half.unseen_mass)))
     return LimitedSolution(
         value=value,
         distribution=visits / course.length,
         mass=course.passes / course.length,
         values=charged.first,
         q=course.problem.counts.reward,
-        unseen_mass=float(visits @ unseen) / course.length,
-        error=with_left(charged.error / length, moved),
-        drift=moved,
+        unseen_mass=course.unseen_share,
+        error=error,
+        half=half,
         unseen_range=(low / length, high / length),
         by=Regression.name if isinstance(course.target, Predicted) else Preference.name,
         length=course.length,

@@ -46,8 +46,6 @@ SHRINKAGE = 4.0
 MOST_FEEDBACK = 0.3
 """Of the coefficient on itself, by way of the values that follow from it. Far from the behaviour it can exceed 1, which
 no c satisfies; 0 ignores it and lost on far behaviours, 0.5 blew up on one of 60 tuning logs of Taxi."""
-
-
 NEVER = 0.5
 """Added to counts, so that an action that was never taken has a logarithm: the usual half."""
 BEYOND = 0.01
@@ -75,7 +73,7 @@ def slope_within_states(counts: PairCounts, x: Floats) -> Floats:
 
 
 def avoided(problem: FiniteProblem, distribution: Floats, apart: Floats) -> float:
-    """How far a value may be off because unseen pairs are what the behaviour avoids: a bias, with its sign.
+    """How far a value may be off because unseen pairs are what the behaviour avoids; added to it, it would correct it.
 
     Behaviours avoid what is bad, or what is good. Where the outcomes of seen pairs rise with log(n + ½), n being how
     often an action was taken, those of actions that were never taken, n = 0, lie on the same line: below the mean of

@@ -220,7 +220,7 @@ class PredictedPairs(Completion):
         return beta
 
     def error_of(self, distribution: Floats, y: Floats, beta: float) -> float:
-        """√(Σ (c·e)² + σ²·(Σ m² + ρ²·(Σ m)²)): c what each rare pair counts, e its residual, m that of unseen pairs.
+        """√(Σ (c·e)² + σ²·(Σ m² + ρ²·(Σ m)²)): c what a rare pair counts, e its residual, m an unseen one's mass.
 
         The first sum is the error of the coefficients, the second that of each single prediction, and the last what
         all of them may err to the same side.

@@ -18,6 +18,14 @@ from ope_vpm.ope.finite.mixture import Mixture
 from ope_vpm.ope.finite.problem import FiniteProblem
 
 
+@dataclass(frozen=True)
+class HalfLog:
+    """What half of the log says, the mean of both halves: see `halves`."""
+
+    value: float
+    unseen_mass: float
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FiniteSolution:
     """The exact solution of a completed model."""
@@ -43,8 +51,8 @@ class FiniteSolution:
     """The value by another treatment, where the error is the distance to it."""
     mixture: Mixture | None = None
     """How several closed classes are mixed at γ = 1; None where there is one."""
-    drift: float = 0.0
-    """How the value moved from half of the log to all of it: see `halves`."""
+    half: HalfLog | None = None
+    """What half of the log says; None where it was not asked, or all is seen."""
     doubts: tuple[str, ...] = ()
     """What makes the solution itself doubtful, in sentences."""
 
@@ -62,6 +70,8 @@ class FiniteSolution:
     def spread(self) -> float:
         """The standard deviation of Q over the pairs that the target takes."""
         total = self.mass.sum()
+        if total == 0:  # it takes nothing that was seen
+            return 0.0
         mean = self.mass @ self.q / total
         return float(np.sqrt(self.mass @ (self.q - mean) ** 2 / total))
 

@@ -66,31 +66,27 @@ def with_return(problem: Problem, found: RawEstimate, find: Find, plain: Find | 
         return replace(found, per_episode=per_episode)
     if found.per_episode is not None:
         return found
-    guess = found if plain is None else plain(problem)
-    rate = (plain or find)(problem.charged(0.0, -1.0))
-    return replace(found, per_episode=_charged(problem, found, guess, rate, find))
+    return replace(found, per_episode=_charged(problem, found, find, plain))
 
 
-def _charged(problem: Problem, found: RawEstimate, guess: RawEstimate, rate: RawEstimate, find: Find) -> RawEstimate:
-    """The return by two further questions: the rate of ends, and the value of charged rewards.
+def _charged(problem: Problem, found: RawEstimate, find: Find, plain: Find | None) -> RawEstimate:
+    """The return by further questions: the rate of ends, and the value of charged rewards.
 
     An estimator that is linear in the rewards values charged ones at 0. Where it is not, because a ridge or a
-    regression depends on them, one step of Newton's method remains.
-
-    Args:
-        problem: the question.
-        found: the value per step.
-        guess: the same, by which the return is first guessed.
-        rate: of ends per step, in the same way.
-        find: the value of other rewards.
+    regression depends on them, one step of Newton's method remains. With a plain estimate, R₀ = v₀/e₀, beside the
+    estimator's own, R₁ = v₁/e₁, the step divides by the larger rate, so that it ends between the two: at R₁ where the
+    target ends sooner than the plain one says, and nearer to R₀ the smaller e₁ is. Arguments as in `with_return`.
     """
+    ends = problem.charged(0.0, -1.0)
+    own = find(ends)
+    guess, rate = (found, own) if plain is None else (plain(problem), plain(ends))
     if not np.isfinite(guess.value) or not reaches_ends(problem, rate.value):
         return UNKNOWN
-    charge = guess.value / rate.value
+    charge, sooner = guess.value / rate.value, own if own.value > rate.value else rate
     charged = find(problem.charged(1.0, charge))
-    error = 0.0 if rate.sums is None else rate.sums.standard_error / rate.value
-    found_return = with_rate_doubt(uncharged(charge, rate.value, charged), error)
-    return with_counted_ends(problem, found, rate.value, found_return) if problem.finite else found_return
+    error = 0.0 if sooner.sums is None else sooner.sums.standard_error / sooner.value
+    found_return = with_rate_doubt(uncharged(charge, sooner.value, charged), error)
+    return with_counted_ends(problem, found, sooner.value, found_return) if problem.finite else found_return
 
 
 def with_counted_ends(problem: Problem, found: RawEstimate, rate: float, of_return: RawEstimate) -> RawEstimate:

@@ -180,10 +180,6 @@ SAYS_NOTHING = "every logged step pays the same, so the log says nothing about t
 NO_ENDS = "every logged step pays the same and a time limit alone ends episodes, so the log says nothing about ends"
 SAME_RETURN = "every logged episode ends with the same pay, so the log says nothing about other ends"
 NO_VALUE = "no value: every weight is zero, the log holds nothing the target does"
-ENDS_AT_REWARDS = (
-    "the interval goes beyond the logged rewards, and the target takes actions that were not logged: they may "
-    "pay less, or more, than anything in the log"
-)
 ONE_EPISODE = "one episode gives no interval: it cannot say how episodes differ"
 RETURN_SAYS = "every logged step pays the same, so the value per step is known: the verdict is that of the return"
 NOT_TOLD = "{} does not tell the return of an episode at gamma = 1: use gamma < 1, or another estimator, such as vpm"
@@ -269,8 +265,6 @@ def policy_value(problem: Problem, estimator: str, raw: RawEstimate) -> PolicyVa
         anything = rewards_hull(problem, unlogged_ends=True)  # a short interval would say what nobody knows
         interval = anything.low, anything.high
     elif interval is not None:
-        if level == "reliable" and raw.evidence.predicted_mass and hull.cuts(interval):
-            level, reasons = "caution", (ENDS_AT_REWARDS,)
         interval = hull.cut(interval)
     return PolicyValue(
         estimator=estimator,

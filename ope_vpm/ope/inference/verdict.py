@@ -308,11 +308,6 @@ class Hull:
         low, high = interval
         return low > self.high + self.rounding or high < self.low - self.rounding
 
-    def cuts(self, interval: Interval) -> bool:
-        """Whether a part of an interval is not possible."""
-        low, high = interval
-        return low < self.low - self.rounding or high > self.high + self.rounding
-
     def cut(self, interval: Interval) -> Interval:
         """The part of an interval that is possible; everything possible, where the interval holds nothing of it."""
         if self.beyond(interval):
