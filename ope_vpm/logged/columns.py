@@ -126,6 +126,30 @@ def episode_column(values: object, length: int) -> Array:
     return array
 
 
+def label_changes(label: Array, ended: Bools) -> Bools:
+    """Whether each row after the first has another label than the row before it.
+
+    Episodes that take turns row by row, as a vector of environments logs them, are refused: each row would be an
+    episode of its own, and every state an initial one.
+
+    Args:
+        label: the episode of each row.
+        ended: whether a flag ends the episode with this row.
+    """
+    changes: Bools = label[1:] != label[:-1]
+    if not changes.all() or len(label) < 3:
+        return changes
+    labels, first, rows = np.unique(label[~ended], return_index=True, return_counts=True)
+    if (rows > 1).any():
+        again = labels[rows > 1][np.argmin(first[rows > 1])]
+        before, row = np.flatnonzero(label == again)[:2]
+        raise ValueError(
+            f"rows of one episode must follow one another: episode {again} has row {before} and then row {row} "
+            "(sort the rows by episode, keeping their order in time)"
+        )
+    return changes
+
+
 def as_precise(first: Array, second: Array) -> tuple[Array, Array]:
     """Both columns in the more precise of their types, where both hold floats."""
     if first.dtype.kind != "f" or second.dtype.kind != "f":

@@ -22,6 +22,7 @@ from ope_vpm.logged.columns import (
     episode_column,
     finite_states,
     flag_column,
+    label_changes,
     number_column,
     numbered_actions,
     observation_column,
@@ -101,8 +102,8 @@ class LoggedDataset:
                 logged. Without it the following row's state is taken; after the last step it is then unknown.
             terminated: where the task ended.
             truncated: where the logging stopped, as at a time limit.
-            episode: one number per row, which changes where a new episode begins. Without it an episode ends
-                where either flag is set, and at the last row.
+            episode: one number per row, which changes where a new episode begins, so that an episode's rows follow one
+                another. Without it an episode ends where either flag is set, and at the last row.
             next_known: False where a row of `next_observations` holds no state.
             behaviour_log_prob: log-probabilities of the logged actions, if they were logged.
             observation_space: of any kind that fits the observations; it is laid flat like them.
@@ -347,8 +348,7 @@ def _episode_starts(ends: Bools, episode: object | None) -> Integers:
     first[0] = True
     first[1:] = ends[:-1]
     if episode is not None:
-        number = episode_column(episode, len(ends))
-        first[1:] |= number[1:] != number[:-1]
+        first[1:] |= label_changes(episode_column(episode, len(ends)), ends)
     return np.flatnonzero(first).astype(np.int64)
 
 

@@ -131,6 +131,19 @@ def test_select_and_concatenate(same):
     assert mixed.behaviour_log_prob is None
 
 
+def test_episodes_that_take_turns_row_by_row_are_refused():
+    turns = np.tile([7, 3], 3)
+    message = "rows of one episode must follow one another: episode 7 has row 0 and then row 2"
+    with pytest.raises(ValueError, match=message):
+        LoggedDataset.from_arrays(np.arange(6), np.zeros(6, int), np.ones(6), np.arange(6), episode=turns)
+    single_steps = LoggedDataset.from_arrays(
+        np.arange(6), np.zeros(6, int), np.ones(6), terminated=np.ones(6, bool), episode=turns
+    )
+    assert single_steps.n_episodes == 6  # flags say so
+    numbered_again = LoggedDataset.from_arrays(np.arange(6), np.zeros(6, int), np.ones(6), episode=[0, 0, 1, 0, 1, 1])
+    assert numbered_again.lengths.tolist() == [2, 1, 1, 2]
+
+
 def test_from_episodes_takes_t_or_t_plus_one_states():
     data = LoggedDataset.from_episodes(
         [
