@@ -45,6 +45,12 @@ def test_instances_and_names_mix_and_doubles_are_numbered():
     assert found["vpm 2"].value == pytest.approx(found["vpm"].value, abs=1e-6)
 
 
+@pytest.mark.parametrize("wrong", [None, 3, ov.estimators()["vpm"], ["naive", ov.estimators()["vpm"]]])
+def test_what_is_no_estimator_is_refused(wrong):
+    with pytest.raises(TypeError, match="estimator must be a name, an instance, or a list of these: got "):
+        ov.evaluate(DATA, TABLES["first"], wrong)
+
+
 def test_what_depends_on_data_alone_is_made_once():
     first = Problem.pose(DATA, TABLES["first"])
     second = first.with_policy(TABLES["second"])
