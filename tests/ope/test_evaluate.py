@@ -93,6 +93,34 @@ def test_logged_and_known_behaviour():
         assert logged.value == pytest.approx(known.value)
 
 
+def with_log_prob(log_prob):
+    return ov.LoggedDataset.from_arrays(
+        DATA.observations,
+        DATA.actions,
+        DATA.rewards,
+        DATA.next_observations,
+        truncated=DATA.truncated,
+        behaviour_log_prob=log_prob,
+    )
+
+
+@pytest.mark.parametrize("name", ["onestep", "wist", "wiss", "wdr", "liu"])
+def test_probabilities_are_no_log_probabilities(name):
+    probability = MDP.policy(1)[DATA.observations, DATA.actions]
+    with pytest.raises(ValueError, match="must be logarithms of probabilities, 0 or less: row "):
+        ov.evaluate(with_log_prob(probability), TABLES["first"], name, behaviour="logged")
+    logged = ov.evaluate(with_log_prob(np.log(probability)), TABLES["first"], name, behaviour="logged")
+    known = ov.evaluate(DATA, TABLES["first"], name, behaviour=MDP.policy(1))
+    assert logged.value == pytest.approx(known.value)
+
+
+@pytest.mark.parametrize("name", ["onestep", "wist", "wiss", "wdr", "liu"])
+def test_a_behaviour_that_cannot_have_acted_is_refused(name):
+    row = int(np.argmax(DATA.actions == 1))
+    with pytest.raises(ValueError, match=f"take every logged action: that of row {row} has probability 0"):
+        ov.evaluate(DATA, TABLES["first"], name, behaviour=np.tile([1.0, 0.0], (5, 1)))
+
+
 MISTAKES = {
     "misspelt estimator": (lambda: ov.evaluate(DATA, TABLES["first"], "vmp"), "did you mean 'vpm'"),
     "unheard-of estimator": (lambda: ov.evaluate(DATA, TABLES["first"], "zzz"), "known are vpm, naive, onestep"),
