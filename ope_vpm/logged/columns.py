@@ -107,8 +107,20 @@ def number_column(name: str, values: object, length: int) -> Floats:
     """One number a row, as float64; (n, 1) is taken for (n,)."""
     array = _one_a_row(name, values, length)
     if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must be numbers: got dtype {array.dtype}")
+        raise TypeError(f"{name} must be numbers: {_instead_of_numbers(array)}")
     return array.astype(np.float64, copy=False)
+
+
+def _instead_of_numbers(array: Array) -> str:
+    """What a column holds that is no number: the first such text with its row, otherwise the type."""
+    if array.dtype.kind == "U":
+        for row, texts in enumerate(array.reshape(len(array), -1).tolist()):
+            for text in texts:
+                try:
+                    float(text)
+                except ValueError:
+                    return f"row {row} is {text[:40]!r}"
+    return f"got dtype {array.dtype}"
 
 
 def episode_column(values: object, length: int) -> Array:
@@ -163,8 +175,10 @@ def flag_column(name: str, values: object | None, length: int) -> Bools:
     if values is None:
         return np.zeros(length, dtype=np.bool_)
     array = _one_a_row(name, values, length)
-    if array.dtype.kind not in "fiub" or not np.isin(array, (0, 1)).all():
-        raise ValueError(f"{name} must hold only true or false, 1 or 0: got dtype {array.dtype}")
+    wrong = np.ones(length, dtype=np.bool_) if array.dtype.kind not in "fiub" else ~np.isin(array, (0, 1))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(f"{name} must hold only true or false, 1 or 0: row {row} is {str(array[row])[:40]!r}")
     return array.astype(np.bool_, copy=False)
 
 
@@ -267,7 +281,7 @@ def _numbers(name: str, values: object) -> Array:
     if array.dtype.kind == "f":
         # Half precision fits into float32; long doubles and other byte orders become the float64 that is computed in.
         return array.astype(np.float32 if array.dtype.itemsize <= 4 else np.float64, copy=False)
-    raise TypeError(f"{name} must be an array of integers or floats: got dtype {array.dtype}")
+    raise TypeError(f"{name} must be an array of integers or floats: {_instead_of_numbers(array)}")
 
 
 def _as_floats(integers: Array) -> Array:
