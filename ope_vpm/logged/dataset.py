@@ -292,7 +292,11 @@ class LoggedDataset:
         return describe(self)
 
     def save(self, path: str | Path) -> None:
-        """Write to `.npz`, `.parquet` or `.h5` (d3rlpy), whole or not at all."""
+        """Write to `.npz`, `.parquet` or `.h5`, whole or not at all.
+
+        `.h5` is d3rlpy's format, which has no place for states after last steps, propensities and spaces: truncated
+        rows are left out of an evaluation that reads it. The other two keep everything.
+        """
         from ope_vpm.logged.formats import save
 
         save(self, path)
