@@ -73,7 +73,13 @@ class Transitions:
         """
         lag = _lag(lag)
         arrays = [array for array in map(np.asarray, paths) if array.size]
-        if not any(array.ndim > 0 and len(array) > lag for array in arrays):
+        for number, array in enumerate(arrays):
+            if array.ndim == 0 or array.shape[1:] != arrays[0].shape[1:]:
+                raise ValueError(
+                    "paths must be a list of trajectories alike in their coordinates, (T,) or (T, d): "
+                    f"path {number} has shape {array.shape}, path 0 {arrays[0].shape} (one trajectory: [path])"
+                )
+        if not any(len(array) > lag for array in arrays):
             raise ValueError(f"no path is longer than lag={lag}: there is no pair (is the time axis first?)")
         first = np.cumsum([0, *(len(array) for array in arrays)])
         times = [start + np.arange(max(len(array) - lag, 0)) for start, array in zip(first[:-1], arrays, strict=True)]

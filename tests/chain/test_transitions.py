@@ -84,6 +84,19 @@ def test_paths_are_not_joined_and_short_ones_give_no_pair():
     assert pairs.x_initial.tolist() == [0, 5, 7]
 
 
+@pytest.mark.parametrize(
+    ("paths", "message"),
+    [
+        ([0, 1, 2], r"path 0 has shape \(\), path 0 \(\) \(one trajectory: \[path\]\)"),
+        ([[0, 1, 2], 5], r"path 1 has shape \(\)"),
+        ([np.zeros((4, 2)), np.zeros((4, 3))], r"path 1 has shape \(4, 3\), path 0 \(4, 2\)"),
+    ],
+)
+def test_paths_must_be_trajectories_that_are_alike(paths, message):
+    with pytest.raises(ValueError, match=message):
+        ov.Transitions.from_paths(paths)
+
+
 @pytest.mark.parametrize(("lag", "message"), [(0, "at least 1"), (3, "no path is longer than lag=3"), (5, "lag=5")])
 def test_impossible_lags(lag, message):
     with pytest.raises(ValueError, match=message):
