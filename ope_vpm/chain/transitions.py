@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ope_vpm.arrays import Array, Floats, Integers, chunks, read_only, release_pages
+from ope_vpm.arrays import LARGEST, Array, Floats, Integers, chunks, read_only, release_pages, usable
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -292,14 +292,15 @@ def _numbers(name: str, values: object) -> Array:
 
 
 def _check_range(name: str, array: Array) -> None:
-    """Refuse negative states, NaN and infinity, naming the first row."""
+    """Refuse negative states, NaN, infinity and floats whose powers are infinite, naming the first row."""
     integers = array.dtype.kind == "i"
     for rows in chunks(len(array), of=[array]):
         part = np.asarray(array[rows])
-        good = part >= 0 if integers else np.isfinite(part)
+        good = part >= 0 if integers else usable(part)
         if not good.all():
             row = int(np.argmin(good.reshape(len(part), -1).all(axis=1)))
-            rule = "must not be negative" if integers else "must be finite"
+            large = f"must not go beyond {LARGEST:g} (give it in another unit)"
+            rule = "must not be negative" if integers else large if np.isfinite(part[row]).all() else "must be finite"
             raise ValueError(f"{name} {rule}: row {rows.start + row} is {part[row]}")
 
 

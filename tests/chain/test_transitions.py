@@ -18,6 +18,11 @@ X, X_NEXT = np.array([0, 1, 2]), np.array([1, 2, 0])
         (dict(x=[], x_next=[]), ValueError, "x is empty"),
         (dict(x=[0.0, np.nan], x_next=[0.0, 1.0]), ValueError, "x must be finite: row 1 is"),
         (dict(x=[0.0, 1.0], x_next=[0.0, np.inf]), ValueError, "x_next must be finite: row 1 is"),
+        (
+            dict(x=[0.0, 2e75], x_next=[0.0, 1.0]),
+            ValueError,
+            r"x must not go beyond 1e\+75 \(give it in another unit\): row 1",
+        ),
         (dict(x=[0, -1], x_next=[0, 1]), ValueError, "x must not be negative: row 1 is -1"),
         (dict(x=X * 1.0, x_next=X_NEXT), TypeError, "of one kind: integers != floats"),
         (dict(x=np.zeros((3, 2)), x_next=np.zeros((3, 4))), ValueError, "same dimension: 2 != 4"),
