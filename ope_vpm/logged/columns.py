@@ -142,7 +142,7 @@ def label_changes(label: Array, ended: Bools) -> Bools:
     """Whether each row after the first has another label than the row before it.
 
     Episodes that take turns row by row, as a vector of environments logs them, are refused: each row would be an
-    episode of its own, and every state an initial one.
+    episode of its own, and every state an initial one. Only all rows of a log together can tell.
 
     Args:
         label: the episode of each row.

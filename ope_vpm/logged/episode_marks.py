@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Integers
-from ope_vpm.logged.columns import episode_column, flag_column, label_changes
+from ope_vpm.logged.columns import episode_column, flag_column
 from ope_vpm.logged.episode_table import EpisodeTable
 from ope_vpm.logged.streamed import Source
 
@@ -42,7 +42,7 @@ class EpisodeMarks:
         labels: tuple[Any, Any] = (None, None)
         if "episode" in columns:
             label = episode_column(columns["episode"], length)
-            first[1:] |= label_changes(label, ended)
+            first[1:] |= label[1:] != label[:-1]
             labels = label[0], label[-1]
         starts = np.flatnonzero(first)
         resets = np.ones(len(starts), dtype=np.bool_)
