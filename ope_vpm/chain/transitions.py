@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ope_vpm.arrays import Array, Floats, Integers, chunks, read_only, release_pages
+from ope_vpm.arrays import LARGEST, Array, Floats, Integers, chunks, read_only, release_pages, usable
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,7 +73,13 @@ class Transitions:
         """
         lag = _lag(lag)
         arrays = [array for array in map(np.asarray, paths) if array.size]
-        if not any(array.ndim > 0 and len(array) > lag for array in arrays):
+        for number, array in enumerate(arrays):
+            if array.ndim == 0 or array.shape[1:] != arrays[0].shape[1:]:
+                raise ValueError(
+                    "paths must be a list of trajectories alike in their coordinates, (T,) or (T, d): "
+                    f"path {number} has shape {array.shape}, path 0 {arrays[0].shape} (one trajectory: [path])"
+                )
+        if not any(len(array) > lag for array in arrays):
             raise ValueError(f"no path is longer than lag={lag}: there is no pair (is the time axis first?)")
         first = np.cumsum([0, *(len(array) for array in arrays)])
         times = [start + np.arange(max(len(array) - lag, 0)) for start, array in zip(first[:-1], arrays, strict=True)]
@@ -286,14 +292,15 @@ def _numbers(name: str, values: object) -> Array:
 
 
 def _check_range(name: str, array: Array) -> None:
-    """Refuse negative states, NaN and infinity, naming the first row."""
+    """Refuse negative states, NaN, infinity and floats whose powers are infinite, naming the first row."""
     integers = array.dtype.kind == "i"
     for rows in chunks(len(array), of=[array]):
         part = np.asarray(array[rows])
-        good = part >= 0 if integers else np.isfinite(part)
+        good = part >= 0 if integers else usable(part)
         if not good.all():
             row = int(np.argmin(good.reshape(len(part), -1).all(axis=1)))
-            rule = "must not be negative" if integers else "must be finite"
+            large = f"must not go beyond {LARGEST:g} (give it in another unit)"
+            rule = "must not be negative" if integers else large if np.isfinite(part[row]).all() else "must be finite"
             raise ValueError(f"{name} {rule}: row {rows.start + row} is {part[row]}")
 
 

@@ -107,8 +107,20 @@ def number_column(name: str, values: object, length: int) -> Floats:
     """One number a row, as float64; (n, 1) is taken for (n,)."""
     array = _one_a_row(name, values, length)
     if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must be numbers: got dtype {array.dtype}")
+        raise TypeError(f"{name} must be numbers: {_instead_of_numbers(array)}")
     return array.astype(np.float64, copy=False)
+
+
+def _instead_of_numbers(array: Array) -> str:
+    """What a column holds that is no number: the first such text with its row, otherwise the type."""
+    if array.dtype.kind == "U":
+        for row, texts in enumerate(array.reshape(len(array), -1).tolist()):
+            for text in texts:
+                try:
+                    float(text)
+                except ValueError:
+                    return f"row {row} is {text[:40]!r}"
+    return f"got dtype {array.dtype}"
 
 
 def episode_column(values: object, length: int) -> Array:
@@ -126,6 +138,30 @@ def episode_column(values: object, length: int) -> Array:
     return array
 
 
+def label_changes(label: Array, ended: Bools) -> Bools:
+    """Whether each row after the first has another label than the row before it.
+
+    Episodes that take turns row by row, as a vector of environments logs them, are refused: each row would be an
+    episode of its own, and every state an initial one. Only all rows of a log together can tell.
+
+    Args:
+        label: the episode of each row.
+        ended: whether a flag ends the episode with this row.
+    """
+    changes: Bools = label[1:] != label[:-1]
+    if not changes.all() or len(label) < 3:
+        return changes
+    labels, first, rows = np.unique(label[~ended], return_index=True, return_counts=True)
+    if (rows > 1).any():
+        again = labels[rows > 1][np.argmin(first[rows > 1])]
+        before, row = np.flatnonzero(label == again)[:2]
+        raise ValueError(
+            f"rows of one episode must follow one another: episode {again} has row {before} and then row {row} "
+            "(sort the rows by episode, keeping their order in time)"
+        )
+    return changes
+
+
 def as_precise(first: Array, second: Array) -> tuple[Array, Array]:
     """Both columns in the more precise of their types, where both hold floats."""
     if first.dtype.kind != "f" or second.dtype.kind != "f":
@@ -139,8 +175,10 @@ def flag_column(name: str, values: object | None, length: int) -> Bools:
     if values is None:
         return np.zeros(length, dtype=np.bool_)
     array = _one_a_row(name, values, length)
-    if array.dtype.kind not in "fiub" or not np.isin(array, (0, 1)).all():
-        raise ValueError(f"{name} must hold only true or false, 1 or 0: got dtype {array.dtype}")
+    wrong = np.ones(length, dtype=np.bool_) if array.dtype.kind not in "fiub" else ~np.isin(array, (0, 1))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(f"{name} must hold only true or false, 1 or 0: row {row} is {str(array[row])[:40]!r}")
     return array.astype(np.bool_, copy=False)
 
 
@@ -243,7 +281,7 @@ def _numbers(name: str, values: object) -> Array:
     if array.dtype.kind == "f":
         # Half precision fits into float32; long doubles and other byte orders become the float64 that is computed in.
         return array.astype(np.float32 if array.dtype.itemsize <= 4 else np.float64, copy=False)
-    raise TypeError(f"{name} must be an array of integers or floats: got dtype {array.dtype}")
+    raise TypeError(f"{name} must be an array of integers or floats: {_instead_of_numbers(array)}")
 
 
 def _as_floats(integers: Array) -> Array:

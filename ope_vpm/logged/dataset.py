@@ -22,6 +22,7 @@ from ope_vpm.logged.columns import (
     episode_column,
     finite_states,
     flag_column,
+    label_changes,
     number_column,
     numbered_actions,
     observation_column,
@@ -101,8 +102,8 @@ class LoggedDataset:
                 logged. Without it the following row's state is taken; after the last step it is then unknown.
             terminated: where the task ended.
             truncated: where the logging stopped, as at a time limit.
-            episode: one number per row, which changes where a new episode begins. Without it an episode ends
-                where either flag is set, and at the last row.
+            episode: one number per row, which changes where a new episode begins, so that an episode's rows follow one
+                another. Without it an episode ends where either flag is set, and at the last row.
             next_known: False where a row of `next_observations` holds no state.
             behaviour_log_prob: log-probabilities of the logged actions, if they were logged.
             observation_space: of any kind that fits the observations; it is laid flat like them.
@@ -291,7 +292,11 @@ class LoggedDataset:
         return describe(self)
 
     def save(self, path: str | Path) -> None:
-        """Write to `.npz`, `.parquet` or `.h5` (d3rlpy), whole or not at all."""
+        """Write to `.npz`, `.parquet` or `.h5`, whole or not at all.
+
+        `.h5` is d3rlpy's format, which has no place for states after last steps, propensities and spaces: truncated
+        rows are left out of an evaluation that reads it. The other two keep everything.
+        """
         from ope_vpm.logged.formats import save
 
         save(self, path)
@@ -347,8 +352,7 @@ def _episode_starts(ends: Bools, episode: object | None) -> Integers:
     first[0] = True
     first[1:] = ends[:-1]
     if episode is not None:
-        number = episode_column(episode, len(ends))
-        first[1:] |= number[1:] != number[:-1]
+        first[1:] |= label_changes(episode_column(episode, len(ends)), ends)
     return np.flatnonzero(first).astype(np.int64)
 
 

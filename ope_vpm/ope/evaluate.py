@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any, overload
@@ -149,7 +149,13 @@ def answer(estimator: Estimator, problem: Problem, ignore: Collection[str] = ())
 
 def _estimators(given: OneEstimator | Sequence[OneEstimator], options: dict[str, Any]) -> dict[str, Estimator]:
     """The estimators by name; a name twice is numbered."""
-    several = [given] if isinstance(given, str | Estimator) else list(given)
+    several = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    for each in several:
+        if isinstance(each, type) or not isinstance(each, str | Estimator):
+            raise TypeError(
+                f"estimator must be a name, an instance, or a list of these: got {each!r:.80} "
+                "(an instance is estimators()['vpm']())"
+            )
     if not several:
         raise ValueError("estimator must name at least one estimator: got an empty list")
     if options and (len(several) > 1 or not isinstance(several[0], str)):

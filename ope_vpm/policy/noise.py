@@ -12,11 +12,12 @@ from ope_vpm.arrays import Array, Floats
 from ope_vpm.policy.continuous import DeterministicPolicy, GaussianPolicy
 from ope_vpm.policy.discrete import CategoricalPolicy
 from ope_vpm.policy.function import FunctionPolicy
+from ope_vpm.policy.load import as_policy
 from ope_vpm.policy.target import Bounds, Clipping, Generator, TargetPolicy
 
 
 def with_noise(
-    policy: TargetPolicy,
+    policy: Any,
     *,
     epsilon: float | None = None,
     std: npt.ArrayLike | None = None,
@@ -25,7 +26,7 @@ def with_noise(
     """The policy with noise on its actions.
 
     Args:
-        policy: what to disturb.
+        policy: what to disturb, as `as_policy` takes it.
         epsilon: for discrete actions, the probability of a uniformly random one instead.
         std: for continuous actions, the standard deviation of added Gaussian noise. On a deterministic or
             plain Gaussian policy the result has a density; on others only draws.
@@ -33,6 +34,7 @@ def with_noise(
     """
     if (epsilon is None) == (std is None):
         raise ValueError("give either epsilon (discrete actions) or std (continuous ones), not both or none")
+    policy = as_policy(policy)
     if epsilon is not None:
         if not 0 <= epsilon <= 1:
             raise ValueError(f"epsilon must be between 0 and 1: got {epsilon}")

@@ -18,6 +18,11 @@ X, X_NEXT = np.array([0, 1, 2]), np.array([1, 2, 0])
         (dict(x=[], x_next=[]), ValueError, "x is empty"),
         (dict(x=[0.0, np.nan], x_next=[0.0, 1.0]), ValueError, "x must be finite: row 1 is"),
         (dict(x=[0.0, 1.0], x_next=[0.0, np.inf]), ValueError, "x_next must be finite: row 1 is"),
+        (
+            dict(x=[0.0, 2e75], x_next=[0.0, 1.0]),
+            ValueError,
+            r"x must not go beyond 1e\+75 \(give it in another unit\): row 1",
+        ),
         (dict(x=[0, -1], x_next=[0, 1]), ValueError, "x must not be negative: row 1 is -1"),
         (dict(x=X * 1.0, x_next=X_NEXT), TypeError, "of one kind: integers != floats"),
         (dict(x=np.zeros((3, 2)), x_next=np.zeros((3, 4))), ValueError, "same dimension: 2 != 4"),
@@ -82,6 +87,19 @@ def test_paths_are_not_joined_and_short_ones_give_no_pair():
     assert pairs.x.tolist() == [0, 1, 7]
     assert pairs.x_next.tolist() == [1, 2, 8]
     assert pairs.x_initial.tolist() == [0, 5, 7]
+
+
+@pytest.mark.parametrize(
+    ("paths", "message"),
+    [
+        ([0, 1, 2], r"path 0 has shape \(\), path 0 \(\) \(one trajectory: \[path\]\)"),
+        ([[0, 1, 2], 5], r"path 1 has shape \(\)"),
+        ([np.zeros((4, 2)), np.zeros((4, 3))], r"path 1 has shape \(4, 3\), path 0 \(4, 2\)"),
+    ],
+)
+def test_paths_must_be_trajectories_that_are_alike(paths, message):
+    with pytest.raises(ValueError, match=message):
+        ov.Transitions.from_paths(paths)
 
 
 @pytest.mark.parametrize(("lag", "message"), [(0, "at least 1"), (3, "no path is longer than lag=3"), (5, "lag=5")])

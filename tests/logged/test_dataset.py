@@ -131,6 +131,19 @@ def test_select_and_concatenate(same):
     assert mixed.behaviour_log_prob is None
 
 
+def test_episodes_that_take_turns_row_by_row_are_refused():
+    turns = np.tile([7, 3], 3)
+    message = "rows of one episode must follow one another: episode 7 has row 0 and then row 2"
+    with pytest.raises(ValueError, match=message):
+        LoggedDataset.from_arrays(np.arange(6), np.zeros(6, int), np.ones(6), np.arange(6), episode=turns)
+    single_steps = LoggedDataset.from_arrays(
+        np.arange(6), np.zeros(6, int), np.ones(6), terminated=np.ones(6, bool), episode=turns
+    )
+    assert single_steps.n_episodes == 6  # flags say so
+    numbered_again = LoggedDataset.from_arrays(np.arange(6), np.zeros(6, int), np.ones(6), episode=[0, 0, 1, 0, 1, 1])
+    assert numbered_again.lengths.tolist() == [2, 1, 1, 2]
+
+
 def test_from_episodes_takes_t_or_t_plus_one_states():
     data = LoggedDataset.from_episodes(
         [
@@ -158,9 +171,12 @@ def test_describe_counts_and_measures():
     [
         ({"actions": [0, 1]}, ValueError, "observations and actions must have the same length: 3 != 2"),
         ({"rewards": [1, 2]}, ValueError, "observations and rewards must have the same length: 3 != 2"),
-        ({"rewards": ["a", "b", "c"]}, TypeError, "rewards must be numbers"),
+        ({"rewards": ["1", "b", "c"]}, TypeError, "rewards must be numbers: row 1 is 'b'"),
+        ({"rewards": ["1", "2", "3"]}, TypeError, "rewards must be numbers: got dtype <U1"),
+        ({"rewards": [None] * 3}, TypeError, "rewards must be numbers: got dtype object"),
         ({"rewards": [[1, 2]] * 3}, ValueError, "rewards must hold one value a row"),
-        ({"terminated": [0, 2, 0]}, ValueError, "terminated must hold only true or false"),
+        ({"terminated": [0, 2, 0]}, ValueError, "terminated must hold only true or false, 1 or 0: row 1 is '2'"),
+        ({"terminated": ["no"] * 3}, ValueError, "terminated must hold only true or false, 1 or 0: row 0 is 'no'"),
         ({"actions": [0, -1, 0]}, ValueError, "counted from 0: row 1 is -1"),
         ({"actions": [[0, 1]] * 3}, ValueError, "ravel_multi_index"),
         ({"observations": [[0.0], [1.0, 2.0], [3.0]]}, ValueError, r"different shapes \(ragged\)"),
@@ -168,7 +184,8 @@ def test_describe_counts_and_measures():
         ({"observations": [], "next_observations": []}, ValueError, "are empty"),
         ({"observations": [0, 1, 2]}, ValueError, "observations and next_observations must be alike"),
         ({"observations": [-1, 0, 1], "next_observations": None}, ValueError, "row 0 is -1"),
-        ({"observations": ["a", "b", "c"]}, TypeError, "must be an array of integers or floats"),
+        ({"observations": ["0", "b", "c"]}, TypeError, "must be an array of integers or floats: row 1 is 'b'"),
+        ({"observations": [["0", "1"], ["2", "b"], ["c", "3"]]}, TypeError, "floats: row 1 is 'b'"),
         ({"action_space": spaces.Box(-1, 1, (2,))}, ValueError, "actions do not fit their space"),
         ({"action_space": spaces.Text(3)}, TypeError, "spaces must be Discrete, MultiDiscrete, Box"),
         ({"action_space": spaces.Discrete(2, start=1)}, ValueError, r"must start at 0: .* \(subtract 1\)"),

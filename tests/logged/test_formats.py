@@ -124,6 +124,11 @@ D4RL = {
 }
 
 
+def test_d4rl_names_the_column_that_is_too_short(tmp_path):
+    with pytest.raises(ValueError, match="observations and actions must have the same length: 4 != 3"):
+        load_dataset(write_h5(tmp_path / "a.hdf5", **D4RL | {"actions": D4RL["actions"][:3]}))
+
+
 def test_d4rl_with_and_without_next_observations(tmp_path):
     timeouts = np.array([False, False, False, True])
     data = load_dataset(write_h5(tmp_path / "a.hdf5", **D4RL, timeouts=timeouts))

@@ -45,6 +45,12 @@ def test_instances_and_names_mix_and_doubles_are_numbered():
     assert found["vpm 2"].value == pytest.approx(found["vpm"].value, abs=1e-6)
 
 
+@pytest.mark.parametrize("wrong", [None, 3, ov.estimators()["vpm"], ["naive", ov.estimators()["vpm"]]])
+def test_what_is_no_estimator_is_refused(wrong):
+    with pytest.raises(TypeError, match="estimator must be a name, an instance, or a list of these: got "):
+        ov.evaluate(DATA, TABLES["first"], wrong)
+
+
 def test_what_depends_on_data_alone_is_made_once():
     first = Problem.pose(DATA, TABLES["first"])
     second = first.with_policy(TABLES["second"])
@@ -85,6 +91,34 @@ def test_logged_and_known_behaviour():
         logged = ov.evaluate(data, TARGET.policy(), name, behaviour="logged")
         known = ov.evaluate(data, TARGET.policy(), name, behaviour=BEHAVIOUR.policy())
         assert logged.value == pytest.approx(known.value)
+
+
+def with_log_prob(log_prob):
+    return ov.LoggedDataset.from_arrays(
+        DATA.observations,
+        DATA.actions,
+        DATA.rewards,
+        DATA.next_observations,
+        truncated=DATA.truncated,
+        behaviour_log_prob=log_prob,
+    )
+
+
+@pytest.mark.parametrize("name", ["onestep", "wist", "wiss", "wdr", "liu"])
+def test_probabilities_are_no_log_probabilities(name):
+    probability = MDP.policy(1)[DATA.observations, DATA.actions]
+    with pytest.raises(ValueError, match="must be logarithms of probabilities, 0 or less: row "):
+        ov.evaluate(with_log_prob(probability), TABLES["first"], name, behaviour="logged")
+    logged = ov.evaluate(with_log_prob(np.log(probability)), TABLES["first"], name, behaviour="logged")
+    known = ov.evaluate(DATA, TABLES["first"], name, behaviour=MDP.policy(1))
+    assert logged.value == pytest.approx(known.value)
+
+
+@pytest.mark.parametrize("name", ["onestep", "wist", "wiss", "wdr", "liu"])
+def test_a_behaviour_that_cannot_have_acted_is_refused(name):
+    row = int(np.argmax(DATA.actions == 1))
+    with pytest.raises(ValueError, match=f"take every logged action: that of row {row} has probability 0"):
+        ov.evaluate(DATA, TABLES["first"], name, behaviour=np.tile([1.0, 0.0], (5, 1)))
 
 
 MISTAKES = {

@@ -179,6 +179,17 @@ def test_epsilon_greedy():
     assert noisy.log_prob(np.array([1]), np.array([1]))[0] == pytest.approx(np.log(0.05))
 
 
+def test_noise_takes_whatever_as_policy_does():
+    bare, wrapped = with_noise(TABLE, epsilon=0.1), with_noise(as_policy(TABLE), epsilon=0.1)
+    states = np.arange(len(TABLE))
+    assert np.array_equal(bare.probabilities(states), wrapped.probabilities(states))
+    spread = with_noise(lambda seen: seen[:, :1], std=0.5)
+    at_mean = spread.log_likelihood(POINTS, POINTS[:, :1])
+    assert at_mean == pytest.approx(-np.log(0.5 * np.sqrt(2 * np.pi)))
+    with pytest.raises(TypeError, match="a str is not a policy"):
+        with_noise("ppo.zip", epsilon=0.1)
+
+
 def test_gaussian_noise_has_a_density(rng):
     noisy = with_noise(as_policy(lambda seen: seen[:, :2]), std=0.5)
     drawn = noisy.sample(POINTS, rng)

@@ -21,9 +21,10 @@ def read(path: Path, options: Options) -> LoggedDataset:
         actions = file.numbers("actions")
         if "discrete_action" in file and file.flag("discrete_action"):
             actions = whole_numbers("actions", actions)
-        terminated = flag_column("terminals", file.numbers("terminals"), len(actions))
+        observations = file.numbers("observations")
+        terminated = flag_column("terminals", file.numbers("terminals"), len(observations))
         return LoggedDataset.from_arrays(
-            file.numbers("observations"),
+            observations,
             actions,
             file.numbers("rewards"),
             file.numbers("next_observations") if "next_observations" in file else None,

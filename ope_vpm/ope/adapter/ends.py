@@ -13,7 +13,10 @@ from ope_vpm.logged import LoggedDataset
 OnEnd = Literal["restart", "absorb"]
 TimeLimit = Literal["continue", "restart"]
 NO_INITIAL_STATES = "no episode begins at a reset, so a restart has nowhere to go: log whole episodes"
-NOTHING_FOLLOWS = "no logged row has a next state, so nothing can be learnt (log the state after steps)"
+NOTHING_FOLLOWS = (
+    "no logged row has a next state, so nothing can be learnt (log the state after steps, "
+    "or set terminated where a step ends the task, as every step of a bandit does)"
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ope_vpm.arrays import Floats
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.encoding import check_match
@@ -15,6 +17,8 @@ from ope_vpm.policy import TargetPolicy, as_policy
 
 Behaviour = Any
 """What a user gives: "cloned", "logged", or a policy as `as_policy` takes it."""
+ROUNDING = 1e-5
+"""How far above 0 the logarithm of a probability may lie, as one that was computed in single precision does."""
 
 
 class Source(ABC):
@@ -52,8 +56,15 @@ class Known(Source):
     policy: TargetPolicy
 
     def log_prob(self, problem: Problem) -> Clone:
-        """The policy's own."""
-        return Clone(self.policy.log_likelihood(problem.data.observations, problem.data.actions), float("nan"))
+        """The policy's own; a logged action that it never takes says that another one acted."""
+        found = self.policy.log_likelihood(problem.data.observations, problem.data.actions)
+        if not np.isfinite(found).all():
+            row = int(np.argmin(np.isfinite(found)))
+            raise ValueError(
+                f"a behaviour policy must be able to take every logged action: that of row {row} has probability 0 "
+                "(is it the policy that logged the data?)"
+            )
+        return Clone(found, float("nan"))
 
 
 def source_of(behaviour: Behaviour, data: LoggedDataset) -> Source:
@@ -66,6 +77,12 @@ def source_of(behaviour: Behaviour, data: LoggedDataset) -> Source:
     if behaviour == "logged":
         if data.behaviour_log_prob is None:
             raise ValueError("behaviour='logged' needs behaviour_log_prob in the data: use behaviour='cloned'")
+        if data.discrete_actions and float(np.max(data.behaviour_log_prob)) > ROUNDING:
+            row = int(np.argmax(data.behaviour_log_prob))
+            raise ValueError(
+                "behaviour_log_prob of discrete actions must be logarithms of probabilities, 0 or less: "
+                f"row {row} is {data.behaviour_log_prob[row]:.6g} (probabilities: give their np.log)"
+            )
         return Logged(data.behaviour_log_prob)
     if behaviour != "cloned":
         raise ValueError(f"behaviour must be 'cloned', 'logged' or a policy: got {behaviour!r}")

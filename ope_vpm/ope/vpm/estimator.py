@@ -17,7 +17,7 @@ from ope_vpm.ope.estimator import ProblemEstimator, check_ridge, needs_rows
 from ope_vpm.ope.finite.pooling import Pooled
 from ope_vpm.ope.finite.preference import Preference
 from ope_vpm.ope.finite.regression import Regression
-from ope_vpm.ope.finite.treatments import Smooth
+from ope_vpm.ope.finite.treatments import Smooth, treatment
 from ope_vpm.ope.inference.value import RawEstimate, evidence_of_sums
 from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations, linear_estimate
 from ope_vpm.ope.linear.sensitivity import with_feature_doubt
@@ -49,10 +49,10 @@ class VPMEstimator(ProblemEstimator):
         draws: target actions per row where pairs are vectors; 1 is the paper's. "factored" takes at least 8, and only
             where the policy's mean action is not known otherwise.
         options: everything that `ope_vpm.VPM` takes for the solver; "factored" takes `n_features` (400),
-            `ridge` (None: chosen from the data) and `power` (κ, 0.5). On finite states `unseen` has two more
-            choices at the exact fixed point, "regression" and "smooth" (see `ope_vpm.ope.finite.treatments`), and
-            "auto" takes the first of them where something is unseen and rarely seen pairs are well predicted by the
-            others.
+            `ridge` (None: chosen from the data) and `power` (κ, 0.5). On finite states `unseen` has four more
+            choices at the exact fixed point, "regression", "preference", "pooled" and "smooth" (see
+            `ope_vpm.ope.finite.treatments`), and "auto" takes the first of them where something is unseen and rarely
+            seen pairs are well predicted by the others, and otherwise the second.
     """
 
     name: ClassVar[str] = "vpm"
@@ -141,6 +141,8 @@ class VPMEstimator(ProblemEstimator):
     def _chain_options(self) -> dict[str, Any]:
         """The options for `ope_vpm.VPM`, which knows of transitions alone: of no rewards and no prior for them."""
         unseen = self.options.get("unseen")
+        if unseen is not None:
+            treatment(unseen)  # it knows the names of all of them, also of those that the solver does not
         if unseen not in (Regression.name, Smooth.name, Pooled.name, Preference.name):
             return self.options
         others = [name for name in self.options if name != "unseen"]
