@@ -48,11 +48,13 @@ def test_an_error_in_units_of_the_logged_mean_s():
 
 
 def test_doubt_of_features_adds_to_the_suspected_bias():
-    """0.3·√(D·B) with D = 4, B = 9 is 1.8, 0.1·|ρ|·B = 0.54, 0.3·√0.25·B = 1.35, beside the bias suspected before."""
+    """0.3·√(D·B) with D = 4, B = 9 is 1.8, 0.1·|ρ|·B = 0.54, 0.3·√0.25·B = 1.35, beside the bias suspected before, and
+    2 for actions beyond the log."""
     data = LinearGaussian().dataset(6, 10, BEHAVIOUR, seed=0)
     found = find_lstd(Problem.pose(data, TARGET.policy(), ignore=QUIET), 10, 0.01, 4)
-    doubted = _doubted(found, 4.0, RowDoubt(bound=9.0, history=History(-0.6, 0.25), missed=Missed()), None)
-    assert doubted.suspected_bias == pytest.approx(np.sqrt(found.suspected_bias**2 + 1.8**2 + 0.54**2 + 1.35**2))
+    doubted = _doubted(found, 4.0, RowDoubt(bound=9.0, history=History(-0.6, 0.25), missed=Missed()), 2.0, None)
+    parts = [found.suspected_bias, 1.8, 0.54, 1.35, 2.0]
+    assert doubted.suspected_bias == pytest.approx(np.linalg.norm(parts))
     assert doubted.evidence.residual_correlation == 0.6
     assert doubted.evidence.past_action == 0.25
     assert doubted.value == found.value

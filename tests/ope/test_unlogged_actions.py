@@ -2,13 +2,16 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import ope_vpm as ov
 from ope_vpm.ope import Problem
-from ope_vpm.ope.behaviour.action_ratio import known_overlap
+from ope_vpm.ope.behaviour.action_ratio import held_actions, known_overlap
 from ope_vpm.ope.dynamics.departure import unfamiliar
 from ope_vpm.ope.inference.verdict import Evidence, judge
+from ope_vpm.ope.linear.sensitivity import beyond_log
 from ope_vpm.ope.q.linear import find_lstd
+from ope_vpm.policy import GaussianPolicy
 
 QUIET = ("constant-columns", "one-row-off")
 
@@ -71,3 +74,58 @@ def test_a_strong_ridge_is_unreliable_unless_it_was_given():
     chosen = find_lstd(problem, 20, None, 4)
     assert chosen.evidence.ridge == chosen.ridge
     assert find_lstd(problem, 20, 0.1, 4).evidence.ridge is None
+
+
+def noisy(data, variance):
+    """The logged controller with a density, and so many times its variance."""
+    policy = GaussianPolicy(lambda seen: (-0.5 * seen, np.full(2, 0.3 * np.sqrt(variance))), action_dimension=2)
+    return Problem.pose(data, policy, gamma=0.9, ignore=QUIET)
+
+
+@pytest.mark.parametrize("variance", [0.5, 1.0, 2.0, 4.0])
+def test_a_target_with_more_noise_takes_actions_that_nobody_logged(variance):
+    """99 % of squared distances, of two degrees of freedom, are below 9.2; those of the target are larger."""
+    expected = stats.chi2(2).cdf(stats.chi2(2).ppf(0.99) / variance)
+    problem = noisy(controlled(-0.5, 0.3, episodes=100), variance)
+    assert held_actions(problem) == pytest.approx(expected, abs=0.015)
+    assert known_overlap(problem) > 0.9  # a mean over logged actions, which knows no others
+
+
+def test_targets_without_densities_and_discrete_actions_have_no_second_overlap():
+    assert held_actions(pose(controlled(-0.5, 0.3), -0.5)) is None
+    states, rng = np.linspace(0, 1, 40)[:, None], np.random.default_rng(0)
+    data = ov.LoggedDataset.from_arrays(states, rng.integers(2, size=40), states[:, 0], np.roll(states, -1))
+    policy = ov.as_policy(lambda seen: np.full((len(seen), 2), 0.5), n_actions=2)
+    assert held_actions(Problem.pose(data, policy, gamma=0.9, ignore=(*QUIET, "flags-confused"))) is None
+
+
+def test_actions_beyond_the_log_may_pay_anything_that_the_rewards_allow():
+    """From a tenth of them on; rewards between -3 and 1, and 0 after an end at γ < 1, are four apart."""
+    states = np.arange(6.0)[:, None]
+    data = ov.LoggedDataset.from_arrays(states, states, [-3.0, 1, 0, 0, 0, 0], states + 1)
+    problem = Problem.pose(data, lambda seen: seen, gamma=0.9, ignore=(*QUIET, "flags-confused"))
+    assert beyond_log(problem, 0.75) == pytest.approx(0.25 * 4 / 2)
+    assert beyond_log(problem, 0.9) == 0 == beyond_log(problem, None)
+    assert beyond_log(problem, 0.899) > 0.2
+
+
+def test_a_target_with_three_times_the_variance_asks_for_caution_and_a_wide_interval():
+    """Its share beyond the log, times half of the range of the rewards, is about one standard error to either side."""
+    problem = noisy(controlled(-0.5, 0.3, episodes=100), 3.0)
+    found = ov.evaluate(problem.data, problem.policy, "vpm", gamma=0.9, ignore=QUIET)
+    assert found.verdict == "caution"
+    assert any(
+        reason.endswith("of the target's actions are like logged ones: what the others lead to was not logged")
+        for reason in found.reasons
+    )
+    low, high = found.interval
+    paid = np.ptp(problem.data.rewards)
+    share = 1 - stats.chi2(2).cdf(stats.chi2(2).ppf(0.99) / 3.0)
+    assert high - low > 1.5 * share * paid
+
+
+@pytest.mark.parametrize(
+    ("held", "level"), [(0.91, "reliable"), (0.89, "caution"), (0.71, "caution"), (0.69, "unreliable")]
+)
+def test_how_much_must_be_held(held, level):
+    assert judge(Evidence(held_actions=held), 50, ())[0] == level

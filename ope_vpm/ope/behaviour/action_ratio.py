@@ -120,6 +120,17 @@ def known_overlap(problem: Problem) -> float | None:
     return None if problem.data.discrete_actions else problem.of_policy(_held_actions, problem.seed)
 
 
+def held_actions(problem: Problem) -> float | None:
+    """The share of a Gaussian target's actions that are as likely as all but 1 % of the logged ones.
+
+    A mean of ratios over logged actions does not show what was never logged. None for discrete actions, whose ratios
+    do, and for targets without densities, whose `known_overlap` it is.
+    """
+    if problem.data.discrete_actions or not problem.policy.has_log_prob:
+        return None
+    return problem.of_policy(_held_actions, problem.seed)
+
+
 def _held_actions(log: Log, policy: TargetPolicy, seed: int) -> float:
     return held_share(log.sample, policy, log.sample.shared(_clone_rows, seed), seed)
 

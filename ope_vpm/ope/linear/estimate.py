@@ -22,7 +22,7 @@ from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.adapter.pair_features import PairFeatures
 from ope_vpm.ope.adapter.pair_stream import Pairs
 from ope_vpm.ope.adapter.pair_sums import PairSums
-from ope_vpm.ope.behaviour.action_ratio import known_overlap
+from ope_vpm.ope.behaviour.action_ratio import held_actions, known_overlap
 from ope_vpm.ope.inference.returns import reaches_ends, with_rate_doubt
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, influence_sums, initial_sums
 from ope_vpm.ope.inference.value import RawEstimate, disagreement, evidence_of_sums, weight_sums
@@ -430,6 +430,7 @@ def _estimate(equations: PairEquations, path: RidgePath) -> LinearEstimate:
             problem.data,
             of_weights,
             overlap=known_overlap(problem),
+            held_actions=held_actions(problem),
             ridge=chosen
             if len(path.ridges) > 1 + DECADE
             else None,  # one that was given is whoever gave it to answer for

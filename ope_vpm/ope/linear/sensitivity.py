@@ -23,6 +23,7 @@ from ope_vpm.ope.adapter.pair_features import PairFeatures
 from ope_vpm.ope.inference.logged_mean import logged_mean, relative_error, with_return_doubt
 from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.inference.value import RawEstimate
+from ope_vpm.ope.inference.verdict import LEAST_HELD, rewards_hull
 from ope_vpm.ope.linear.estimate import (
     LinearEstimate,
     PairEquations,
@@ -32,6 +33,7 @@ from ope_vpm.ope.linear.estimate import (
     ridge_path,
 )
 from ope_vpm.ope.linear.residuals import History, Missed, history, missed
+from ope_vpm.ope.problem import Problem
 
 HALF, QUARTER = 2, 4
 """Parts of the waves whose values are compared with that of all: every second one and the others, as if drawn anew with
@@ -90,15 +92,17 @@ def with_feature_doubt(equations: PairEquations, estimate: LinearEstimate) -> Li
     logged = logged_mean(problem)
     value, of_episode = values_on_sample(equations, estimate)
     spread, doubt = feature_spread(value, others), row_doubt(equations, estimate)
+    beyond = beyond_log(problem, estimate.evidence.held_actions)
     per_episode = estimate.per_episode
     if per_episode is not None:
         of_return = feature_spread(
             per_episode.value if of_episode is None else of_episode,
             [other.per_episode for other in others if other.per_episode],
         )
-        per_episode = _doubted(per_episode, of_return, row_doubt(equations, per_episode), logged.per_episode)
+        unlike = beyond * (per_episode.steps or 1)
+        per_episode = _doubted(per_episode, of_return, row_doubt(equations, per_episode), unlike, logged.per_episode)
     doubted = replace(
-        _doubted(estimate, spread, doubt, logged),
+        _doubted(estimate, spread, doubt, beyond, logged),
         per_episode=per_episode,
         missed=doubt.missed,
         diagnostics={
@@ -114,8 +118,10 @@ def with_feature_doubt(equations: PairEquations, estimate: LinearEstimate) -> Li
     return with_return_doubt(problem, doubted)
 
 
-def _doubted(estimate: LinearEstimate, spread: float, doubt: RowDoubt, logged: RawEstimate | None) -> LinearEstimate:
-    """The estimate with D, B and ρ in its uncertainty, and compared with what the log says of its own policy."""
+def _doubted(
+    estimate: LinearEstimate, spread: float, doubt: RowDoubt, beyond: float, logged: RawEstimate | None
+) -> LinearEstimate:
+    """The estimate with D, B, ρ and actions beyond the log in its uncertainty, and compared with the logged mean."""
     if estimate.sums is None:
         return estimate
     of_features = SHARE * float(np.sqrt(spread * doubt.bound))
@@ -130,7 +136,24 @@ def _doubted(estimate: LinearEstimate, spread: float, doubt: RowDoubt, logged: R
     )
     if relative is not None:  # what a larger ridge changes is part of this error, and not judged twice
         evidence = replace(evidence, disagreement=None)
+    bias = float(np.hypot(bias, beyond))  # has a rule of its own, and is not judged twice
     return replace(estimate, uncertainty=Bootstrap(episodes=estimate.sums, suspected_bias=bias), evidence=evidence)
+
+
+def beyond_log(problem: Problem, held: float | None) -> float:
+    """What actions that are like no logged ones may do to a value, as large as one standard error would be.
+
+    Such a step may pay, or lead to, anything that the rewards allow. So where as many are there as ask for caution,
+    twice this error holds all that they can change, as for steps far from all logged states.
+
+    Args:
+        problem: the log and its rewards.
+        held: the share of the target's actions that are like logged ones; None where that is not known.
+    """
+    if held is None or held >= LEAST_HELD:
+        return 0.0
+    hull = rewards_hull(problem)
+    return (1 - held) * (hull.high - hull.low) / 2
 
 
 def on_sample(equations: PairEquations) -> PairEquations:
