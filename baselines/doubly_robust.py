@@ -75,7 +75,7 @@ class DoublyRobust(ProblemEstimator):
             return found
         charged = problem.with_rewards(problem.data.rewards - guess.value * problem.ending)
         left = self._corrected(charged, folds, guess, rate * guess.suspected_bias)
-        return replace(found, per_episode=uncharged(guess.value, rate, left))
+        return replace(found, per_episode=_also_doubted(uncharged(guess.value, rate, left), guess))
 
     def _corrected(self, problem: Problem, folds: Integers, ratio: LinearEstimate, bias: float) -> RawEstimate:
         """The value with a given ratio, which may be off by a suspected bias."""
@@ -101,6 +101,12 @@ class DoublyRobust(ProblemEstimator):
             return fitted.q(problem, index), ridge
         base = linear_base(equations, folds, ridge)
         return fit_networks(problem, folds, self.members, self.training_steps, self.draws, base=base), ridge
+
+
+def _also_doubted(of_return: RawEstimate, guess: LinearEstimate) -> RawEstimate:
+    """The return with what the ratio's own one asks caution for: it divides by the same rate of ends."""
+    remarks = tuple(dict.fromkeys((*of_return.evidence.remarks, *guess.evidence.remarks)))
+    return replace(of_return, evidence=replace(of_return.evidence, remarks=remarks))
 
 
 def corrected(problem: Problem, fit: CrossFit, notes: dict[str, Any], overlap: float | None = None) -> RawEstimate:

@@ -83,9 +83,15 @@ class StepWise(_ImportanceSampling):
             return found
         if problem.ends.all():  # the usual definition: the weighted mean rewards of all times, added up
             uncertainty = Bootstrap(episodes=sums.scaled(time))
-            return replace(found, per_episode=replace(found, value=time * found.value, uncertainty=uncertainty))
-        rate, _, _ = step_wise(problem, log_ratio, problem.ending.astype(np.float64))
-        return with_ratio_return(problem, found, rate)
+            per_episode = replace(found, value=time * found.value, uncertainty=uncertainty)
+            found = replace(found, per_episode=per_episode)
+        else:
+            rate, _, _ = step_wise(problem, log_ratio, problem.ending.astype(np.float64))
+            found = with_ratio_return(problem, found, rate)
+        if problem.on_end == "absorb":
+            return found
+        around, _, _ = step_wise(problem, log_ratio, problem.data.rewards - found.value)
+        return replace(found, uncertainty=Bootstrap(episodes=raised(around, found.value)))
 
 
 def step_wise(problem: Problem, log_ratio: Floats, paid: Floats) -> tuple[EpisodeSums, Floats, float]:
@@ -111,6 +117,16 @@ def step_wise(problem: Problem, log_ratio: Floats, paid: Floats) -> tuple[Episod
     scaled = np.where(alive, weight, 0.0) * discount / max(norm, SMALLEST)
     weights = (scaled / total)[data.episode, data.time]
     return EpisodeSums(scaled * rewards, weight), weights, norm
+
+
+def raised(sums: EpisodeSums, value: float) -> EpisodeSums:
+    """The same ratios, with a value spread evenly over them, whichever episodes are drawn.
+
+    Where ends restart, the value per step divides by a time that the log does not know: the mean length of an episode.
+    Sums of r - v know its part in the error, for they are 0 however long episodes are; v is added to them again.
+    """
+    known = sums.denominator.any(axis=0)
+    return EpisodeSums(sums.numerator + value * sums.denominator * known / max(known.sum(), 1), sums.denominator)
 
 
 def step_weights(problem: Problem, log_ratio: Floats) -> tuple[Bools, Floats]:

@@ -76,6 +76,24 @@ def test_wiss_weighs_each_time_by_the_product_so_far():
     assert evaluate(TWO, "wiss").value == pytest.approx((3.25 + 2) / 2)
 
 
+def test_wiss_does_not_take_the_length_of_episodes_for_known():
+    """On-policy, where ends restart, it is the ratio of all rewards to all steps, and so is its error, by a bootstrap.
+
+    Where every episode pays 1, what varies is the length alone: with a known length the error would be a tenth.
+    """
+    rng = np.random.default_rng(0)
+    lengths = rng.geometric(0.2, size=50)
+    last = np.zeros(lengths.sum())
+    last[np.cumsum(lengths) - 1] = 1
+    for paid in (last, last + 7.0):
+        data = bandit(np.arange(len(last)) % 2, paid, lengths, ended=True)
+        found = ov.evaluate(data, UNIFORM, "wiss", behaviour=ov.as_policy(UNIFORM), ignore=QUIET)
+        mean = ov.evaluate(data, UNIFORM, "naive", ignore=QUIET)
+        assert found.value == pytest.approx(mean.value)
+        assert found.standard_error == pytest.approx(mean.standard_error, rel=0.05)
+        assert found.as_return() == pytest.approx(mean.as_return())
+
+
 def test_wiss_keeps_ended_episodes_in_the_denominator():
     """t = 1: the second episode has ended with weight 1.5, the first is alive with 0.75: 0.75·2/2.25 = 2/3.
 

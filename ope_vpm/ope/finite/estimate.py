@@ -16,7 +16,7 @@ from ope_vpm.ope.finite.streamed import evidence_of_parts
 from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.inference.uncertainty import Interval, Reaching
 from ope_vpm.ope.inference.value import NEGLIGIBLE, RawEstimate, disagreement, evidence_of_sums
-from ope_vpm.ope.inference.verdict import Evidence, judge
+from ope_vpm.ope.inference.verdict import Evidence, judge, rewards_hull
 from ope_vpm.ope.log import StreamedLog
 from ope_vpm.ope.problem import Problem
 
@@ -50,22 +50,44 @@ def finite_estimate(
     evidence = evidence_of_sums(
         problem.data,
         rows.of_weights,
-        unseen_mass=None if foreseen else solution.unseen_mass,
-        predicted_mass=solution.unseen_mass if foreseen else None,
+        **unseen_evidence(problem, solution, foreseen),
         disagreement=apart,
         history=past.share,
         counted_error=counted_error(logged_mean(problem), problem, sums.standard_error, bias),
         rare_reward_episodes=None if rare is None else rare.episodes,
         remarks=(*doubts, *_clock(problem, rows.cut)),
     )
+    at_least = reach(problem, solution, rare, evidence, untried_share(problem, solution))
     return RawEstimate(
         value=solution.value,
-        uncertainty=Reaching(episodes=sums, suspected_bias=bias, reach=reach(problem, solution, rare, evidence)),
+        uncertainty=Reaching(episodes=sums, suspected_bias=bias, reach=at_least),
         weights=rows.weights,
         ends_worth=rows.ends_worth,
         evidence=evidence,
         diagnostics={**diagnostics, **seen(solution), **left_out(problem)},
     )
+
+
+def unseen_evidence(problem: Problem, solution: FiniteSolution, foreseen: bool) -> dict[str, float]:
+    """The share of the target's steps on unseen pairs that were predicted, and of those on which there are no data.
+
+    Predictions compare actions, so that they know nothing of one that nobody took in any state: such steps are steps
+    without data, as all unseen ones are where nothing was predicted.
+
+    Args:
+        problem: the question.
+        solution: its exact solution.
+        foreseen: whether unseen pairs were predicted.
+    """
+    if not foreseen:
+        return {"unseen_mass": solution.unseen_mass}
+    return {"unseen_mass": untried_share(problem, solution), "predicted_mass": solution.unseen_mass}
+
+
+def untried_share(problem: Problem, solution: FiniteSolution) -> float:
+    """The share of the target's steps with actions that no logged step took."""
+    time = solution.distribution
+    return float(time @ finite_problem(problem).untried / time.sum())
 
 
 def seen(solution: FiniteSolution) -> dict[str, float]:
@@ -100,13 +122,18 @@ def _clock(problem: Problem, cut: float) -> tuple[str, ...]:
     return () if cut < FEW_CUT else clock_remarks(problem.data, problem.time_limit, known=False)
 
 
-def reach(problem: Problem, solution: FiniteSolution, rare: RareRewards | None, evidence: Evidence) -> Interval:
+def reach(
+    problem: Problem, solution: FiniteSolution, rare: RareRewards | None, evidence: Evidence, untried: float
+) -> Interval:
     """What the interval holds at least.
 
-    That are the limits of rare rewards, what unseen pairs would do if they were like seen ones, and, where the verdict
-    is bad, what is possible at all.
+    That are the limits of rare rewards, what unseen pairs would do if they were like seen ones, anything that the
+    rewards allow for the share of untried actions, and, where the verdict is bad, what is possible at all.
     """
-    below, above = solution.unseen_range
+    hull, (below, above) = rewards_hull(problem), solution.unseen_range
+    if untried > 0:
+        worst, best = untried * (hull.low - solution.value), untried * (hull.high - solution.value)
+        below, above = min(below, worst), max(above, best)
     if rare is not None:
         below, above = min(below, -rare.below), max(above, rare.above)
     low, high = solution.value + below, solution.value + above

@@ -1,4 +1,4 @@
-"""Are finite states states? In a Markov decision process the state before a step foretells nothing beyond the pair."""
+"""Are finite states states? In a Markov decision process the step before foretells nothing beyond the pair."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ behaviours, three discounts, 50 and 200 episodes) intervals need up to 0.33 of i
 
 @dataclass(frozen=True)
 class History:
-    """What the state before a step foretells of its outcome, beyond its own state and action."""
+    """What the step before foretells of an outcome, beyond its own state and action."""
 
     share: float
     """Of the variance of outcomes; 0 in a Markov decision process, and where noise alone may be the reason."""
@@ -33,10 +33,11 @@ class History:
 
 
 def history(problem: Problem, solution: FiniteSolution) -> History:
-    """What the state before foretells, and what that may do; nothing is said of a log that is read in parts.
+    """What the step before foretells, and what that may do; nothing is said of a log that is read in parts.
 
-    Bins of a continuous state are no states: where a step came from tells where in its bin it is. What the target then
-    does to the places within bins, no ratio of bins shows: it may be as far from 1 as the ratio τ is from 0.
+    Bins of a continuous state are no states: where a step came from tells where in its bin it is. Where changing an
+    action costs something, the action before is missing in the state. What the target then does to what is missing, no
+    ratio of such states shows: it may be as far from 1 as the ratio τ is from 0.
     """
     if isinstance(problem.log, StreamedLog):
         return History(0.0, 0.0)
@@ -45,17 +46,17 @@ def history(problem: Problem, solution: FiniteSolution) -> History:
     outcome = counts.rewards + problem.gamma * solved.values[counts.next_state]
     residual, same = outcome - solved.mean[counts.pair], np.diff(problem.data.episode[rows]) == 0
     later = np.flatnonzero((np.diff(rows) == 1) & same & ~problem.ending[rows[1:]]) + 1
-    left, pair, before = residual[later], counts.pair[later], counts.state_of_pair[counts.pair[later - 1]]
+    left, pair, before = residual[later], counts.pair[later], counts.pair[later - 1]
     size = float(np.sqrt(np.mean(left**2))) if len(left) else 0.0
     if size <= ROUNDING * problem.data.reward_facts.size:
         return History(0.0, 0.0)
-    share = foretold(left, pair, before)
+    share = max(foretold(left, pair, each[before]) for each in (counts.state_of_pair, counts.action_of_pair))
     ratio = float(np.sqrt(counts.times @ solved.ratio**2 / counts.times.sum()))
     return History(share, SHARE * ratio * float(np.sqrt(share)) * size)
 
 
 def foretold(residual: Floats, pair: Integers, before: Integers) -> float:
-    """The share of the variance of residuals that is between steps of one pair which came from different states.
+    """The share of the variance of residuals that is between steps of one pair with different pasts.
 
     It is the mean of `products_by_past`, and 0 where their sum is not beyond its noise. Arguments as there.
     """
@@ -64,16 +65,16 @@ def foretold(residual: Floats, pair: Integers, before: Integers) -> float:
 
 
 def products_by_past(residual: Floats, pair: Integers, before: Integers) -> tuple[float, float, float]:
-    """The products of all two different residuals with the same pair and the same state before, in units of s².
+    """The products of all two different residuals with the same pair and the same past, in units of s².
 
     s² is the variance of the pair's residuals. Less their mean over n steps they have the product -s²/n where it does
-    not matter which state was before: that is made up for. Returns the sum, its standard deviation by noise alone, and
+    not matter what was before: that is made up for. Returns the sum, its standard deviation by noise alone, and
     the number of products.
 
     Args:
         residual: r + γV(s') of each step, less anything that depends on its pair.
         pair: the number of its pair.
-        before: the number of the state before.
+        before: the number of what was before, a state or an action.
     """
     times = np.maximum(np.bincount(pair), 1).astype(np.float64)
     left = residual - (np.bincount(pair, residual) / times)[pair]

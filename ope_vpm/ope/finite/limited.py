@@ -11,7 +11,15 @@ import numpy as np
 from ope_vpm.arrays import Floats
 from ope_vpm.ope.finite.choice import chosen_solution
 from ope_vpm.ope.finite.episodes import Course, Predicted, Total, course_of, ongoing, total, with_rewards
-from ope_vpm.ope.finite.estimate import counted_error, left_out, reach, row_evidence, seen
+from ope_vpm.ope.finite.estimate import (
+    counted_error,
+    left_out,
+    reach,
+    row_evidence,
+    seen,
+    unseen_evidence,
+    untried_share,
+)
 from ope_vpm.ope.finite.halves import bias_left, by_halves
 from ope_vpm.ope.finite.history import history
 from ope_vpm.ope.finite.influence import MORE_THAN_ONCE, widening_of
@@ -133,16 +141,16 @@ def _estimate(problem: Problem, solution: LimitedSolution, influence: Floats) ->
     evidence = evidence_of_sums(
         problem.data,
         rows.of_weights,
-        unseen_mass=None if foreseen else solution.unseen_mass,
-        predicted_mass=solution.unseen_mass if foreseen else None,
+        **unseen_evidence(asked, solution, foreseen),
         history=past.share,
         counted_error=counted_error(logged_mean(problem), problem, sums.standard_error, bias),
         rare_reward_episodes=None if rare is None else rare.episodes,
     )
     counted = {"solver": "counts", "unseen": solution.by, **seen(solution)}
+    at_least = reach(problem, solution, rare, evidence, untried_share(asked, solution))
     return RawEstimate(
         value=solution.value,
-        uncertainty=Reaching(episodes=sums, suspected_bias=bias, reach=reach(problem, solution, rare, evidence)),
+        uncertainty=Reaching(episodes=sums, suspected_bias=bias, reach=at_least),
         weights=rows.weights,
         evidence=evidence,
         diagnostics={**counted, **left_out(problem), **solution.details},

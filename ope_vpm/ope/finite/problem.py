@@ -74,6 +74,14 @@ class FiniteProblem:
         """Whether some state was left by two actions: otherwise nothing says how far apart actions may be."""
         return bool((self.counts.actions_seen > 1).any())
 
+    @cached_property
+    def untried(self) -> Floats:
+        """(states,): the target's probability of actions that no logged step took, in whatever state."""
+        tried = np.zeros(self.target.shape[1], dtype=np.bool_)
+        tried[self.counts.action_of_pair] = True
+        total: Floats = self.target[:, ~tried].sum(axis=1)
+        return total
+
     def q(self, values: Floats, level: float) -> Floats:
         """(pairs,): Q(s, a) = r̂ - level + γP̂V of the seen pairs; at γ = 1 the level is the average reward."""
         after: Floats = self.counts.transitions @ values

@@ -50,7 +50,7 @@ class Evidence:
     """On continuous states, the share of the variance of Bellman residuals that the action before foretells: 0 where
     observations are states."""
     history: float | None = None
-    """On finite states, the share of the variance of r + γV(s') that the state before foretells beyond the pair (s, a):
+    """On finite states, the share of the variance of r + γV(s') that the step before foretells beyond the pair (s, a):
     0 where observations are states."""
     departure: float | None = None
     """The share of the target's steps that lie far from every logged state, followed in a learned model."""
@@ -175,7 +175,7 @@ RULES = (
         "history",
         0.01,
         0.3,
-        "the state before foretells {0:.1%} of how outcomes vary, beyond state and action: what was logged as states "
+        "the step before foretells {0:.1%} of how outcomes vary, beyond state and action: what was logged as states "
         "does not hold all that the future depends on, as bins of a continuous state do not",
         low_is_bad=False,
         help=COMPLETE,

@@ -12,7 +12,7 @@ from ope_vpm.ope import Problem
 from ope_vpm.ope.finite import choice
 from ope_vpm.ope.finite.choice import Chosen, chosen_solution
 from ope_vpm.ope.finite.cross_fit import cross_fitted_counts, solve_part
-from ope_vpm.ope.finite.estimate import _clock, counted_error, reach
+from ope_vpm.ope.finite.estimate import _clock, counted_error, reach, unseen_evidence, untried_share
 from ope_vpm.ope.finite.history import products_by_past
 from ope_vpm.ope.finite.influence import evidence_of_rows, finite_influence, ratio_of_pairs, widening
 from ope_vpm.ope.finite.limits import RareRewards, worst_case
@@ -98,15 +98,38 @@ def test_a_time_limit_is_remarked_on_where_it_ends_a_tenth():
 def test_what_an_interval_reaches_at_least():
     """Unseen pairs -1 and +2 around 5, rare rewards -3 and +1; where the verdict is bad, whatever is possible."""
     states, actions = [0, 1] * 6, [0] * 12
-    problem = pose(states, actions, [1.0, 9.0] * 6, [1, 0] * 6, [[0.5, 0.5]] * 2)
+    problem = pose(states, actions, [1.0, 9.0] * 6, [1, 0] * 6, [[1.0, 0.0]] * 2)
     solution = SimpleNamespace(value=5.0, unseen_range=(-1.0, 2.0))
     fine, bad = Evidence(), Evidence(overlap=0.1)
-    assert reach(problem, solution, None, fine) == (4, 7)
-    assert reach(problem, solution, RareRewards(4.0, 3.0, 1.0), fine) == (2, 7)
-    assert reach(problem, solution, RareRewards(4.0, 0.5, 2.5), fine) == (4, 7.5)
-    assert reach(problem, solution, None, bad) == (1, 9)
+    assert reach(problem, solution, None, fine, 0.0) == (4, 7)
+    assert reach(problem, solution, RareRewards(4.0, 3.0, 1.0), fine, 0.0) == (2, 7)
+    assert reach(problem, solution, RareRewards(4.0, 0.5, 2.5), fine, 0.0) == (4, 7.5)
+    problem = pose(states, actions, [1.0, 9.0] * 6, [1, 0] * 6, [[0.5, 0.5]] * 2)
+    assert reach(problem, solution, None, bad, 0.0) == (1, 9)
     far = SimpleNamespace(value=5.0, unseen_range=(-9.0, 9.0))
-    assert reach(problem, far, None, bad) == (-4, 14)
+    assert reach(problem, far, None, bad, 0.0) == (-4, 14)
+
+
+def test_steps_with_actions_that_nobody_took_may_pay_anything():
+    """Rewards are between 1 and 9, and a fifth of the target's steps are with an action that no state was left by."""
+    table = [[0.8, 0.2], [1.0, 0.0]]
+    problem = pose([0, 1] * 6, [0] * 12, [1.0, 9.0] * 6, [1, 0] * 6, table)
+    time = SimpleNamespace(value=4.0, unseen_range=(0.0, 0.0), distribution=np.array([0.75, 0.25]), unseen_mass=0.7)
+    assert untried_share(problem, time) == pytest.approx(0.15)
+    assert reach(problem, time, None, Evidence(), 0.15) == pytest.approx((4 - 0.15 * 3, 4 + 0.15 * 5))
+    assert unseen_evidence(problem, time, True) == {"unseen_mass": pytest.approx(0.15), "predicted_mass": 0.7}
+    assert unseen_evidence(problem, time, False) == {"unseen_mass": 0.7}
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.04, "reliable"), (0.1, "caution"), (0.3, "unreliable")])
+@pytest.mark.parametrize("estimator", ["auto", "vpm", "model", "mwl"])
+def test_an_action_that_was_never_logged_is_no_matter_of_prediction(share, verdict, estimator):
+    """Two actions that pay alike say nothing of a third one, in however many states both were taken."""
+    rng = np.random.default_rng(0)
+    states, actions = rng.integers(5, size=400), rng.integers(2, size=400)
+    data = ov.LoggedDataset.from_arrays(states, actions, rng.random(400), truncated=np.arange(400) % 10 == 9)
+    table = np.tile([0.5 - share / 2, 0.5 - share / 2, share], (5, 1))
+    assert ov.evaluate(data, table, estimator).verdict == verdict
 
 
 def test_the_worst_case_of_an_average_is_all_that_rewards_allow():
@@ -321,7 +344,7 @@ def test_bins_of_a_continuous_state_are_no_states(seed):
     for gamma in (0.9, 1.0):
         found = ov.evaluate(data, table, "auto", gamma=gamma)
         assert found.verdict != "reliable"
-        assert any("state before foretells" in reason for reason in found.reasons)
+        assert any("step before foretells" in reason for reason in found.reasons)
         assert any("finer bins" in advice for advice in found.advice)
 
 
@@ -331,4 +354,18 @@ def test_states_of_a_decision_process_are_states(seed):
     data = mdp.dataset(60, 40, mdp.policy(1), seed=seed)
     for gamma in (0.9, 1.0):
         found = ov.evaluate(data, mdp.policy(3), "auto", gamma=gamma)
-        assert not any("state before foretells" in reason for reason in found.reasons)
+        assert not any("step before foretells" in reason for reason in found.reasons)
+
+
+@pytest.mark.parametrize("states", [1, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_rewards_for_doing_the_same_again_need_the_action_before(states, seed):
+    """A uniform behaviour repeats an action half of the time; a target that takes one in 0.9 of the steps, in 0.82."""
+    rng = np.random.default_rng(seed)
+    state, action = rng.integers(states, size=2000), rng.integers(2, size=2000)
+    again, last = np.append(rng.integers(2), action[:-1]) == action, np.arange(2000) % 20 == 19
+    data = ov.LoggedDataset.from_arrays(state, action, again.astype(float), np.roll(state, -1), truncated=last)
+    found = ov.evaluate(data, np.tile([0.1, 0.9], (states, 1)), "auto")
+    assert found.verdict != "reliable"
+    assert found.interval[0] <= 0.82 <= found.interval[1]
+    assert any("step before foretells" in reason for reason in found.reasons)
