@@ -79,11 +79,18 @@ def test_the_whole_time_of_step_wise_weights(ended, gamma, norm):
 
 
 def test_returns_by_steps_are_values_times_their_time():
+    """The weights ½ and 3/2, then ¾ and 3/2, pay 3¼ and ⅔ in a time of 4/3; the value's error knows that of the time.
+
+    The first episode moves the return by (½ - ½·3¼)/2 + (3/2 - ¾·⅔)/2¼ = -9/16 + 4/9. With v = 47/16 taken from each
+    reward it moves 4/3 of the value by -9/16 - 5/24.
+    """
     data = bandit([0, 1, 1], [1, 2, 4], [2, 1], ended=True)
     found = StepWise(behaviour=UNIFORM).find(Problem.pose(data, TILTED, ignore=QUIET))
     assert found.value == pytest.approx((3.25 + 2 / 3) / (4 / 3))
     assert found.per_episode.value == pytest.approx(3.25 + 2 / 3)
-    np.testing.assert_allclose(found.per_episode.sums.influence, 4 / 3 * found.sums.influence)
+    of_return, of_value = -9 / 16 + 4 / 9, 3 / 4 * (-9 / 16 - 5 / 24)
+    np.testing.assert_allclose(found.per_episode.sums.influence, [of_return, -of_return])
+    np.testing.assert_allclose(found.sums.influence, [of_value, -of_value])
     assert StepWise(behaviour=UNIFORM).find(posed([0, 1, 1], [1, 2, 4], [2, 1])).per_episode is None
 
 

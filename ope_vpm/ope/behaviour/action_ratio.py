@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ope_vpm.arrays import Bools, Floats, Integers, chunks
+from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks
 from ope_vpm.linear.features import Standardiser
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.encoding import StateFeatures
@@ -21,7 +21,6 @@ from ope_vpm.ope.adapter.pair_features import PairFeatures, state_encoder
 from ope_vpm.ope.adapter.pair_stream import Pairs
 from ope_vpm.ope.behaviour.clone import Clone
 from ope_vpm.ope.behaviour.gaussian import CloneRows, GaussianClone, fit_gaussians
-from ope_vpm.ope.behaviour.held_actions import held_share
 from ope_vpm.ope.behaviour.regression import Design, Draws
 from ope_vpm.ope.log import Log, Precision
 from ope_vpm.ope.problem import Problem
@@ -42,6 +41,10 @@ ITERATIONS = 100
 """Of L-BFGS at most: the problem is convex, and about twenty bring 200 parameters to its tolerance."""
 LARGEST_CURVATURE, SMALLEST_CURVATURE = 0.25, 1e-9
 """Of -log softmax along one action: p(1 - p) at most. And what keeps features that are 0 everywhere invertible."""
+
+RARE = 0.01
+"""The share of the logged actions that are less likely than what counts as held: of Gaussian ones, those more than 2.6
+deviations away from their mean."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,34 @@ def held_actions(problem: Problem) -> float | None:
 
 
 def _held_actions(log: Log, policy: TargetPolicy, seed: int) -> float:
-    return held_share(log.sample, policy, log.sample.shared(_clone_rows, seed), seed)
+    return _held_share(log.sample, policy, log.sample.shared(_clone_rows, seed), seed)
+
+
+def _held_share(log: Log, policy: TargetPolicy, rows: CloneRows, seed: int) -> float:
+    """The share of the target's actions, in logged states, that are as likely as all but 1 % of the logged ones.
+
+    The behaviour is cloned as a Gaussian around the target's mean action, and the target's actions are looked at by the
+    clone: those that are less likely than nearly all logged ones were not logged, whatever a smooth Q says of them.
+
+    Args:
+        log: a log with continuous actions, all of it in memory.
+        policy: the target.
+        rows: the log's, as clones share them.
+        seed: of the target's draws.
+    """
+    data, rng = log.data, np.random.default_rng(seed)
+    mean, drawn = np.empty(data.actions.shape), np.empty(data.actions.shape)
+    seen = data.observations[log.rows]  # in the canonical order, so that draws do not depend on that of the log
+    mean[log.rows] = policy.action_moments(seen, rng)[0]
+    drawn[log.rows] = policy.sample(seen, rng)
+    scale = Standardiser.fit(data.actions)
+
+    def around_target(actions: Array) -> Draws:
+        return Draws.unclipped(scale(policy.clipping.clip(actions)) - scale(mean))
+
+    clone, logged = fit_gaussians(around_target(data.actions), rows)
+    of_target = clone.log_density(around_target(drawn), rows.design)
+    return float(np.mean(of_target >= np.quantile(logged, RARE)))
 
 
 @dataclass(frozen=True, eq=False)
