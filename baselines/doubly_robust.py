@@ -18,11 +18,12 @@ from ope_vpm.arrays import Floats, Integers, group_sums
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.authoring import Bootstrap, Problem, ProblemEstimator, RawEstimate, evidence_of_weights
 from ope_vpm.ope.estimator import check_positive, check_ridge
+from ope_vpm.ope.finite.counted import counted_estimate
 from ope_vpm.ope.finite.cross_fit import CrossFit, cross_fitted_counts
-from ope_vpm.ope.inference.logged_mean import logged_mean, relative_error
+from ope_vpm.ope.inference.logged_mean import logged_mean, relative_error, with_return_doubt
 from ope_vpm.ope.inference.returns import ends_under, reaches_ends, uncharged
 from ope_vpm.ope.linear.estimate import LinearEstimate
-from ope_vpm.ope.q.linear import cross_fitted_q, find_lstd, linear_base, lstd_equations
+from ope_vpm.ope.q.linear import cross_fitted_q, doubted_lstd, linear_base, lstd_equations
 from ope_vpm.ope.q.networks import fit_networks
 from ope_vpm.ope.q.values import QValues, influence
 from ope_vpm.ope.vpm.estimator import POWER, find_factored
@@ -61,8 +62,8 @@ class DoublyRobust(ProblemEstimator):
         """On finite pairs by cross-fitted counts, otherwise by cross-fitted Q and the ratio of vpm."""
         folds = problem.log.folds(self.folds)
         if problem.finite:
-            fit = cross_fitted_counts(problem, folds)
-            return corrected(problem, fit, {"solver": "counts"})
+            found = corrected(problem, cross_fitted_counts(problem, folds), {"solver": "counts"})
+            return _also_counted(found, counted_estimate(problem))
         ratio = self._ratio(problem)
         if not ratio.ratio.any():
             return ratio
@@ -75,7 +76,7 @@ class DoublyRobust(ProblemEstimator):
             return found
         charged = problem.with_rewards(problem.data.rewards - guess.value * problem.ending)
         left = self._corrected(charged, folds, guess, rate * guess.suspected_bias)
-        return replace(found, per_episode=_also_doubted(uncharged(guess.value, rate, left), guess))
+        return with_return_doubt(problem, replace(found, per_episode=uncharged(guess.value, rate, left)))
 
     def _corrected(self, problem: Problem, folds: Integers, ratio: LinearEstimate, bias: float) -> RawEstimate:
         """The value with a given ratio, which may be off by a suspected bias."""
@@ -83,13 +84,13 @@ class DoublyRobust(ProblemEstimator):
         q, ridge = self._q(problem, folds, tau)
         notes = {"solver": self.q, "ridge": ratio.ridge, "q_ridge": ridge, "clock": ratio.clock}
         fit = CrossFit(q, tau, unseen_mass=None, error=bias)
-        return corrected(problem, fit, notes, overlap=ratio.evidence.overlap)
+        return _also_doubted(corrected(problem, fit, notes), ratio)
 
     def _ratio(self, problem: Problem) -> LinearEstimate:
         """What vpm finds; without densities, the ratio that LSTD-Q implies."""
         if problem.policy.has_log_prob:
             return find_factored(problem, self.n_features, self.ridge, POWER, self.draws)
-        return find_lstd(problem, self.n_features, self.ridge, self.draws)
+        return doubted_lstd(problem, self.n_features, self.ridge, self.draws)
 
     def _q(self, problem: Problem, folds: Integers, tau: Floats) -> tuple[QValues, float]:
         """Q of each step by the other folds, and the ridge of its linear part."""
@@ -103,13 +104,45 @@ class DoublyRobust(ProblemEstimator):
         return fit_networks(problem, folds, self.members, self.training_steps, self.draws, base=base), ridge
 
 
-def _also_doubted(of_return: RawEstimate, guess: LinearEstimate) -> RawEstimate:
-    """The return with what the ratio's own one asks caution for: it divides by the same rate of ends."""
-    remarks = tuple(dict.fromkeys((*of_return.evidence.remarks, *guess.evidence.remarks)))
-    return replace(of_return, evidence=replace(of_return.evidence, remarks=remarks))
+def _also_counted(found: RawEstimate, counted: RawEstimate) -> RawEstimate:
+    """The estimate on finite pairs with what all steps together say against the counted model.
+
+    Folds do not see whether observations are states, how few episodes pay, or what nobody ever did, and no estimate
+    from counts is surer of unseen pairs than the counts of the whole log are.
+    """
+    known, own = counted.evidence, found.evidence
+    evidence = replace(
+        own,
+        unseen_mass=max(own.unseen_mass or 0.0, known.unseen_mass or 0.0),
+        history=known.history,
+        rare_reward_episodes=known.rare_reward_episodes,
+    )
+    doubt = found.uncertainty and replace(
+        found.uncertainty, suspected_bias=max(found.suspected_bias, counted.suspected_bias)
+    )
+    return replace(found, uncertainty=doubt, evidence=evidence)
 
 
-def corrected(problem: Problem, fit: CrossFit, notes: dict[str, Any], overlap: float | None = None) -> RawEstimate:
+def _also_doubted(found: RawEstimate, ratio: LinearEstimate) -> RawEstimate:
+    """The estimate with what is known against its ratio and the features that Q has, too.
+
+    Left out are how much of the log the weights use, which `found` knows of its own, and the ratio's error, which is
+    part of its own.
+    """
+    known, own = ratio.evidence, found.evidence
+    evidence = replace(
+        own,
+        overlap=known.overlap,
+        held_actions=known.held_actions,
+        residual_correlation=known.residual_correlation,
+        past_action=known.past_action,
+        ridge=known.ridge,
+        remarks=tuple(dict.fromkeys((*own.remarks, *known.remarks))),
+    )
+    return replace(found, evidence=evidence)
+
+
+def corrected(problem: Problem, fit: CrossFit, notes: dict[str, Any]) -> RawEstimate:
     """The value of Q and what the weighted residuals add to it."""
     plan, q, tau = problem.steps, fit.q, fit.tau
     residual = q.residual(problem)
@@ -129,7 +162,6 @@ def corrected(problem: Problem, fit: CrossFit, notes: dict[str, Any], overlap: f
         evidence=evidence_of_weights(
             problem.data,
             weights,
-            overlap=overlap,
             unseen_mass=fit.unseen_mass,
             relative_error=None if problem.finite else relative_error(logged_mean(problem), error, fit.error),
             remarks=(*fit.doubts, *clock_remarks(problem.data, problem.time_limit, known=not problem.finite)),

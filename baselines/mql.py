@@ -18,6 +18,7 @@ from ope_vpm.ope.behaviour.action_ratio import known_overlap
 from ope_vpm.ope.inference.value import disagreement
 from ope_vpm.ope.inference.verdict import Evidence
 from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations
+from ope_vpm.ope.linear.sensitivity import Rows, with_linear_doubt
 from ope_vpm.ope.ratio.estimator import RatioEstimator
 from ope_vpm.ope.ratio.least_squares import scaled_least_squares
 
@@ -39,7 +40,7 @@ class MinimaxQ(RatioEstimator):
         tau, residual = equations.apply(beta, theta)
         sums = equations.influence(tau, residual, theta)
         correction = float(np.mean(tau * residual))
-        return RawEstimate(
+        found = RawEstimate(
             value=float(system.source @ theta),
             uncertainty=Bootstrap(episodes=sums, suspected_bias=abs(correction)),
             evidence=Evidence(
@@ -49,6 +50,7 @@ class MinimaxQ(RatioEstimator):
             ),
             diagnostics={"solver": "linear", "ridge": lstd.ridge, "correction": correction},
         )
+        return with_linear_doubt(equations, lstd, found, Rows(tau, residual))
 
 
 def minimax_q(system: LinearSystem, ridge: float) -> Floats:

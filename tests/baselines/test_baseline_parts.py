@@ -187,14 +187,14 @@ def test_the_correction_of_a_wrong_q():
     zero = np.zeros(3)
     order = problem.steps.rows
     fit_of = CrossFit(QValues(zero, zero, np.zeros(2), zero), np.array([2.0, 0, 1])[order], 0.25, 0.125)
-    found = corrected(problem, fit_of, {"solver": "mine"}, overlap=0.5)
+    found = corrected(problem, fit_of, {"solver": "mine"})
     assert found.value == pytest.approx(7 / 3)
     assert found.suspected_bias == 0.125
     assert found.diagnostics["fqe_value"] == 0
     assert found.diagnostics["correction"] == pytest.approx(7 / 3)
     assert found.diagnostics["standard_errors_apart"] == pytest.approx(7 / 3 / found.sums.standard_error)
     np.testing.assert_allclose(found.weights, [2, 0, 1])
-    assert (found.evidence.overlap, found.evidence.unseen_mass, found.evidence.relative_error) == (0.5, 0.25, None)
+    assert (found.evidence.unseen_mass, found.evidence.relative_error) == (0.25, None)
     mixed = replace(fit_of, mixture=EpisodeSums(np.array([[0.5], [0.0]]), np.array([[0.5], [0.5]])))
     assert corrected(problem, mixed, {}).value == pytest.approx(7 / 3 + 0.5)
 

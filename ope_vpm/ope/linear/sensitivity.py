@@ -21,9 +21,10 @@ from ope_vpm.linear.moments import apply
 from ope_vpm.linear.system import COARSE_RIDGES
 from ope_vpm.ope.adapter.pair_features import PairFeatures
 from ope_vpm.ope.inference.logged_mean import logged_mean, relative_error, with_return_doubt
+from ope_vpm.ope.inference.returns import Estimate
 from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.inference.value import RawEstimate
-from ope_vpm.ope.inference.verdict import LEAST_HELD, rewards_hull
+from ope_vpm.ope.inference.verdict import LEAST_HELD, Evidence, rewards_hull
 from ope_vpm.ope.linear.estimate import (
     LinearEstimate,
     PairEquations,
@@ -65,6 +66,17 @@ class RowDoubt:
         return float(np.hypot(self.history.bias(self.bound), self.missed.bias))
 
     @property
+    def numbers(self) -> dict[str, float]:
+        """For people to read."""
+        return {
+            "ratio_error_bound": self.bound,
+            "residual_correlation": self.history.correlation,
+            "foretold_by_action": self.history.foretold,
+            "missed": self.missed.value,
+            "missed_error": self.missed.error,
+        }
+
+    @property
     def remarks(self) -> tuple[str, ...]:
         """Said where features miss more of the value than noise explains."""
         if not self.missed.sure:
@@ -73,6 +85,25 @@ class RowDoubt:
             "rewards or next states depend on state and action in ways that the features miss: the value may be off "
             f"by {self.missed.value:.2g}",
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What an estimate says of each row of the equations of a log in memory."""
+
+    tau: Floats
+    """The ratio."""
+    residual: Floats
+    """The Bellman residual δ."""
+
+    def on_sample(self, equations: PairEquations) -> tuple[Floats, Floats]:
+        """Both at the rows of the log's sample."""
+        pairs = equations.rows
+        if pairs.sample_rows is None:
+            return self.tau, self.residual
+        kept = pairs.sample_rows()[pairs.on_sample().rows]
+        tau, residual = (pairs.by_logged_row(part)[kept] for part in (self.tau, self.residual))
+        return tau, residual
 
 
 def with_feature_doubt(equations: PairEquations, estimate: LinearEstimate) -> LinearEstimate:
@@ -88,39 +119,78 @@ def with_feature_doubt(equations: PairEquations, estimate: LinearEstimate) -> Li
     problem = equations.problem
     if estimate.sums is None or problem.data.n_episodes < 2 or not np.isfinite(estimate.value):
         return estimate
-    others = fewer_features(on_sample(equations), fewer_waves, COARSE_RIDGES)
-    logged = logged_mean(problem)
-    value, of_episode = values_on_sample(equations, estimate)
-    spread, doubt = feature_spread(value, others), row_doubt(equations, estimate)
+    spread, of_return = feature_spreads(equations, estimate)
+    doubt, logged = row_doubt(equations, *_sample_rows(equations, estimate)), logged_mean(problem)
     beyond = beyond_log(problem, estimate.evidence.held_actions)
     per_episode = estimate.per_episode
     if per_episode is not None:
-        of_return = feature_spread(
-            per_episode.value if of_episode is None else of_episode,
-            [other.per_episode for other in others if other.per_episode],
-        )
+        of_rows = row_doubt(equations, *_sample_rows(equations, per_episode))
         unlike = beyond * (per_episode.steps or 1)
-        per_episode = _doubted(per_episode, of_return, row_doubt(equations, per_episode), unlike, logged.per_episode)
+        per_episode = _doubted(per_episode, of_return, of_rows, unlike, logged.per_episode)
     doubted = replace(
         _doubted(estimate, spread, doubt, beyond, logged),
         per_episode=per_episode,
         missed=doubt.missed,
-        diagnostics={
-            **estimate.diagnostics,
-            "feature_spread": spread,
-            "ratio_error_bound": doubt.bound,
-            "residual_correlation": doubt.history.correlation,
-            "foretold_by_action": doubt.history.foretold,
-            "missed": doubt.missed.value,
-            "missed_error": doubt.missed.error,
-        },
+        diagnostics={**estimate.diagnostics, "feature_spread": spread, **doubt.numbers},
     )
     return with_return_doubt(problem, doubted)
 
 
-def _doubted(
-    estimate: LinearEstimate, spread: float, doubt: RowDoubt, beyond: float, logged: RawEstimate | None
-) -> LinearEstimate:
+def with_linear_doubt(
+    equations: PairEquations, linear: LinearEstimate, found: RawEstimate, rows: Rows, of_return: Rows | None = None
+) -> RawEstimate:
+    """An estimate by other means, doubted as the solution of linear equations is.
+
+    Networks, saddle points and minimax solutions begin from the features of LSTD-Q or lie in their span, and an
+    influence function knows as little of their bias. So D is that of LSTD-Q, and B, what the past foretells and what
+    is missed are those of the estimate's own ratio and Bellman residuals.
+
+    Args:
+        equations: of LSTD-Q, on a log in memory.
+        linear: what LSTD-Q finds with them.
+        found: the estimate, with an influence function.
+        rows: its ratio τ and its Bellman residual δ at each row of the equations.
+        of_return: the same of the return of an episode; None where the estimate has none.
+    """
+    problem = equations.problem
+    if found.sums is None or problem.data.n_episodes < 2 or not np.isfinite([found.value, linear.value]).all():
+        return found
+    spread, spread_of_return = feature_spreads(equations, linear)
+    doubt, logged = row_doubt(equations, *rows.on_sample(equations)), logged_mean(problem)
+    held = linear.evidence.held_actions
+    beyond, per_episode = beyond_log(problem, held), found.per_episode
+    if per_episode is not None and of_return is not None and linear.per_episode is not None:
+        of_rows = row_doubt(equations, *of_return.on_sample(equations))
+        unlike = beyond * (linear.per_episode.steps or 1)
+        known = linear.per_episode.evidence
+        per_episode = replace(per_episode, evidence=_of_linear(per_episode.evidence, known))
+        per_episode = _doubted(per_episode, spread_of_return, of_rows, unlike, logged.per_episode)
+    found = replace(found, evidence=_of_linear(found.evidence, linear.evidence))
+    doubted = replace(
+        _doubted(found, spread, doubt, beyond, logged),
+        per_episode=per_episode,
+        diagnostics={**found.diagnostics, "feature_spread": spread, **doubt.numbers},
+    )
+    return with_return_doubt(problem, doubted)
+
+
+def _of_linear(own: Evidence, linear: Evidence) -> Evidence:
+    """The evidence of an estimate with what is known of the linear solution that it rests on."""
+    remarks = tuple(dict.fromkeys((*own.remarks, *linear.remarks)))
+    return replace(own, held_actions=linear.held_actions, ridge=linear.ridge, remarks=remarks)
+
+
+def feature_spreads(equations: PairEquations, estimate: LinearEstimate) -> tuple[float, float]:
+    """D of the value and of the return of an episode: how far they lie from those with fewer features."""
+    others = fewer_features(on_sample(equations), fewer_waves, COARSE_RIDGES)
+    value, of_episode = values_on_sample(equations, estimate)
+    if estimate.per_episode is None:
+        return feature_spread(value, others), 0.0
+    own = estimate.per_episode.value if of_episode is None else of_episode
+    return feature_spread(value, others), feature_spread(own, [each.per_episode for each in others if each.per_episode])
+
+
+def _doubted(estimate: Estimate, spread: float, doubt: RowDoubt, beyond: float, logged: RawEstimate | None) -> Estimate:
     """The estimate with D, B, ρ and actions beyond the log in its uncertainty, and compared with the logged mean."""
     if estimate.sums is None:
         return estimate
@@ -196,9 +266,8 @@ def feature_spread(value: float, others: Sequence[RidgePath]) -> float:
     return float(np.sqrt(np.mean((values - value) ** 2)))
 
 
-def row_doubt(equations: PairEquations, estimate: LinearEstimate) -> RowDoubt:
-    """B, what the past foretells, and what the features miss, over the sample's rows."""
-    tau, residual = _sample_rows(equations, estimate)
+def row_doubt(equations: PairEquations, tau: Floats, residual: Floats) -> RowDoubt:
+    """B, what the past foretells, and what the features miss, from τ and δ of the sample's rows."""
     problem, pairs = equations.problem.on_sample, equations.pairs.on_sample()
     past, lacking = history(problem.log, pairs, residual), missed(problem, pairs, tau, residual)
     return RowDoubt(ratio_error_bound(tau, residual), past, lacking)

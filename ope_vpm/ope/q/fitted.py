@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ope_vpm.arrays import Floats
+from ope_vpm.arrays import Floats, group_sums
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.behaviour.action_ratio import known_overlap
 from ope_vpm.ope.inference.returns import UNKNOWN, ends_under, fixed_length, reaches_ends, uncharged
 from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.inference.value import RawEstimate, disagreement
 from ope_vpm.ope.inference.verdict import Evidence
+from ope_vpm.ope.linear.sensitivity import Rows, with_linear_doubt
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.linear import find_lstd, linear_base, lstd_equations
 from ope_vpm.ope.q.networks import fit_networks
@@ -38,27 +39,31 @@ class Networks:
 def fitted_q(problem: Problem, settings: Networks, weight: Floats | None = None) -> RawEstimate:
     """The value of Q by networks, on top of a linear Q.
 
-    Its interval takes the ratio of the linear form; its suspected bias is what that ratio would correct.
+    Its interval takes the ratio of the linear form; its suspected bias is what that ratio would correct, and what is
+    suspected of an estimate that is linear in features (`with_linear_doubt`).
 
     Args:
         problem: the question, on continuous states.
         settings: of the networks.
         weight: of each logged row in the regression, where it is not 1.
     """
-    found = _fitted(problem, settings, weight)
-    linear = find_lstd(problem, settings.n_features, settings.ridge, settings.draws).per_episode
-    if linear is None or fixed_length(problem) is not None:
-        return found
-    rate = ends_under(problem, linear.ratio)
+    linear = find_lstd(problem, settings.n_features, settings.ridge, settings.draws)
+    equations = lstd_equations(problem, settings.n_features, settings.draws)
+    found, rows = _fitted(problem, settings, weight)
+    if linear.per_episode is None or fixed_length(problem) is not None:
+        return with_linear_doubt(equations, linear, found, rows)
+    charge, rate = linear.per_episode.value, ends_under(problem, linear.per_episode.ratio)
     if not reaches_ends(problem, rate):
-        return replace(found, per_episode=UNKNOWN)
+        return with_linear_doubt(equations, linear, replace(found, per_episode=UNKNOWN), rows)
     # The return of the linear Q is charged at each end, and other networks learn what is wrong with that.
-    charged = problem.with_rewards(problem.data.rewards - linear.value * problem.ending)
-    return replace(found, per_episode=uncharged(linear.value, rate, _fitted(charged, settings, weight)))
+    charged = problem.with_rewards(problem.data.rewards - charge * problem.ending)
+    left, of_return = _fitted(charged, settings, weight)
+    found = replace(found, per_episode=uncharged(charge, rate, left))
+    return with_linear_doubt(equations, linear, found, rows, Rows(of_return.tau, of_return.residual / rate))
 
 
-def _fitted(problem: Problem, settings: Networks, weight: Floats | None) -> RawEstimate:
-    """The value of Q by networks; arguments as in `fitted_q`."""
+def _fitted(problem: Problem, settings: Networks, weight: Floats | None) -> tuple[RawEstimate, Rows]:
+    """The value of Q by networks, and its Bellman residuals beside the linear form's ratio; arguments as above."""
     plan = problem.steps
     whole = np.zeros(problem.data.n_episodes, dtype=np.int64)
     by_step = None if weight is None else weight[plan.rows]
@@ -70,7 +75,7 @@ def _fitted(problem: Problem, settings: Networks, weight: Floats | None) -> RawE
     residual = q.residual(problem)
     sums = influence(problem, ratio, residual, q.first)
     correction = float(plan.weight @ (ratio * residual) / plan.weight.sum())
-    return RawEstimate(
+    found = RawEstimate(
         value=q.value(problem),
         uncertainty=Bootstrap(episodes=sums, suspected_bias=abs(correction)),
         evidence=Evidence(
@@ -80,3 +85,6 @@ def _fitted(problem: Problem, settings: Networks, weight: Floats | None) -> RawE
         ),
         diagnostics={"solver": "neural", "correction": correction, "dropped": plan.dropped, "ended": plan.ended},
     )
+    rows = equations.rows.rows
+    by_row = group_sums(plan.rows, plan.weight * residual, len(problem.data))  # copies of a row count 1 together
+    return found, Rows(linear.ratio[rows], by_row[rows])

@@ -22,6 +22,7 @@ from ope_vpm.ope.inference.returns import UNKNOWN, reaches_ends, return_estimate
 from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.inference.value import RawEstimate, disagreement, evidence_of_weights, value_or_nan
 from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations
+from ope_vpm.ope.linear.sensitivity import Rows, with_linear_doubt
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.linear import find_lstd, lstd_equations
 
@@ -105,7 +106,12 @@ def ratio_estimate(
         ),
         diagnostics={"solver": solver, "ridge": lstd.ridge, "dropped": pairs.dropped},
     )
-    return _with_return(equations, lstd, found, tau) if problem.episodic else found
+    rows = Rows(tau, residual)
+    if not problem.episodic:
+        return with_linear_doubt(equations, lstd, found, rows)
+    known = None if lstd.per_episode is None else lstd.per_episode.residual
+    found = _with_return(equations, lstd, found, tau)
+    return with_linear_doubt(equations, lstd, found, rows, None if known is None else Rows(tau, known))
 
 
 def _with_return(equations: PairEquations, lstd: LinearEstimate, found: RawEstimate, tau: Floats) -> RawEstimate:
