@@ -22,6 +22,7 @@ from ope_vpm.arrays import Floats
 from ope_vpm.envs.wild.finite import icu_parameters
 from ope_vpm.envs.wild.tables import clinicians
 from ope_vpm.ope.behaviour.clone import counted_clone
+from ope_vpm.outside import write_text
 from ope_vpm.studies import sepsis
 
 SCOPE_RL = "scope-rl==0.2.1"
@@ -29,8 +30,9 @@ ENVIRONMENT = Path("results/peers/scope-rl")
 """Where scope-rl is installed: 1.4 GB with a torch for CPUs, 5.9 GB with the one for GPUs."""
 EPISODES = 200
 """One of the study's four sizes."""
-SLOW_RUNS = 2
-"""Runs of scope-rl at most: one of them takes two minutes of a core, for 10 000 steps of each network."""
+ANSWERS = Path("results/peers/survival")
+"""Where scope-rl's answers are kept: one log takes it two minutes of a core, for 10 000 steps of each network, and a
+run that was stopped goes on with the next log."""
 OURS = ("auto", "dr", "wdr", "wist", "onestep", "naive")
 Scores = dict[str, list[tuple[float, float]]]
 """Of each method: error and CPU seconds, one of each run."""
@@ -39,11 +41,12 @@ Scores = dict[str, list[tuple[float, float]]]
 def survival(runs: int) -> None:
     """Print RMSE, bias and CPU seconds of every method on the study's logs with seeds 0, 1, …."""
     python = scope_rl_python()
+    ANSWERS.mkdir(parents=True, exist_ok=True)
     print("\n| survival, target | method | runs | RMSE | bias | CPU seconds |\n|---|---|---|---|---|---|")
     for target in sepsis.TARGETS:
         scores: Scores = {}
         for seed in range(runs):
-            _one(scores, target, seed, python if seed < SLOW_RUNS else None)
+            _one(scores, target, seed, python)
         _print(target, scores)
 
 
@@ -56,7 +59,11 @@ def _one(scores: Scores, target: str, seed: int, python: Path | None) -> None:
         seconds = time.process_time() - start
         if found is not None:
             scores.setdefault(f"ours, {name}", []).append((found.value - truth, seconds))
-    for name, answer in scope_rl(python, data, sepsis.target(target).table, seed).items():
+    file = ANSWERS / f"{target}-{EPISODES}-{seed}.json"
+    if not file.exists() and python is not None:
+        write_text(file, json.dumps(scope_rl(python, data, sepsis.target(target).table, seed)))
+    answers = json.loads(file.read_text()) if file.exists() else {}
+    for name, answer in answers.items():
         if isinstance(answer["value"], float) and np.isfinite(answer["value"]):
             scores.setdefault(f"scope-rl, {name}", []).append((answer["value"] - truth, answer["seconds"]))
 
@@ -83,10 +90,8 @@ def scope_rl_python() -> Path | None:
     return python
 
 
-def scope_rl(python: Path | None, data: ov.LoggedDataset, table: Floats, seed: int) -> dict[str, dict[str, float]]:
-    """The values and CPU seconds of scope-rl's estimators; nothing where it is not installed."""
-    if python is None:
-        return {}
+def scope_rl(python: Path, data: ov.LoggedDataset, table: Floats, seed: int) -> dict[str, dict[str, float]]:
+    """The values and CPU seconds of scope-rl's estimators; nothing where it fails."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "log.npz"
         np.savez(file, **padded(data, table), table=table, features=features(), gamma=1.0, seed=seed)

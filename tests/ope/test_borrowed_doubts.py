@@ -1,0 +1,119 @@
+"""Estimates by networks, saddle points and minimax solutions are doubted as linear ones are."""
+
+import numpy as np
+import pytest
+
+import ope_vpm as ov
+from ope_vpm.baselines.fqe import FQE
+from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
+from ope_vpm.ope import Problem
+from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
+from ope_vpm.ope.inference.value import RawEstimate
+from ope_vpm.ope.inference.verdict import Evidence
+from ope_vpm.ope.linear.sensitivity import SHARE, Rows, feature_spreads, ratio_error_bound, with_linear_doubt
+from ope_vpm.ope.q.fitted import Networks, _fitted
+from ope_vpm.ope.q.linear import find_lstd, lstd_equations
+from ope_vpm.policy import GaussianPolicy
+from tests.ope.test_doubts import Spring
+from tests.ope.test_missed import EXACT, target, trial
+
+RATIOS = ("mwl", "mql", "dualdice", "gendice", "gradientdice", "bestdice")
+FEW_STEPS = {"training_steps": 300}
+"""Of networks: enough for residuals to be what they are."""
+
+
+@pytest.mark.parametrize("name", [*RATIOS, "fqe", "dr"])
+def test_a_speed_that_is_not_observed_is_noticed(name):
+    """Of an observation that is no state every estimator is wrong, and none may be relied on."""
+    calm = GaussianPolicy(lambda seen: (-0.3 * seen[:, :1], np.full((len(seen), 1), 0.2)))
+    options = FEW_STEPS if name == "fqe" else {}
+    value = ov.evaluate(Spring().log(0), calm, name, gamma=0.95, **options)
+    assert value.diagnostics["residual_correlation"] > 0.5
+    assert value.verdict != "reliable"
+
+
+@pytest.mark.parametrize("name", [*RATIOS, "dr"])
+def test_what_lines_and_parabolas_miss_is_noticed(name):
+    """A response with a narrow peak: values are too low, and where intervals do not hold the truth nobody relies on
+    them."""
+    found = [ov.evaluate(trial(seed), target, name, gamma=0.9) for seed in range(5)]
+    for value in found:
+        low, high = value.interval
+        assert low <= EXACT <= high or value.verdict != "reliable"
+    assert not any(value.verdict == "reliable" and abs(value.value - EXACT) > 0.1 for value in found)
+
+
+def test_linear_systems_stay_reliable_and_covered():
+    """Ten logs of the positive control, at γ = 1: doubts cost nothing where there is no reason for them."""
+    system = LinearGaussian()
+    logs = [system.dataset(100, 50, BEHAVIOUR, seed) for seed in range(10)]
+    truth = system.value(TARGET, 1.0)
+    for name in ("mwl", "mql", "gradientdice"):
+        found = [ov.evaluate(data, TARGET.policy(), name, gamma=1.0) for data in logs]
+        assert all(value.verdict == "reliable" for value in found)
+        assert sum(value.interval[0] <= truth <= value.interval[1] for value in found) >= 8  # 95 %: P(< 8) = 1 %
+
+
+def test_the_parts_of_the_doubt_by_hand():
+    """0.3·√(D·B) beside what was suspected before, B from the estimate's own rows, D from LSTD-Q."""
+    data = LinearGaussian().dataset(40, 20, BEHAVIOUR, seed=0)
+    problem = Problem.pose(data, TARGET.policy(), gamma=0.9)
+    equations, linear = lstd_equations(problem, 20, 4), find_lstd(problem, 20, None, 4)
+    rng = np.random.default_rng(0)
+    rows = Rows(rng.uniform(0.5, 1.5, 800), rng.standard_normal(800))
+    sums = EpisodeSums.of_influence(1.0, rng.standard_normal(40) / 100)
+    found = RawEstimate(
+        value=1.0, uncertainty=Bootstrap(episodes=sums, suspected_bias=0.5), evidence=Evidence(remarks=("mine",))
+    )
+    doubted = with_linear_doubt(equations, linear, found, rows)
+    spread, bound = feature_spreads(equations, linear)[0], ratio_error_bound(rows.tau, rows.residual)
+    known = doubted.diagnostics
+    past = bound * np.hypot(0.1 * known["residual_correlation"], 0.3 * np.sqrt(known["foretold_by_action"]))
+    missed = np.sqrt(max(known["missed"] ** 2 - known["missed_error"] ** 2, 0))
+    parts = [0.5, SHARE * np.sqrt(spread * bound), past, missed]
+    assert doubted.suspected_bias == pytest.approx(np.linalg.norm(parts))
+    assert doubted.value == 1
+    assert doubted.evidence.remarks[0] == "mine"
+    assert doubted.evidence.ridge == linear.evidence.ridge
+    alone = RawEstimate(value=1.0)  # nothing is known of it, and nothing can be added
+    assert with_linear_doubt(equations, linear, alone, rows) is alone
+
+
+def test_residuals_of_networks_by_logged_row():
+    """An ending row is spread over several restarts, and its residual is their mean."""
+    rng = np.random.default_rng(0)
+    states = rng.standard_normal((60, 1))
+    ends = np.arange(60) % 6 == 5
+    data = ov.LoggedDataset.from_arrays(
+        states, rng.standard_normal((60, 1)), states[:, 0], np.roll(states, -1, axis=0), terminated=ends
+    )
+    policy = GaussianPolicy(lambda seen: (0.5 * seen, np.ones((len(seen), 1))))
+    problem = Problem.pose(data, policy, gamma=1.0)
+    plan = problem.steps
+    assert len(plan.rows) > len(data)
+    found, rows = _fitted(problem, Networks(members=1, training_steps=5, n_features=5), None)
+    np.testing.assert_array_equal(rows.tau, find_lstd(problem, 5, None, 8).ratio)
+    # Copies count 1 together, so that the mean over rows is the one over the plan's steps.
+    assert np.mean(rows.tau * rows.residual) == pytest.approx(found.diagnostics["correction"])
+
+
+def test_a_return_by_networks_has_doubts_of_its_own():
+    """The same task with ends: the return's relative error is part of the evidence about the value per step."""
+    data = LinearGaussian().dataset(60, 20, BEHAVIOUR, seed=3)
+    rng = np.random.default_rng(3)
+    ends = rng.random(len(data)) < 0.1
+    last = np.arange(len(data)) % 20 == 19
+    episode = np.cumsum(np.append(0, (ends | last)[:-1]))
+    ended = ov.LoggedDataset.from_arrays(
+        data.observations,
+        data.actions,
+        data.rewards,
+        data.next_observations,
+        ends,
+        last & ~ends,
+        episode=episode,
+    )
+    found = FQE(members=1, training_steps=50).find(Problem.pose(ended, TARGET.policy(), gamma=1.0))
+    assert found.per_episode is not None
+    assert found.evidence.return_error == found.per_episode.evidence.relative_error
+    assert found.per_episode.evidence.relative_error is not None
