@@ -116,24 +116,12 @@ def with_feature_doubt(equations: PairEquations, estimate: LinearEstimate) -> Li
         equations: those that the estimate solves.
         estimate: the value, with an influence function.
     """
-    problem = equations.problem
-    if estimate.sums is None or problem.data.n_episodes < 2 or not np.isfinite(estimate.value):
+    if _unknown(equations, estimate):
         return estimate
-    spread, of_return = feature_spreads(equations, estimate)
-    doubt, logged = row_doubt(equations, *_sample_rows(equations, estimate)), logged_mean(problem)
-    beyond = beyond_log(problem, estimate.evidence.held_actions)
-    per_episode = estimate.per_episode
-    if per_episode is not None:
-        of_rows = row_doubt(equations, *_sample_rows(equations, per_episode))
-        unlike = beyond * (per_episode.steps or 1)
-        per_episode = _doubted(per_episode, of_return, of_rows, unlike, logged.per_episode)
-    doubted = replace(
-        _doubted(estimate, spread, doubt, beyond, logged),
-        per_episode=per_episode,
-        missed=doubt.missed,
-        diagnostics={**estimate.diagnostics, "feature_spread": spread, **doubt.numbers},
-    )
-    return with_return_doubt(problem, doubted)
+    doubt, of_return = row_doubt(equations, *_sample_rows(equations, estimate)), None
+    if estimate.per_episode is not None:
+        of_return = row_doubt(equations, *_sample_rows(equations, estimate.per_episode))
+    return replace(_with_doubts(equations, estimate, estimate, doubt, of_return), missed=doubt.missed)
 
 
 def with_linear_doubt(
@@ -152,20 +140,40 @@ def with_linear_doubt(
         rows: its ratio τ and its Bellman residual δ at each row of the equations.
         of_return: the same of the return of an episode; None where the estimate has none.
     """
-    problem = equations.problem
-    if found.sums is None or problem.data.n_episodes < 2 or not np.isfinite([found.value, linear.value]).all():
+    if _unknown(equations, found) or not np.isfinite(linear.value):
         return found
+    doubt, doubt_of_return = row_doubt(equations, *rows.on_sample(equations)), None
+    per_episode = found.per_episode
+    if per_episode is not None and linear.per_episode is not None and of_return is not None:
+        doubt_of_return = row_doubt(equations, *of_return.on_sample(equations))
+        per_episode = replace(per_episode, evidence=_of_linear(per_episode.evidence, linear.per_episode.evidence))
+    found = replace(found, evidence=_of_linear(found.evidence, linear.evidence), per_episode=per_episode)
+    return _with_doubts(equations, linear, found, doubt, doubt_of_return)
+
+
+def _unknown(equations: PairEquations, found: RawEstimate) -> bool:
+    """Whether there is no error that doubts could be added to."""
+    return found.sums is None or equations.problem.data.n_episodes < 2 or not np.isfinite(found.value)
+
+
+def _with_doubts(
+    equations: PairEquations, linear: LinearEstimate, found: Estimate, doubt: RowDoubt, of_return: RowDoubt | None
+) -> Estimate:
+    """The estimate, and its return, with all that is suspected of them.
+
+    Args:
+        equations: of the linear solution.
+        linear: that solution.
+        found: the estimate, which may be the same.
+        doubt: what its rows say.
+        of_return: what they say of the return; None where that is not known.
+    """
+    problem, per_episode = equations.problem, found.per_episode
     spread, spread_of_return = feature_spreads(equations, linear)
-    doubt, logged = row_doubt(equations, *rows.on_sample(equations)), logged_mean(problem)
-    held = linear.evidence.held_actions
-    beyond, per_episode = beyond_log(problem, held), found.per_episode
-    if per_episode is not None and of_return is not None and linear.per_episode is not None:
-        of_rows = row_doubt(equations, *of_return.on_sample(equations))
+    beyond, logged = beyond_log(problem, linear.evidence.held_actions), logged_mean(problem)
+    if per_episode is not None and linear.per_episode is not None and of_return is not None:
         unlike = beyond * (linear.per_episode.steps or 1)
-        known = linear.per_episode.evidence
-        per_episode = replace(per_episode, evidence=_of_linear(per_episode.evidence, known))
-        per_episode = _doubted(per_episode, spread_of_return, of_rows, unlike, logged.per_episode)
-    found = replace(found, evidence=_of_linear(found.evidence, linear.evidence))
+        per_episode = _doubted(per_episode, spread_of_return, of_return, unlike, logged.per_episode)
     doubted = replace(
         _doubted(found, spread, doubt, beyond, logged),
         per_episode=per_episode,
