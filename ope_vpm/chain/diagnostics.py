@@ -178,8 +178,10 @@ def _signs(transitions: Transitions, rng: np.random.Generator) -> Callable[[Arra
     keys = rng.integers(1, 2**63 - 1, size=FUNCTIONS, dtype=np.uint64) | np.uint64(1)
 
     def g(states: Array) -> Floats:
-        mixed = (states[:, None].astype(np.uint64) + np.uint64(1)) * keys
+        seen, place = np.unique(states, return_inverse=True)  # a chain has far fewer states than rows
+        mixed = (seen[:, None].astype(np.uint64) + np.uint64(1)) * keys
         mixed ^= mixed >> np.uint64(31)
-        return np.where((mixed * keys) >> np.uint64(63), 1.0, -1.0)
+        signs: Floats = np.where((mixed * keys) >> np.uint64(63), 1.0, -1.0)
+        return signs[place]
 
     return g
