@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,77 +18,162 @@ from ope_vpm.studies.control_report import beats, cells_of, errors, floor, infor
 from ope_vpm.studies.files import read_rows
 from ope_vpm.studies.study import Cell, Results, select
 
-TASKS = ("reacher", "halfcheetah", "ant")
-METHODS = ("vpm", "auto", "dr", "fqe (linear)", "onestep", "naive", "liu", "model", "wist", "wiss")
+TASKS = {"reacher": "Reacher", "halfcheetah": "HalfCheetah", "ant": "Ant"}
+OURS = {"vpm": "vpm", "auto": "auto", "dr": "dr", "fqe (linear)": "LSTD-Q", "onestep": "onestep", "naive": "naive"}
+"""The columns of the main table, with their headings."""
+PAPERS = ("liu", "model", "wist", "wiss", "vpm")
+"""The columns of the table beside the paper's baselines."""
 VERDICTS = ("reliable", "caution", "unreliable")
 LARGEST = 200
 """Trajectories of the logs on which the paper's preset was run."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The runs of one task at one discount."""
+
+    task: str
+    gamma: float
+    results: Results
+
+    @property
+    def label(self) -> str:
+        """Its name in the tables."""
+        return f"{TASKS[self.task]}, γ = {self.gamma:g}"
+
+    @property
+    def cells(self) -> list[Cell]:
+        """The logs with trajectories of full length."""
+        found = [cell for cell in cells_of(self.results) if cell["gamma"] == self.gamma]
+        return [cell for cell in found if cell["length"] == LOGGED[self.task]]
+
+    @property
+    def informative(self) -> list[Cell]:
+        """Those of them in which the logged mean is off."""
+        return [cell for cell in self.cells if informative(self.results, self.task, cell)]
+
+    def floors(self, cell: Cell, method: str) -> float:
+        """The RMSE of a method in a cell, in floors."""
+        return rmse(errors(self.results, self.task, cell, method)) / floor(self.task, cell)
+
+    def all_floors(self, method: str) -> list[float]:
+        """The same for every informative cell."""
+        return [self.floors(cell, method) for cell in self.informative]
+
+    def runs(self, method: str) -> str:
+        """How many runs its cells have: "10", or "9, 10" where they differ."""
+        counts = {len({row["seed"] for row in select(self.results.rows, **c, method=method)}) for c in self.cells}
+        return ", ".join(map(str, sorted(counts)))
+
+    def covered(self, method: str) -> dict[str, list[bool]]:
+        """Whether each interval of a method holds the truth, by verdict."""
+        held: dict[str, list[bool]] = defaultdict(list)
+        for cell in self.cells:
+            truth = stored_truth(self.task).at(cell["gamma"], cell["length"]).value
+            for row in select(self.results.rows, **cell, method=method):
+                held[row["verdict"]].append(bool(row["low"] <= truth <= row["high"]))
+        return held
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=Path("docs/results"))
     folder = parser.parse_args().folder
-    found: dict[tuple[float, str], list[float]] = defaultdict(list)
-    below = 0
+    results = {task: Results(read_rows(folder / f"{task}.csv"), {}) for task in TASKS}
+    parts = [Part(task, gamma, results[task]) for task in TASKS for gamma in (1.0, GAMMA)]
+    _summary(parts)
+    for method in ("auto", "dr", "fqe (linear)"):
+        _coverage(parts, method)
+    _beside_paper(parts)
+    _preset(parts)
     for task in TASKS:
-        results = Results(read_rows(folder / f"{task}.csv"), {})
-        full = [cell for cell in cells_of(results) if cell["length"] == LOGGED[task]]
-        for gamma in (1.0, GAMMA):
-            cells = [cell for cell in full if cell["gamma"] == gamma]
-            kept = [cell for cell in cells if informative(results, task, cell)]
-            for method in METHODS:
-                found[gamma, method] += (mine := [_floors(results, task, cell, method) for cell in kept])
-                runs = {len({row["seed"] for row in select(results.rows, **cell, method=method)}) for cell in cells}
-                print(f"{task:12} γ = {gamma:<4} {method:14} {_geometric(mine):6.2f}  runs {min(runs)}-{max(runs)}")
-            wins = [beats(results, task, cell, "vpm") for cell in kept]
-            below += sum(wins)
-            print(f"  {len(kept)} of {len(cells)} cells informative; vpm below all of the paper's in {sum(wins)}")
-            _about_naive(results, task, cells, kept)
-            _coverage(results, task, cells)
-            _preset(results, task, cells)
-    for method in METHODS:
-        at_one, discounted = found[1.0, method], found[GAMMA, method]
-        every = [*at_one, *discounted]
-        print(f"all {method:14} {_geometric(at_one):.2f} {_geometric(discounted):.2f} {_geometric(every):.2f}", end="")
-        print(f"  of {len(every)} cells")
-    print(f"vpm below all of the paper's baselines: {below} cells")
+        _cells(task, results[task])
 
 
-def _floors(results: Results, task: str, cell: Cell, method: str) -> float:
-    return rmse(errors(results, task, cell, method)) / floor(task, cell)
+def _print(columns: Iterable[str], rows: Iterable[Sequence[str]]) -> None:
+    heads = list(columns)
+    lines = [heads, ["---"] * len(heads), *rows]
+    print("\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 
 def _geometric(values: Sequence[float]) -> float:
-    return float(np.exp(np.mean(np.log(values))))
+    return float(np.exp(np.mean(np.log(values)))) if values else float("nan")
 
 
-def _about_naive(results: Results, task: str, cells: list[Cell], kept: list[Cell]) -> None:
-    lower = [_floors(results, task, cell, "vpm") < _floors(results, task, cell, "naive") for cell in kept]
-    worst = max(_floors(results, task, cell, "auto") / _floors(results, task, cell, "naive") for cell in cells)
-    print(f"  vpm below naive {np.mean(lower):.0%}; auto at most {worst:.2f} times naive")
+def _summary(parts: Sequence[Part]) -> None:
+    rows = []
+    for part in parts:
+        kept, cells = part.informative, part.cells
+        lower = np.mean([part.floors(cell, "vpm") < part.floors(cell, "naive") for cell in kept])
+        worst = max(part.floors(cell, "auto") / part.floors(cell, "naive") for cell in cells)
+        means = [f"{_geometric(part.all_floors(method)):.2f}" for method in OURS]
+        about = f"{len(kept)} of {len(cells)}"
+        rows.append([part.label, part.runs("auto"), about, *means, f"{lower:.0%}", f"{worst:.2f}"])
+    for label, chosen in (("γ = 1", (1.0,)), (f"γ = {GAMMA:g}", (GAMMA,)), ("all", (1.0, GAMMA))):
+        every = {m: [f for part in parts if part.gamma in chosen for f in part.all_floors(m)] for m in OURS}
+        means = [f"{_geometric(every[method]):.2f}" for method in OURS]
+        rows.append([label, "", str(len(every["vpm"])), *means, "", ""])
+    heads = ["", "runs", "informative cells", *OURS.values(), "vpm below naive", "auto, most times naive"]
+    _print(heads, rows)
 
 
-def _coverage(results: Results, task: str, cells: list[Cell]) -> None:
-    """How often the intervals of `auto` hold the truth, by verdict."""
-    held: dict[str, list[bool]] = defaultdict(list)
-    for cell in cells:
-        truth = stored_truth(task).at(cell["gamma"], cell["length"]).value
-        for row in select(results.rows, **cell, method="auto"):
-            held[row["verdict"]].append(bool(row["low"] <= truth <= row["high"]))
-    print("  auto covered:", *(f"{level} {sum(held[level])} of {len(held[level])}" for level in VERDICTS))
+def _coverage(parts: Sequence[Part], method: str) -> None:
+    print(f"\nintervals of {method} that hold the truth, by verdict")
+    rows, total = [], defaultdict[str, list[bool]](list)
+    for part in parts:
+        held = part.covered(method)
+        for level in VERDICTS:
+            total[level] += held[level]
+        rows.append([part.label, *_counts(held)])
+    _print(["", "all", *VERDICTS], [*rows, ["all", *_counts(total)]])
 
 
-def _preset(results: Results, task: str, cells: list[Cell]) -> None:
+def _counts(held: dict[str, list[bool]]) -> list[str]:
+    every = [each for level in VERDICTS for each in held[level]]
+    return [f"{sum(each)} of {len(each)}" for each in (every, *(held[level] for level in VERDICTS))]
+
+
+def _beside_paper(parts: Sequence[Part]) -> None:
+    rows, won = [], []
+    for task, name in TASKS.items():
+        both = [part for part in parts if part.task == task]
+        kept = [(part, cell) for part in both for cell in part.informative]
+        won.append([beats(part.results, task, cell, "vpm") for part, cell in kept])
+        means = [" / ".join(f"{_geometric(part.all_floors(method)):.2g}" for part in both) for method in PAPERS]
+        rows.append([name, *means, f"{sum(won[-1])} of {len(won[-1])}"])
+    _print(["γ = 1 / 0.99", *PAPERS, "vpm below all of them and naive"], rows)
+    print(f"vpm below all of the paper's baselines: {sum(map(sum, won))} of {sum(map(len, won))} cells")
+
+
+def _preset(parts: Sequence[Part]) -> None:
     """The paper's recipe on the largest logs: floors, those of the default, mean error in floors, runs."""
+    for part in parts:
+        cells = [cell for cell in part.cells if cell["trajectories"] == LARGEST]
+        own = [errors(part.results, part.task, cell, "vpm (paper)") for cell in cells]
+        paper = " / ".join(f"{part.floors(cell, 'vpm (paper)'):.2g}" for cell in cells)
+        default = " / ".join(f"{part.floors(cell, 'vpm'):.2g}" for cell in cells)
+        bias = ", ".join(
+            f"{np.mean(each) / floor(part.task, cell):+.1f}" for each, cell in zip(own, cells, strict=True)
+        )
+        behaviours = " / ".join(str(cell["behaviour"]) for cell in cells)
+        print(f"preset='paper', {part.label}, {behaviours}: {paper} ({default}), bias {bias}, {len(own[0])} runs")
+
+
+def _cells(task: str, results: Results) -> None:
+    print(f"\n{task}")
+    rows = []
+    order = {gamma: number for number, gamma in enumerate((1.0, GAMMA))}
+    cells = [cell for cell in cells_of(results) if select(results.rows, **cell, method="vpm")]
+    cells.sort(key=lambda cell: (str(cell["behaviour"]), cell["trajectories"], cell["length"], order[cell["gamma"]]))
     for cell in cells:
-        mine = errors(results, task, cell, "vpm (paper)")
-        if cell["trajectories"] == LARGEST and mine:
-            bias, default = float(np.mean(mine)) / floor(task, cell), _floors(results, task, cell, "vpm")
-            about = (
-                f"{_floors(results, task, cell, 'vpm (paper)'):.1f} ({default:.1f}), bias {bias:+.1f}, {len(mine)} runs"
-            )
-            print(f"  preset='paper', behaviour {cell['behaviour']}: {about}")
+        part = Part(task, cell["gamma"], results)
+        size = str(cell["trajectories"])
+        if cell["length"] != LOGGED[task]:
+            size += f" × {cell['length']}"
+        means = [f"{part.floors(cell, method):.1f}" for method in OURS]
+        means[0] += "" if informative(results, task, cell) else " *"
+        rows.append([str(cell["behaviour"]), f"{cell['gamma']:g}", size, f"{floor(task, cell):.4f}", *means])
+    _print(["behaviour", "γ", "trajectories", "floor", *OURS.values()], rows)
 
 
 if __name__ == "__main__":
