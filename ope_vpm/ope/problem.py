@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
@@ -147,10 +146,10 @@ class Problem:
         gamma, on_end = discount
         return self if discount == self.discount else replace(self, gamma=gamma, on_end=on_end, _memory=Memory())
 
-    @cached_property
+    @property
     def on_sample(self) -> Problem:
         """The same question asked of the log's sample; itself where that is the whole log."""
-        return self if self.log.sample is self.log else replace(self, log=self.log.sample, _memory=Memory())
+        return self if self.log.sample is self.log else self._memory.recall(_on_sample)(self)
 
     @property
     def streamed(self) -> bool:
@@ -171,7 +170,7 @@ class Problem:
         self, make: Callable[Concatenate[Problem, Settings], Result], *given: Settings.args, **settings: Settings.kwargs
     ) -> Result:
         """What `make(problem, *given, **settings)` returns, computed once for all estimators."""
-        return self._memory.recall(make, *given, **settings)(self)
+        return self._memory.recall(make, *given, **settings)(replace(self, _memory=self._memory.lent()))
 
     def of_policy(
         self,
@@ -253,6 +252,10 @@ def check_seed(seed: int) -> None:
     """Refuse a seed that NumPy's generators do not take."""
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise ValueError(f"seed must be a whole number, 0 or more: got {seed!r}")
+
+
+def _on_sample(problem: Problem) -> Problem:
+    return replace(problem, log=problem.log.sample, _memory=Memory())
 
 
 def _steps(log: Log, on_end: OnEnd, time_limit: TimeLimit, seed: int) -> Steps:

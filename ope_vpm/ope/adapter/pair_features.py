@@ -400,7 +400,7 @@ def _state_rows(log: Log, policy: TargetPolicy, features: StateFeatures, time_li
     made = state_rows(log.data, features, time_limit, log.initial_episodes, log.precision)
     if log.sample is not log or features.encoder.shape is not None or len(made.rows) * features.linear > KEPT_NUMBERS:
         return made
-    shared = log.memory_of(policy).recall(_coordinates, time_limit)
+    shared = log.memory_of(policy).lent().recall(_coordinates, time_limit)
     return replace(made, coordinates=lambda: shared(made))
 
 
