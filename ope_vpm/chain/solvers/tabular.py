@@ -14,6 +14,7 @@ from ope_vpm.chain.finite.chain import named_states, periodicity, reducibility
 from ope_vpm.chain.finite.counts import CountedChain, StateIndex, count, least_seen
 from ope_vpm.chain.finite.pooling import pooled
 from ope_vpm.chain.finite.reversible import reversible
+from ope_vpm.chain.finite.small_counts import smoothed_variance
 from ope_vpm.chain.monitor import Callback, Monitor
 from ope_vpm.chain.objective import damped_power_ratio, discounted_power, power_ratio, regularized_minimiser
 from ope_vpm.chain.schedule import Damping, schedule
@@ -200,13 +201,22 @@ class TabularRatio:
         total = group_sums(np.maximum(row, 0), transitions.row_weights * values, len(counted.p))
         times = counted.p * len(transitions)
         reward = np.divide(total, times, out=np.zeros_like(total), where=times > 0)
-        value = counted.chain.value_function(reward, gamma)
+        return _by_state(counted, counted.chain.value_function(reward, gamma))
 
-        def evaluate(x: Array) -> Floats:
-            number = counted.index(x)
-            return np.where(number >= 0, value[number], counted.restart @ value)
+    def sampling_variance(
+        self, transitions: Transitions, values: Floats, mean: float, gamma: float
+    ) -> tuple[float, ValueFunction] | None:
+        """The variance of an expectation that knows how few rows states have, and the value function that it used.
 
-        return evaluate
+        None where the influence function is taken as it is: with pooled increments and detailed balance, which share
+        rows between states already, where successors are known with their probabilities, and where there are too many
+        states that mix too slowly.
+        """
+        if self.reversible or self.pool_increments is not False or transitions.next_weight is not None:
+            return None
+        counted = self._counted(transitions)
+        found = smoothed_variance(counted, transitions, values, mean, gamma)
+        return None if found is None else (found[0], _by_state(counted, found[1]))
 
     def _counted(self, transitions: Transitions) -> CountedChain:
         if self.reversible:
@@ -222,6 +232,16 @@ class TabularRatio:
     def settings(self) -> dict[str, Any]:
         """Everything that is not an array, for saving."""
         return {"unseen": self.unseen, "pool_increments": self.pool_increments, "reversible": self.reversible}
+
+
+def _by_state(counted: CountedChain, value: Floats) -> ValueFunction:
+    """Numbers of states as a function of states; of a state never seen, their mean over where it restarts."""
+
+    def evaluate(x: Array) -> Floats:
+        number = counted.index(x)
+        return np.where(number >= 0, value[number], counted.restart @ value)
+
+    return evaluate
 
 
 def choose_unseen(p: Floats, unseen: Floats, times: Floats | Integers) -> str:
