@@ -25,14 +25,14 @@ from ope_vpm.mcmc.cells import PARTITIONS, ROWS_PER_CELL, coordinate_scale
 
 RHAT_LIMIT = 1.01
 """The largest R̂ of chains that have mixed: the recommendation of Vehtari, Gelman, Simpson, Carpenter and Bürkner,
-"Rank-normalization, folding, and localization: an improved R̂", Bayesian Analysis 16 (2021), section 4."""
+"Rank-normalization, folding, and localization: an improved R̂", Bayesian Analysis 16 (2021)."""
 NOISE_LEVEL = 0.001
 """The probability, over all coordinates, that R̂ of chains that have mixed is beyond its sampling noise, if noise is
 as `rhat_noise` says. Low, as that of the test for drifting means, for the same reason."""
 FEWEST_TIMES = 20.0
 """Chains shorter than so many of their own autocorrelation times do not know that time well enough to judge R̂ by it.
-With 10, 3 % of sets of AR(1) chains with autocorrelation 0.9 (4 to 20 chains of 100 or 200 draws, 200 seeds each) were
-said not to mix; with 20, 1 of 600."""
+With 10, 30 of 600 sets of AR(1) chains with autocorrelation 0.9 (4 x 200, 4 x 100 and 20 x 100 draws) were said not to
+mix; with 20, 1 of 600."""
 SMALLEST_SHARE = 0.05
 """Groups of chains with a smaller share of the draws do not count: among many short chains one that began far outside
 often has its region for itself, and that region has little weight. A round number; one chain in twenty counts."""
