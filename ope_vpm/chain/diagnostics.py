@@ -52,6 +52,9 @@ class Diagnostics:
     pareto_k: float = float("nan")
     """The shape k̂ of the weights' upper tail, as in PSIS: above 0.7 it is heavy; see `ope_vpm.chain.pareto`. NaN
     where there are too few different weights to tell."""
+    unseen_initial: float = 0.0
+    """The share of the initial states that were never seen as x, so that the distribution starts elsewhere instead
+    (finite states, γ < 1); the note says where."""
 
     def rows_of_table(self) -> list[tuple[str, str]]:
         """Return the name and the value of each line of the printed table, as text."""
@@ -69,6 +72,7 @@ class Diagnostics:
             ("mass on unseen x'", f"{self.unseen_mass:.2%}"),
             ("last change of τ", last),
         ]
+        lines += [("unseen initial states", f"{self.unseen_initial:.2%}")] if self.unseen_initial else []
         lines += [
             (name, f"{value:.4g}" if isinstance(value, float) else str(value)) for name, value in self.settings.items()
         ]

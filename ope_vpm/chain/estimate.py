@@ -103,13 +103,27 @@ class StationaryEstimate:
         return self._ratio.value_function(self.transitions, values, self.gamma)
 
     def _standard_error(self, values: Floats, mean: float) -> float:
-        """Return the standard error of E_μ[f] by its influence function, which includes that τ is estimated too.
+        """Return the standard error of E_μ[f], which includes that τ is estimated too.
+
+        Counted chains have one of their own, which knows how few rows states have: see `small_counts`. It is at most
+        half of the range of f, which no standard deviation of a number in that range exceeds (Popoviciu 1935).
+        """
+        counted = None
+        if isinstance(self._ratio, TabularRatio):
+            counted = self._ratio.sampling_variance(self.transitions, values, mean, self.gamma)
+        if counted is None:
+            h = self.value_function(values)
+            return float(np.sqrt(self._influence_variance(values, mean, h) + self._initial_variance(h)))
+        variance, h = counted
+        return min(float(np.sqrt(variance + self._initial_variance(h))), float(np.ptp(values)) / 2)
+
+    def _influence_variance(self, values: Floats, mean: float, h: ValueFunction) -> float:
+        """Return the variance of E_μ[f] by its influence function, without that of the initial states.
 
         A row's influence is ψ = τ(x)·(f(x) - E_μ f + γh(x') - h(x)), where h is the chain's value function for f. Along
         a trajectory these are martingale differences, so rows need not be independent; pairs that overlap in time are
         correlated, see `sum_of_products`.
         """
-        h = self.value_function(values)
         data, gamma = self.transitions, self.gamma
         centre = mean if gamma == 1 else 0.0
         psi = np.zeros(len(data))
@@ -119,12 +133,16 @@ class StationaryEstimate:
             after = sum(share[:, k] * h(successors[:, k]) for k in range(successors.shape[1]))
             residual = values[rows] - centre + gamma * after - h(data.x[rows])
             psi[rows] = self.weights[rows] * residual
-        variance = sum_of_products(psi, data.time, data.lag) / self.weights.sum() ** 2
-        if gamma < 1 and data.x_initial is not None:
-            start, weight = h(data.x_initial), data.initial_weights
-            spread = start - np.average(start, weights=weight)
-            variance += float((1 - gamma) ** 2 * np.sum((weight * spread) ** 2) / weight.sum() ** 2)
-        return float(np.sqrt(variance))
+        return sum_of_products(psi, data.time, data.lag) / float(self.weights.sum()) ** 2
+
+    def _initial_variance(self, h: ValueFunction) -> float:
+        """Return what the sample of initial states adds to the variance, (1-γ)²·Var(h)/n; 0 at γ = 1."""
+        data = self.transitions
+        if self.gamma == 1 or data.x_initial is None:
+            return 0.0
+        start, weight = h(data.x_initial), data.initial_weights
+        spread = start - np.average(start, weights=weight)
+        return float((1 - self.gamma) ** 2 * np.sum((weight * spread) ** 2) / weight.sum() ** 2)
 
     def resample(self, n: int, seed: int = 0) -> Array:
         """Draw an approximate sample from μ: rows' x with replacement, with probability proportional to the weights.

@@ -121,6 +121,7 @@ class VPM:
             doubts=(*solution.warnings, *solution.notes),
             settings=solution.settings,
             pareto_k=pareto_k(np.maximum(weights, 0.0)),
+            unseen_initial=solution.unseen_initial,
         )
 
 

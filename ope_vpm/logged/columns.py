@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from ope_vpm.arrays import Array, Bools, Floats, chunks
+from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks
 from ope_vpm.joint_actions import combination_numbers, joint_sizes
 
 Space = spaces.Space[Any]
@@ -151,15 +151,25 @@ def label_changes(label: Array, ended: Bools) -> Bools:
     changes: Bools = label[1:] != label[:-1]
     if not changes.all() or len(label) < 3:
         return changes
-    labels, first, rows = np.unique(label[~ended], return_index=True, return_counts=True)
-    if (rows > 1).any():
-        again = labels[rows > 1][np.argmin(first[rows > 1])]
-        before, row = np.flatnonzero(label == again)[:2]
+    refuse_turns(label[~ended], np.flatnonzero(~ended))
+    return changes
+
+
+def refuse_turns(label: Array, rows: Integers) -> None:
+    """Refuse a label that comes twice, in a log whose every row has another label than the row before it.
+
+    Args:
+        label: the episodes of the rows that no flag ends.
+        rows: the numbers of these rows.
+    """
+    labels, first, times = np.unique(label, return_index=True, return_counts=True)
+    if (times > 1).any():
+        again = labels[times > 1][np.argmin(first[times > 1])]
+        before, row = rows[np.flatnonzero(label == again)[:2]]
         raise ValueError(
             f"rows of one episode must follow one another: episode {again} has row {before} and then row {row} "
             "(sort the rows by episode, keeping their order in time)"
         )
-    return changes
 
 
 def as_precise(first: Array, second: Array) -> tuple[Array, Array]:

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Integers
-from ope_vpm.logged.columns import episode_column, flag_column
+from ope_vpm.logged.columns import episode_column, flag_column, refuse_turns
 from ope_vpm.logged.episode_table import EpisodeTable
 from ope_vpm.logged.streamed import Source
+
+
+@dataclass(frozen=True, eq=False)
+class Turns:
+    """The rows without a flag in a run whose every row has another label than the row before it."""
+
+    labels: Array
+    """Their episodes."""
+    rows: Integers
+    """Their numbers, counted from the first row of the run."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +42,8 @@ class EpisodeMarks:
     """The rows with the flag."""
     truncated: Integers
     """The rows with the flag."""
+    turns: Turns | None = None
+    """What may be episodes that take turns; None without labels, and where two successive rows have one label."""
 
     @classmethod
     def of(cls, columns: dict[str, Array]) -> EpisodeMarks:
@@ -40,16 +53,19 @@ class EpisodeMarks:
         ended = flags["terminated"] | flags["truncated"]
         first = np.concatenate([[True], ended[:-1]])
         labels: tuple[Any, Any] = (None, None)
+        turns = None
         if "episode" in columns:
             label = episode_column(columns["episode"], length)
-            first[1:] |= label[1:] != label[:-1]
+            changes = label[1:] != label[:-1]
+            first[1:] |= changes
             labels = label[0], label[-1]
+            turns = Turns(label[~ended], np.flatnonzero(~ended)) if changes.all() else None
         starts = np.flatnonzero(first)
         resets = np.ones(len(starts), dtype=np.bool_)
         if "from_reset" in columns:
             resets = flag_column("from_reset", columns["from_reset"], length)[starts]
-        marked = (np.flatnonzero(flags[name]) for name in ("terminated", "truncated"))
-        return cls(length, labels, bool(ended[-1]), starts, resets, *marked)
+        terminated, truncated = (np.flatnonzero(flags[name]) for name in ("terminated", "truncated"))
+        return cls(length, labels, bool(ended[-1]), starts, resets, terminated, truncated, turns)
 
     def begins_after(self, before: EpisodeMarks | None) -> bool:
         """Whether the first row begins an episode, or goes on with the last one of the run before."""
@@ -75,7 +91,14 @@ class EpisodeMarks:
             resets=np.concatenate([run.resets[some] for run, some in zip(runs, kept, strict=True)]),
             terminated=moved(run.terminated for run in runs),
             truncated=moved(run.truncated for run in runs),
+            turns=_joined_turns(runs, offsets),
         )
+
+    def refuse_turns(self) -> EpisodeMarks:
+        """Refuse episodes that take turns row by row, as `columns.label_changes` does; all rows are needed for that."""
+        if self.turns is not None and self.rows > 2:
+            refuse_turns(self.turns.labels, self.turns.rows)
+        return self
 
     def table(self) -> EpisodeTable:
         """The lengths and ends of the episodes."""
@@ -87,6 +110,20 @@ class EpisodeMarks:
         return EpisodeTable(np.diff(self.starts, append=self.rows), self.resets, *flags)
 
 
+def _joined_turns(runs: Sequence[EpisodeMarks], offsets: Integers) -> Turns | None:
+    """The turns of runs that follow one another; None where a label goes on within or between them.
+
+    They take memory for rows that are episodes of their own, as the marks of any episode do, and none for other rows.
+    """
+    parts = [run.turns for run in runs]
+    goes_on = any(run.labels[0] == before.labels[1] for before, run in pairwise(runs))
+    held = [part for part in parts if part is not None]
+    if goes_on or len(held) < len(parts):
+        return None
+    rows = [part.rows + offset for part, offset in zip(held, offsets[:-1], strict=True)]
+    return Turns(np.concatenate([part.labels for part in held]), np.concatenate(rows))
+
+
 def marks(source: Source, first: int, last: int) -> EpisodeMarks | None:
     """What the rows from one number up to another tell about episodes; None where no column tells anything."""
     runs = [EpisodeMarks.of(columns) for columns in source.flags(first, last)]
@@ -94,9 +131,9 @@ def marks(source: Source, first: int, last: int) -> EpisodeMarks | None:
 
 
 def find_episodes(source: Source) -> EpisodeTable:
-    """The lengths and ends of the episodes, by the flags and labels of all rows."""
+    """The lengths and ends of the episodes, by the flags and labels of all rows; episodes in turns are refused."""
     found = marks(source, 0, source.rows)
     if found is None:  # no flags at all: the reader says which are missing
         tuple(source.read(0, 1, 1))
         raise AssertionError("a table without flags was read")
-    return found.table()
+    return found.refuse_turns().table()

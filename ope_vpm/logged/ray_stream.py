@@ -101,13 +101,13 @@ def scanned_on_ray(source: Source, progress: Any = None) -> RayDataset:
 
 
 def _find_episodes(source: Source) -> EpisodeTable:
-    """As `find_episodes`; a task sends back three numbers for each episode of its rows."""
+    """As `find_episodes`; a task sends back a few numbers for each episode of its rows."""
     ray = started()
     task, held = ray.remote(max_retries=RETRIES, num_cpus=1)(marks), ray.put(source)
     count = min(source.rows, most_tasks(ray))
     bounds = [source.rows * k // count for k in range(count + 1)]
     found = ray.get([task.remote(held, first, last) for first, last in pairwise(bounds)])
-    return find_episodes(source) if found[0] is None else EpisodeMarks.joined(found).table()
+    return find_episodes(source) if found[0] is None else EpisodeMarks.joined(found).refuse_turns().table()
 
 
 @dataclass(frozen=True)

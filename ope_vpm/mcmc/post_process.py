@@ -16,6 +16,7 @@ from ope_vpm.chain.diagnostics import StationarityTest
 from ope_vpm.chain.pareto import pareto_k
 from ope_vpm.mcmc.autocorrelation import independent_draws
 from ope_vpm.mcmc.cells import cell_ratio, coordinate_scale
+from ope_vpm.mcmc.mixing import mixing
 from ope_vpm.mcmc.samples import as_chains
 
 BEYOND_NOISE = 2.0
@@ -38,6 +39,15 @@ root of this. A round number, the same as for the diagnostics of a fit."""
 FIT_PARTITIONS = 3
 """Partitions per bootstrap fit, instead of the 11 of the estimate: the smallest number with a median other than the
 mean, because 40 fits take their time. The median of fewer partitions is noisier, which makes intervals wider."""
+USE_THEM = "use them as they are"
+"""The advice on draws that need no weights and are enough."""
+ONE_CHAIN = "one chain cannot show modes that it has not reached: run several, from starts far apart"
+"""What is added where there is a single chain, which may be stuck without showing it."""
+NOT_MIXED = (
+    "how much weight each of these regions has cannot be known from such draws, plain or weighted: run longer, or use "
+    "a sampler that crosses between modes (tempering)"
+)
+"""What follows from chains that do not mix."""
 FEWEST_PIECES = 20
 """The bootstrap resamples at least this many pieces; fewer chains than this are cut into segments. A round number: the
 standard deviation of 20 resampled pieces is known to about 16 %."""
@@ -71,6 +81,10 @@ class PostProcessed:
     """The effective sample size (Σw)²/Σw² of the weights."""
     independent_draws: Floats
     """The effective sample size of the unweighted chains for the mean of each coordinate, by their autocorrelation."""
+    rhat: Floats
+    """R̂ of each coordinate of the unweighted chains, split and rank-normalised (Vehtari et al. 2021): ArviZ's number,
+    and defined for one chain, too. NaN for constants and chains of fewer than 4 draws. Short and slow chains have a
+    large one and may be stationary nonetheless: see `ope_vpm.mcmc.mixing`."""
     residual_before: float
     """The stationarity residual of the unweighted draws: how much one more step of the sampler changes their
     distribution, on random test functions."""
@@ -119,6 +133,7 @@ class PostProcessed:
         lines += [
             f"effective sample size of the weights  {self.effective_sample_size:.0f} of {self.weights.size}",
             f"independent draws before correcting   {self.independent_draws.min():.0f} (worst coordinate)",
+            f"R̂ before correcting                   {_worst(self.rhat):.3g} (worst coordinate)",
             f"stationarity residual                 {self.residual_before:.2g} before, {self.residual_after:.2g} after "
             f"(noise: {self.noise:.2g})",
             self.verdict,
@@ -132,7 +147,8 @@ def post_process_mcmc(samples: Any, *, bootstrap: int = 40, seed: int = 0) -> Po
     Consecutive draws are transitions (x, x') of the sampler, whichever it is, so that no density is needed. The weights
     are the ratio τ = μ/p of the stationary distribution to that of the draws, estimated by VPM on random cells
     (`cell_ratio`). Many short chains from a wide start gain most; long chains that have mixed gain nothing, and the
-    verdict says so.
+    verdict says so. It also says where chains do not mix: how much weight each of several modes has is then not in
+    the draws, neither plain nor weighted. A mode that no chain has reached cannot be known of at all.
 
     Args:
         samples: draws of shape (chains, draws, d), or ArviZ's `InferenceData` or `DataTree`.
@@ -151,14 +167,18 @@ def post_process_mcmc(samples: Any, *, bootstrap: int = 40, seed: int = 0) -> Po
     noise = min(noise, plain_noise(noise, len(chains), len(transitions)))
     after, noise_after = stationarity(transitions, ratio, seed)
     size = effective_sample_size(weights.ravel())
-    helped, verdict = judge(before, after, noise, noise_after, size, drifts=means_drift(chains))
+    mixed = mixing(chains, seed)
+    draws = np.array([independent_draws(chains[:, :, i]) for i in range(chains.shape[2])])
+    plain = Plain(len(chains), float(draws.min()), means_drift(chains), mixed.apart, mixed.differ)
+    helped, verdict = judge(before, after, noise, noise_after, size, plain)
     replicates = bootstrap_weights(transitions, len(chains), bootstrap, seed)
     return PostProcessed(
         draws=chains,
         weights=weights,
         coordinates=tuple(_corrected(name, chains[:, :, i], weights, replicates) for i, name in enumerate(names)),
         effective_sample_size=size,
-        independent_draws=np.array([independent_draws(chains[:, :, i]) for i in range(chains.shape[2])]),
+        independent_draws=draws,
+        rhat=mixed.rhat,
         residual_before=before,
         residual_after=after,
         noise=noise,
@@ -226,10 +246,30 @@ def bootstrap_weights(transitions: Transitions, chains: int, fits: int, seed: in
     return weights
 
 
+@dataclass(frozen=True)
+class Plain:
+    """What the unweighted chains tell about themselves, apart from the stationarity residual."""
+
+    chains: int = 2
+    """How many there are."""
+    independent: float = np.inf
+    """Their effective sample size by autocorrelation, of the worst coordinate."""
+    drifts: bool = False
+    """Whether their means differ between their first and their last draws."""
+    apart: str | None = None
+    """What is said of chains without a region in common."""
+    differ: str | None = None
+    """What is said of chains that differ by more than their autocorrelation explains."""
+
+
 def judge(
-    before: float, after: float, noise: float, noise_after: float, size: float, drifts: bool = False
+    before: float, after: float, noise: float, noise_after: float, size: float, plain: Plain | None = None
 ) -> tuple[bool, str]:
     """Decide from the data alone whether the weights helped, and say so in one sentence.
+
+    Chains that have no region in common are never said to be helped, for no weights can correct that. Chains that
+    differ by R̂ alone are not said to need nothing; but many short chains on their way are expected to differ, and
+    weights may help them.
 
     Args:
         before: the stationarity residual of the unweighted draws.
@@ -237,10 +277,15 @@ def judge(
         noise: the sampling noise of `before`.
         noise_after: the sampling noise of `after`.
         size: the effective sample size of the weights.
-        drifts: whether the chains' means differ between their first and their last draws.
+        plain: what the chains tell about themselves.
     """
-    if before <= BEYOND_NOISE * noise and not drifts:
-        return False, "not needed: the draws are already as stationary as they can tell; use them as they are"
+    plain = plain or Plain()
+    stationary = before <= BEYOND_NOISE * noise and not plain.drifts
+    apart = plain.apart or (plain.differ if stationary else None)
+    if apart is not None:
+        return False, f"do not mix: {apart}; {NOT_MIXED}"
+    if stationary:
+        return False, f"not needed: the draws are already as stationary as they can tell; {_as_they_are(plain)}"
     if size < FEWEST:
         return False, f"not trusted: the weights rest on {size:.0f} draws; start wider, or run the chains longer"
     if after <= BEYOND_NOISE * noise_after:
@@ -248,6 +293,18 @@ def judge(
     if after < before / 2:
         return True, "helped in part: the weighted draws are closer to stationary, and not there yet; run longer"
     return False, "did not help: the weighted draws are as far from stationary as the plain ones; run longer"
+
+
+def _as_they_are(plain: Plain) -> str:
+    """What to do with draws that need no weights, and what they cannot tell."""
+    few = plain.independent < FEWEST
+    advice = f"they are worth about {plain.independent:.0f} independent ones, so run longer" if few else USE_THEM
+    return advice if plain.chains > 1 else f"{advice} ({ONE_CHAIN})"
+
+
+def _worst(rhat: Floats) -> float:
+    """Return the largest R̂ that is defined; NaN where none is."""
+    return float(np.max(rhat, initial=-np.inf, where=~np.isnan(rhat))) if not np.isnan(rhat).all() else float("nan")
 
 
 def _corrected(name: str, values: Floats, weights: Floats, replicates: Floats) -> Corrected:

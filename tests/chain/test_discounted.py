@@ -1,5 +1,7 @@
 """Below γ = 1: standard errors, value functions, the choice of features and diagnostics against closed forms."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -35,8 +37,11 @@ def expected(gamma, weight, initial_weight):
 
 @pytest.mark.parametrize("gamma", [1.0, 0.7, 0.2])
 def test_the_standard_error_is_the_infinitesimal_jackknifes(gamma):
-    """√Σ(∂v/∂w)² over the weights w = 1 of rows and initial states, each derivative taken numerically."""
-    pairs = ov.Transitions(X, X_NEXT, x_initial=np.arange(3))
+    """√Σ(∂v/∂w)² over the weights w = 1 of rows and initial states, each derivative taken numerically.
+
+    Where the successors' probabilities are given, nothing is added for small counts.
+    """
+    pairs = ov.Transitions(X, X_NEXT[:, None], x_initial=np.arange(3), next_weight=np.ones((10, 1)))
     value = ov.VPM(gamma=gamma).fit(pairs).expectation(F[X])
     assert value == pytest.approx(expected(gamma, np.ones(10), np.ones(3)))
     square, step = 0.0, 1e-5
@@ -118,3 +123,67 @@ def test_exact_ratios_leave_no_stationarity_residual(gamma):
     assert estimate.diagnostics.stationarity_residual == pytest.approx(0, abs=1e-12)
     test = StationarityTest.draw(pairs, gamma, np.random.default_rng(0))
     assert test.residual(lambda x: np.where(x == 2, 2.0, 0.5)) > 0.05
+
+
+def test_initial_states_without_data_are_named_with_their_share():
+    """Two states that change places. Half of the starts are state 9: they start from either state instead.
+
+    So μ₀ = (3/4, 1/4), and at γ = 1/2 μ(0) = 3/8 + μ(1)/2, μ(1) = 1/8 + μ(0)/2: 7/12 and 5/12.
+    """
+    pairs = ov.Transitions([0, 1], [1, 0], x_initial=[0, 9])
+    with pytest.warns(ov.StationaryWarning, match=r"50.0% of the initial states do not occur among the x of the data"):
+        estimate = ov.VPM(gamma=0.5).fit(pairs)
+    np.testing.assert_allclose(estimate.probabilities([0, 1]), [7 / 12, 5 / 12])
+    found = estimate.diagnostics
+    assert found.unseen_initial == 0.5
+    assert found.doubts == found.notes
+    assert "1 state {9}: the chain starts from a row of the data instead" in found.doubts[0]
+    assert "unseen initial states" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("options", "initial", "weight", "share", "said"),
+    [
+        ({"unseen": "restrict"}, [0, 9], [3, 1], 0.25, "they are left out, and the others count for more"),
+        ({"unseen": "restrict"}, [8, 9], [3, 1], 1.0, "2 states {8, 9}: the chain starts from a row of the data"),
+        ({"unseen": "good-turing"}, [0, 9], [3, 1], 0.25, "a state seen least often"),
+        ({"reversible": True}, [0, 9], [3, 1], 0.25, "do not occur in the data, 1 state {9}: the chain starts from"),
+        (
+            {"pool_increments": 1.0},
+            [0, 9],
+            [3, 1],
+            0.25,
+            "in the range of the data, 1 state {9}: the chain starts from the",
+        ),
+        ({"steps": 5}, [0, 9], [0, 1], 1.0, "a row of the data"),
+    ],
+)
+def test_each_treatment_says_what_becomes_of_initial_states_without_data(options, initial, weight, share, said):
+    pairs = ov.Transitions([0, 1, 1], [1, 0, 1], x_initial=initial, initial_weight=weight)
+    with pytest.warns(ov.StationaryWarning, match=f"{share:.1%} of the initial states"):
+        found = ov.VPM(gamma=0.5, **options).fit(pairs).diagnostics
+    assert found.unseen_initial == pytest.approx(share)
+    assert said in found.doubts[0]
+
+
+def test_few_initial_states_without_data_are_noticed_and_no_doubt():
+    """1 in 25 is below 5 %, 1 in 20 is not."""
+    for others, doubtful in ((24, False), (19, True)):
+        pairs = ov.Transitions([0, 1], [1, 0], x_initial=[0] * others + [9])
+        with pytest.warns(ov.StationaryWarning, match="of the initial states"):
+            found = ov.VPM(gamma=0.5).fit(pairs).diagnostics
+        assert len(found.notes) == 1
+        assert bool(found.doubts) == doubtful
+
+
+def test_nothing_is_said_of_initial_states_that_are_known_or_not_asked_for(tmp_path):
+    known = ov.Transitions([0, 1, 1], [1, 0, 1], x_initial=[0, 9], initial_weight=[1, 0])
+    unknown = ov.Transitions([0, 1, 1], [1, 0, 1], x_initial=[9])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        estimates = [ov.VPM(gamma=0.5).fit(known), ov.VPM().fit(unknown)]
+    assert [each.diagnostics.unseen_initial for each in estimates] == [0, 0]
+    with pytest.warns(ov.StationaryWarning):
+        estimate = ov.VPM(gamma=0.5).fit(unknown)
+    estimate.save(tmp_path / "estimate.npz")
+    assert ov.StationaryEstimate.load(tmp_path / "estimate.npz").diagnostics.unseen_initial == 1

@@ -414,6 +414,11 @@ def test_episodes_by_flags_and_labels_across_chunks():
     assert resets.from_reset.tolist() == [False, True]
     with pytest.raises(ValueError, match="no flags"):
         find_episodes(Rows())
+    turns = ({"episode": np.array([4, 5])}, {"episode": np.array([6])}, {"episode": np.array([4, 5])})
+    with pytest.raises(ValueError, match="episode 4 has row 0 and then row 3"):
+        find_episodes(Rows(*turns))
+    assert len(find_episodes(Rows(*turns[:2]))) == 3
+    assert len(find_episodes(Rows({"episode": np.array([4])}, {"episode": np.array([4])}, turns[0]))) == 2
 
 
 @given(
@@ -435,6 +440,27 @@ def test_runs_of_rows_tell_the_same_episodes_wherever_they_are_cut(rows, cuts, s
     whole = EpisodeMarks.of(columns).table()
     for field in fields(whole):
         np.testing.assert_array_equal(getattr(found, field.name), getattr(whole, field.name))
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(0, 4)), min_size=1, max_size=9),
+    st.lists(st.integers(1, 8), max_size=3),
+)
+def test_turns_are_refused_in_runs_as_in_arrays(rows, cuts):
+    ended, label = (np.array(values) for values in zip(*rows, strict=True))
+    bounds = sorted({0, len(rows), *(cut for cut in cuts if cut < len(rows))})
+    runs = [{"terminated": ended[first:last], "episode": label[first:last]} for first, last in pairwise(bounds)]
+
+    def said(read):
+        try:
+            read()
+        except ValueError as error:
+            return str(error)
+        return None
+
+    ones = np.ones(len(rows))
+    whole = said(lambda: ov.LoggedDataset.from_arrays(ones, ones, ones, ones, ended, episode=label))
+    assert said(lambda: find_episodes(Rows(*runs))) == whole
 
 
 # -- Tables and files

@@ -163,6 +163,59 @@ def test_labels_that_are_counted_anew_in_each_file_may_end_open(tmp_path):
     assert ov.scan_dataset(folder).n_episodes == 10
 
 
+def in_turns(environments, steps):
+    """What a vector of environments logs: one row of each, again and again, without an end."""
+    table = columns(environments * steps)
+    return table | {
+        "episode": np.tile(np.arange(environments), steps),
+        "terminated": np.zeros(len(table["reward"]), bool),
+    }
+
+
+@pytest.mark.parametrize("environments", [3, 20, 50])
+@pytest.mark.parametrize("text", [False, True])
+def test_episodes_that_take_turns_are_refused_as_in_memory(tmp_path, monkeypatch, environments, text):
+    """More environments than a part, or the head, has rows: only all rows together show it."""
+    monkeypatch.setattr(streamed, "HEAD_ROWS", 5)
+    table = in_turns(environments, 4)
+    if text:
+        table["episode"] = np.array([f"run {number}" for number in table["episode"]])
+    rows = environments * 4
+    folder = write(
+        tmp_path / "a", {"1": slice(0, 31), "2": slice(31, rows)} if rows > 31 else {"1": slice(0, rows)}, table
+    )
+    name = "run 0" if text else "0"
+    said = f"rows of one episode must follow one another: episode {name} has row 0 and then row {environments} "
+    for read in (ov.scan_dataset, ov.load_dataset):
+        with pytest.raises(ValueError, match=said):
+            read(folder)
+    whole = write(tmp_path / "b", {"1": slice(0, rows)}, table)
+    with pytest.raises(ValueError, match=said):
+        ov.load_dataset(whole / "1.parquet")
+
+
+def test_rows_in_turns_that_flags_end_or_that_are_followed_by_others_are_taken(tmp_path, monkeypatch):
+    monkeypatch.setattr(streamed, "HEAD_ROWS", 5)
+    single_steps = in_turns(3, 20)
+    single_steps["terminated"][:] = True
+    numbered_again = in_turns(3, 20)
+    numbered_again["episode"][-2:] = 7  # one label goes on, so that labels are counted anew and not in turns
+    for name, table, episodes in (("a", single_steps, 60), ("b", numbered_again, 59)):
+        folder = write(tmp_path / name, {"1": slice(0, 60)}, table)
+        data, whole = (
+            ov.scan_dataset(folder),
+            ov.LoggedDataset.from_arrays(
+                **{kind: table[f"{kind[:-1]}_0"] for kind in ("observations", "actions")},
+                rewards=table["reward"],
+                terminated=table["terminated"],
+                episode=table["episode"],
+            ),
+        )
+        assert data.n_episodes == whole.n_episodes == episodes
+        assert [len(part) for part in data.parts()] == [16, 16, 16, 12]
+        np.testing.assert_array_equal(data.lengths, whole.lengths)
+
+
 def test_numbers_that_are_none_are_found_in_any_part(tmp_path):
     table = columns()
     table["reward"] = np.where(np.arange(100) == 77, np.nan, table["reward"])

@@ -102,6 +102,37 @@ class FiniteChain:
             value[each.members] = h - time @ h / time.sum()  # the solver leaves a constant that is rounding error
         return value[: self.size]
 
+    def restarted(self, start: Floats, reward: Floats, share: float) -> tuple[Floats, Floats] | None:
+        """The stationary distribution of the chain that begins anew with a probability in each step, and its h.
+
+        That is μ = (1 - share)·μ𝒯 + share·start, the discounted distribution, and with γ = 1 - share the
+        h = reward - E_μ[reward] + γ𝒯h, which has mean 0 under `start`. None where the chain is large, mixes slowly and
+        cannot be factorised.
+
+        Args:
+            start: the distribution of the state in which it begins anew.
+            reward: one number per state.
+            share: the probability of that, small.
+        """
+        gamma = 1 - share
+        if solve.factorises(self._extended):
+            mu = self.distribution(start, gamma)
+            return mu, self.value_function(reward - mu @ reward, gamma)
+        # With γ·start added for all mass the system has no eigenvalue next to 0, and the same solutions: μ has mass 1,
+        # and h mean 0 under `start`.
+        flow = FiniteChain(self.kernel.T.tocsr(), self.leave.T.tocsr(), self.enter.T.tocsr())
+        found = solve.gmres(lambda v: v - gamma * flow.mean_after(v) + gamma * start * v.sum(), start, start)
+        if found is None:
+            return None
+        centred = reward - found @ reward
+        h = solve.gmres(lambda v: v - gamma * self.mean_after(v) + gamma * (start @ v), centred, np.zeros(self.size))
+        return None if h is None else (found, h)
+
+    def mean_after(self, h: Floats) -> Floats:
+        """The mean of h after one step from each state, 𝒯h."""
+        mean: Floats = self.kernel @ h + self.enter @ (self.leave @ h)
+        return mean
+
     def gain(self, reward: Floats) -> Floats:
         """The average reward in the long run from each state, which differs where there are several closed classes."""
         gain, padded = np.zeros(self._extended.shape[0]), self._padded(reward)

@@ -47,6 +47,8 @@ class Solution:
     """How much each power step changed τ, in L₁(p)."""
     unseen_mass: float | None = None
     """The share of μ that steps to states without data, where the solver knows it."""
+    unseen_initial: float = 0.0
+    """The share of the initial states that could not be used as they are, for want of data on them."""
     notes: list[str] = field(default_factory=list)
     """What the user should know, in sentences."""
     warnings: list[str] = field(default_factory=list)

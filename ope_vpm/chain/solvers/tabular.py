@@ -14,6 +14,7 @@ from ope_vpm.chain.finite.chain import named_states, periodicity, reducibility
 from ope_vpm.chain.finite.counts import CountedChain, StateIndex, count, least_seen
 from ope_vpm.chain.finite.pooling import pooled
 from ope_vpm.chain.finite.reversible import reversible
+from ope_vpm.chain.finite.small_counts import smoothed_variance
 from ope_vpm.chain.monitor import Callback, Monitor
 from ope_vpm.chain.objective import damped_power_ratio, discounted_power, power_ratio, regularized_minimiser
 from ope_vpm.chain.schedule import Damping, schedule
@@ -27,6 +28,17 @@ a sparse one."""
 MORE_THAN_ONCE_SEEN = 3
 """How many times the share of rows seen once the unseen share may be before states seen once say nothing about it: in
 the table of docs/solvers.md "good-turing" is still the better treatment at a quotient of 2.1."""
+DOUBTFUL_INITIAL = 0.05
+"""A share of unseen initial states from which the answer is doubtful: the share of steps to unseen states from which
+verdicts on policies ask for caution. The discounted distribution then starts elsewhere with this probability."""
+INSTEAD = {
+    "restart": ("among the x of the data", "the chain starts from a row of the data instead"),
+    "good-turing": ("among the x of the data", "the chain starts from a state seen least often instead"),
+    "restrict": ("among the x of the data", "they are left out, and the others count for more"),
+    "reversible": ("in the data", "the chain starts from a row of the data instead"),
+    "pooled": ("in the range of the data", "the chain starts from the end of the range instead"),
+}
+"""Where initial states are looked for, and what becomes of those that are not there; by treatment of unseen states."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,12 +98,17 @@ class Tabular:
             mu, changes, stopped = self._power_steps(counted, gamma, self.steps, unseen == "restart", callback)
         mean_ratio = float(mu.sum())
         mu = mu / mean_ratio
-        doubts, notices = _remarks(counted, exact=self.steps is None) if gamma == 1 else ([], [])
+        if gamma == 1:
+            lost, (doubts, notices) = 0.0, _remarks(counted, exact=self.steps is None)
+        else:
+            treated = unseen if self.pool_increments is False else "pooled"
+            lost, doubts, notices = _initial_remarks(counted, transitions, treated)
         return Solution(
             ratio=TabularRatio(counted.index.states, counted.p, mu, unseen, self.pool_increments, self.reversible),
             mean_ratio=mean_ratio,
             convergence=changes,
             unseen_mass=float(mu @ counted.unseen),
+            unseen_initial=lost,
             notes=["stopped by the user"] if stopped else [],
             warnings=doubts,
             notices=notices,
@@ -184,13 +201,22 @@ class TabularRatio:
         total = group_sums(np.maximum(row, 0), transitions.row_weights * values, len(counted.p))
         times = counted.p * len(transitions)
         reward = np.divide(total, times, out=np.zeros_like(total), where=times > 0)
-        value = counted.chain.value_function(reward, gamma)
+        return _by_state(counted, counted.chain.value_function(reward, gamma))
 
-        def evaluate(x: Array) -> Floats:
-            number = counted.index(x)
-            return np.where(number >= 0, value[number], counted.restart @ value)
+    def sampling_variance(
+        self, transitions: Transitions, values: Floats, mean: float, gamma: float
+    ) -> tuple[float, ValueFunction] | None:
+        """The variance of an expectation that knows how few rows states have, and the value function that it used.
 
-        return evaluate
+        None where the influence function is taken as it is: with pooled increments and detailed balance, which share
+        rows between states already, where successors are known with their probabilities, and where there are too many
+        states that mix too slowly.
+        """
+        if self.reversible or self.pool_increments is not False or transitions.next_weight is not None:
+            return None
+        counted = self._counted(transitions)
+        found = smoothed_variance(counted, transitions, values, mean, gamma)
+        return None if found is None else (found[0], _by_state(counted, found[1]))
 
     def _counted(self, transitions: Transitions) -> CountedChain:
         if self.reversible:
@@ -206,6 +232,16 @@ class TabularRatio:
     def settings(self) -> dict[str, Any]:
         """Everything that is not an array, for saving."""
         return {"unseen": self.unseen, "pool_increments": self.pool_increments, "reversible": self.reversible}
+
+
+def _by_state(counted: CountedChain, value: Floats) -> ValueFunction:
+    """Numbers of states as a function of states; of a state never seen, their mean over where it restarts."""
+
+    def evaluate(x: Array) -> Floats:
+        number = counted.index(x)
+        return np.where(number >= 0, value[number], counted.restart @ value)
+
+    return evaluate
 
 
 def choose_unseen(p: Floats, unseen: Floats, times: Floats | Integers) -> str:
@@ -238,3 +274,22 @@ def _remarks(counted: CountedChain, exact: bool) -> tuple[list[str], list[str]]:
 
     doubt, notice = reducibility(chain, share, name), periodicity(chain, name, exact)
     return ([] if doubt is None else [doubt]), ([] if notice is None else [notice])
+
+
+def _initial_remarks(
+    counted: CountedChain, transitions: Transitions, treatment: str
+) -> tuple[float, list[str], list[str]]:
+    """The share of initial states that the counts do not know, what makes the answer doubtful, and what to notice."""
+    if transitions.x_initial is None:
+        return 0.0, [], []
+    unknown = counted.index(transitions.x_initial) < 0
+    weight = transitions.initial_weights
+    share = float(weight[unknown].sum() / weight.sum())
+    if share == 0:
+        return 0.0, [], []
+    if treatment == "restrict" and share == 1:
+        treatment = "restart"  # there are no others
+    where, instead = INSTEAD[treatment]
+    states = named_states(np.unique(transitions.x_initial[unknown & (weight > 0)]))
+    text = f"{share:.1%} of the initial states do not occur {where}, {states}: {instead}"
+    return (share, [text], []) if share >= DOUBTFUL_INITIAL else (share, [], [text])

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ope_vpm.arrays import Array
+from ope_vpm.logged.columns import episode_column
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.formats.files import Options, require, spaces_from_json
 from ope_vpm.logged.formats.parquet import SPACES, claimed, column_of
@@ -141,7 +142,8 @@ class TableSource(ABC):
     def _data(self, first: int, table: Any) -> LoggedDataset:
         path = self.named(first)
         with reading(Path(path), "Parquet"):
-            return from_table(path, _Columns(path, table), self.options)
+            columns = _Columns(path, table, names_of("", self.columns, self.options, ("episode",)))
+            return from_table(path, columns, self.options)
 
     def _tables(self, first: int, last: int, columns: Sequence[str]) -> Iterator[Any]:
         for number, (begin, end) in enumerate(pairwise(self.bounds)):
@@ -229,10 +231,14 @@ def _torn(episode: Any, opened: str, later: str) -> str:
 
 
 class _Columns(Mapping[str, Array]):
-    """The columns of an Arrow table by name."""
+    """The columns of an Arrow table by name.
 
-    def __init__(self, path: str, table: Any) -> None:
-        self._path, self._table = path, table
+    Where `labels` names the column of episodes, its runs of equal labels are numbered instead: whether episodes take
+    turns was asked of all rows, and a part of them does not know.
+    """
+
+    def __init__(self, path: str, table: Any, labels: Sequence[str] = ()) -> None:
+        self._path, self._table, self._labels = path, table, labels
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._table.column_names)
@@ -241,7 +247,13 @@ class _Columns(Mapping[str, Array]):
         return len(self._table.column_names)
 
     def __getitem__(self, name: str) -> Array:
-        return column_of(self._path, name, self._table.column(name))
+        column = column_of(self._path, name, self._table.column(name))
+        return _runs(episode_column(column, len(column))) if name in self._labels else column
+
+
+def _runs(label: Array) -> Array:
+    """The number of each row's run of equal labels, from 0."""
+    return np.concatenate([[0], np.cumsum(label[1:] != label[:-1])])
 
 
 def _check_alike(path: str, schema: Any, first: str, expected: Any, names: Sequence[str]) -> None:
