@@ -47,8 +47,8 @@ class Evidence:
     residual_correlation: float | None = None
     """|ρ| of the Bellman residuals of successive steps: 0 where observations are states and Q is right."""
     past_action: float | None = None
-    """On continuous states, the share of the variance of Bellman residuals that the action before foretells: 0 where
-    observations are states."""
+    """On continuous states, the share of the variance of Bellman residuals that the action before foretells, alone or
+    together with the present one: 0 where observations are states."""
     history: float | None = None
     """On finite states, the share of the variance of r + γV(s') that the step before foretells beyond the pair (s, a):
     0 where observations are states."""
@@ -165,7 +165,7 @@ RULES = (
         0.02,
         0.3,
         "the action before foretells {0:.1%} of how outcomes vary, beyond observation and action: observations come "
-        "late, or do not hold all that the future depends on",
+        "late, doing the same again pays, or they do not hold all that the future depends on",
         low_is_bad=False,
         help=COMPLETE,
     ),
