@@ -38,6 +38,9 @@ class Evidence:
     """The residual that sampling noise alone would leave."""
     unseen_mass: float | None = None
     """The share of the target's steps that lead where there are no data."""
+    unlogged: float | None = None
+    """The share of the discounted time that lies beyond the steps at which episodes were cut, where nothing but the
+    logged steps says what it pays."""
     predicted_mass: float | None = None
     """The same where values are predicted for such steps, and how far these may be off is part of the error."""
     negative_mass: float | None = None
@@ -139,6 +142,16 @@ RULES = (
         "{0:.0%} of the target's steps lead where there are no data",
         low_is_bad=False,
         help="log the actions that the target takes, in the states that it visits",
+    ),
+    # As for steps without data, which they are. On the linear-Gaussian system cut after 5 to 50 steps, 75 of 90 "reliable"
+    # intervals of wist and wiss with shares of 0.35 to 0.95 missed (seeds 100 to 104).
+    Rule(
+        "unlogged",
+        0.05,
+        0.2,
+        "{0:.0%} of the discounted weight lies beyond the steps at which episodes were cut",
+        low_is_bad=False,
+        help="log longer episodes, take a smaller gamma, or an estimator that follows states, such as auto",
     ),
     Rule(
         "predicted_mass",
