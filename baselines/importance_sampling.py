@@ -10,8 +10,9 @@ import numpy as np
 from ope_vpm.arrays import Bools, Floats
 from ope_vpm.ope.authoring import Bootstrap, EpisodeSums, Problem, ProblemEstimator, RawEstimate, evidence_of_weights
 from ope_vpm.ope.behaviour.source import Behaviour, behaviour_log_prob, check_behaviour
+from ope_vpm.ope.finite.limits import with_rare_rewards
 from ope_vpm.ope.inference.logged_mean import time_weights, weighted_sums
-from ope_vpm.ope.inference.returns import with_ratio_return, with_weighted_return
+from ope_vpm.ope.inference.returns import ends_under, with_ratio_return, with_weighted_return
 from ope_vpm.ope.inference.value import value_or_nan
 from ope_vpm.ope.inference.verdict import rewards_hull
 
@@ -75,7 +76,7 @@ class TrajectoryWise(_ImportanceSampling):
         found = self._estimate(problem, weighted_sums(problem, weights, tail * weight), weights, unlogged, fit)
         if problem.episodic:
             found = with_weighted_return(problem, found)
-        return found
+        return with_rare(problem, found, weights / whole_time, ends_under(problem, weights))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,19 +95,36 @@ class StepWise(_ImportanceSampling):
         sums, weights, time, unlogged = step_wise(problem, log_ratio, problem.data.rewards)
         found = self._estimate(problem, sums, weights, unlogged, fit)
         if not problem.episodic:
-            return found
+            return with_rare(problem, found, weights, 0.0)
         if problem.ends.all():  # the usual definition: the weighted mean rewards of all times, added up
+            ends = 1 / time
             uncertainty = Bootstrap(episodes=sums.scaled(time))
             per_episode = replace(found, value=time * found.value, uncertainty=uncertainty)
             found = replace(found, per_episode=per_episode)
         else:
             rate = step_wise(problem, log_ratio, problem.ending.astype(np.float64))[0]
+            ends = float(rate.ratios.sum())
             found = with_ratio_return(problem, found, rate)
         if problem.on_end == "restart":
             around = step_wise(problem, log_ratio, problem.data.rewards - found.value)[0]
             uncertainty = Bootstrap(episodes=raised(around, found.value), suspected_bias=found.suspected_bias)
             found = replace(found, uncertainty=uncertainty)
-        return found
+        return with_rare(problem, found, weights, ends)
+
+
+def with_rare(problem: Problem, found: RawEstimate, share: Floats, ends: float) -> RawEstimate:
+    """An estimate, and its return, that know from how few episodes their rare rewards are.
+
+    Args:
+        problem: the question.
+        found: the estimate.
+        share: (n,): how much the reward of each row counts in its value.
+        ends: the rate of ends per step, by which the return divides.
+    """
+    of_return = found.per_episode
+    if of_return is not None and ends > 0:
+        found = replace(found, per_episode=with_rare_rewards(problem.data, of_return, share / ends))
+    return with_rare_rewards(problem.data, found, share)
 
 
 FEW_CUT = 0.05

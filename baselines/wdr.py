@@ -24,6 +24,7 @@ from ope_vpm.baselines.importance_sampling import SMALLEST, step_weights
 from ope_vpm.ope.authoring import Bootstrap, EpisodeSums, Problem, ProblemEstimator, RawEstimate, evidence_of_weights
 from ope_vpm.ope.behaviour.source import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.finite.cross_fit import CrossFit, cross_fitted_counts
+from ope_vpm.ope.finite.limits import with_rare_rewards
 from ope_vpm.ope.inference.uncertainty import entry_rate, initial_sums
 from ope_vpm.ope.q.linear import cross_fitted_q, find_lstd, lstd_equations
 from ope_vpm.ope.q.values import QValues, influence
@@ -65,7 +66,7 @@ class WeightedDoublyRobust(ProblemEstimator):
         sums = terms.episode_sums(by_time, beyond)
         if fit.mixture is not None:  # residuals cannot correct how closed classes are mixed, at any horizon
             sums = sums.beside(fit.mixture)
-        return RawEstimate(
+        found = RawEstimate(
             value=terms.q_value + float(blend @ terms.corrections),
             # Neither Q nor the products of ratios know anything about unseen pairs.
             uncertainty=Bootstrap(episodes=sums, suspected_bias=fit.error),
@@ -77,6 +78,7 @@ class WeightedDoublyRobust(ProblemEstimator):
                 "mean_horizon": float(blend @ terms.horizons),
             },
         )
+        return with_rare_rewards(problem.data, found, weights)
 
     def _q(self, problem: Problem) -> CrossFit:
         """Q, and the ratio of stationary distributions that goes with it."""

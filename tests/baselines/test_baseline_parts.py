@@ -122,6 +122,45 @@ def test_products_of_ratios_are_not_sure_of_what_was_not_logged(name, gamma):
     assert min(held.values()) >= 8  # 9.5 are meant
 
 
+def sparse(penalised, continuous, episodes=40):
+    """One action, five steps per episode that pay -1, and -100 at the third in some episodes; the task ends."""
+    rewards = np.full((episodes, 5), -1.0)
+    rewards[:penalised, 2] = -100
+    last, action = np.tile(np.arange(5) == 4, episodes), np.zeros(5 * episodes, dtype=int)
+    states = np.random.default_rng(0).standard_normal((5 * episodes, 1)) if continuous else action
+    return ov.LoggedDataset.from_arrays(states, action, rewards.ravel(), states, terminated=last)
+
+
+ONLY = ov.as_policy(lambda states: np.ones((len(states), 1)), n_actions=1)
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+@pytest.mark.parametrize("name", ["wist", "wiss"])
+def test_rare_rewards_have_exact_limits_whatever_weighs_them(name, continuous):
+    """4 of 40 episodes have -99 more than usual, in 200 steps: the exact limits of 4 in 40 are 1.117 and 9.465."""
+    found, few, many = (ov.evaluate(sparse(k, continuous), ONLY, name, ignore=QUIET) for k in (4, 2, 30))
+    assert found.diagnostics["rare_reward_episodes"] == pytest.approx(4)
+    assert found.value == pytest.approx(-1 - 99 * 4 / 200)
+    assert found.interval[0] == pytest.approx(-1 - 99 * 9.465 / 200, abs=1e-3)
+    assert found.interval[1] >= -1 - 99 * 1.117 / 200 - 1e-3
+    assert found.verdict == "caution"
+    assert found.episode_return.interval[0] == pytest.approx(5 * (-1 - 99 * 9.465 / 200), abs=1e-2)
+    assert few.verdict == "unreliable"
+    assert "rare_reward_episodes" not in many.diagnostics
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+@pytest.mark.parametrize("name", ["wdr", "magic"])
+def test_doubly_robust_values_of_rare_rewards_ask_for_caution(name, continuous):
+    """However they are weighted, four episodes are worth four at most, and two less than the three that are needed."""
+    found, few, many = (ov.evaluate(sparse(k, continuous), ONLY, name, ignore=QUIET) for k in (4, 2, 30))
+    assert found.diagnostics["rare_reward_episodes"] <= 4 + 1e-9
+    assert found.verdict != "reliable"
+    assert found.interval[0] <= -1 - 99 * 4 / 200 <= found.interval[1]
+    assert few.verdict == "unreliable"
+    assert "rare_reward_episodes" not in many.diagnostics
+
+
 def test_returns_by_steps_are_values_times_their_time():
     """The weights ½ and 3/2, then ¾ and 3/2, pay 3¼ and ⅔ in a time of 4/3; the value's error knows that of the time.
 
