@@ -245,10 +245,13 @@ def terms(residuals, q_influence, horizons=(0.0, 1.0, 2.0)):
 
 
 def test_the_longest_horizon_alone_and_magics_blend():
-    """Residuals that only vary in the second time: Q alone is certain, and where nothing is biased it takes all."""
-    certain = terms([[1.0, 2.0], [1.0, -2.0]], [0.0, 0.0])
+    """Residuals that only vary in the second time: the first one alone is certain, and Q's own value is 3 too low.
+
+    The longest has the standard error 2√2, each episode moving it by 2: beyond 0.6745 of that Q's own counts as biased.
+    """
+    certain = terms([[3.0, 2.0], [3.0, -2.0]], [0.0, 0.0])
     assert WeightedDoublyRobust()._blend(certain).tolist() == [0, 0, 1]
-    assert certain.bias()[1] == 0  # 1 of a standard error √2·... above, within half of it
+    np.testing.assert_allclose(certain.bias(), [-(3 - 0.6745 * 2 * np.sqrt(2)), 0, 0])
     blend = Magic()._blend(certain)
     assert blend.sum() == pytest.approx(1)
     assert blend[1] == pytest.approx(1, abs=1e-6)

@@ -143,8 +143,8 @@ RULES = (
         low_is_bad=False,
         help="log the actions that the target takes, in the states that it visits",
     ),
-    # As for steps without data, which they are. On the linear-Gaussian system cut after 5 to 50 steps, 75 of 90 "reliable"
-    # intervals of wist and wiss with shares of 0.35 to 0.95 missed (seeds 100 to 104).
+    # As for steps without data, which they are. On the linear-Gaussian system cut after 5 to 50 steps, 75 of 90
+    # "reliable" intervals of wist and wiss with shares of 0.35 to 0.95 missed (seeds 100 to 104).
     Rule(
         "unlogged",
         0.05,
