@@ -80,20 +80,21 @@ class WeightedDoublyRobust(ProblemEstimator):
         blend = self._blend(terms)
         by_time, beyond = terms.share_of_times(blend), float(blend @ terms.share_beyond)
         weights = (terms.weights * by_time)[problem.data.episode, problem.data.time]
-        weights += beyond * group_sums(problem.steps.rows, problem.steps.weight * fit.tau, len(weights)) / len(weights)
+        of_q = group_sums(problem.steps.rows, problem.steps.weight * fit.tau, len(weights)) / len(weights)
+        weights += beyond * of_q
         sums = terms.episode_sums(by_time, beyond)
         if fit.mixture is not None:  # residuals cannot correct how closed classes are mixed, at any horizon
             sums = sums.beside(fit.mixture)
         doubt = self._alone(problem) if beyond > ROUNDING else RawEstimate(value=terms.q_value)
         # Neither Q nor the products of ratios know anything about unseen pairs; what else is wrong, residuals correct.
-        of_q = max(fit.error, beyond * doubt.suspected_bias)
+        suspected = max(fit.error, beyond * doubt.suspected_bias)
         evidence = evidence_of_weights(problem.data, weights, unseen_mass=fit.unseen_mass, remarks=fit.doubts)
         if beyond > ON_Q:
             past = {name: getattr(doubt.evidence, name) for name in PAST}
             evidence = replace(evidence, **past)
         found = RawEstimate(
             value=terms.q_value + float(blend @ terms.corrections),
-            uncertainty=Bootstrap(episodes=sums, suspected_bias=float(np.hypot(of_q, terms.undecided(blend)))),
+            uncertainty=Bootstrap(episodes=sums, suspected_bias=float(np.hypot(suspected, terms.undecided(blend)))),
             weights=weights,
             evidence=evidence,
             diagnostics={
@@ -103,7 +104,8 @@ class WeightedDoublyRobust(ProblemEstimator):
                 "share_beyond": beyond,
             },
         )
-        return with_rare_rewards(problem.data, found, weights)
+        # Rewards enter through Q, with its ratio; products of ratios weigh only what Q does not explain of them.
+        return with_rare_rewards(problem.data, found, of_q)
 
     def _q(self, problem: Problem) -> CrossFit:
         """Q, and the ratio of stationary distributions that goes with it."""
