@@ -39,7 +39,7 @@ linear systems observed late (seeds 0 and 1) that stay within their log, interva
 observed late from an older policy 0.2 and 0.25."""
 FORETOLD_JOINTLY = 0.5
 """The same of what both actions foretell together. What that does goes with the ratio of pairs of actions, which varies
-more than B's ratio of single ones. Where doing the same again pays or a change costs (seeds 0 to 4, 100 and 101, two
+more than B's ratio of single ones. Where doing the same again pays or a change costs (seeds 0 to 3, 100 and 101, two
 and continuously many actions) intervals need 0.04 to 0.44 of it."""
 SURE = 2.5
 """How many standard errors the action before must gain on held-out episodes to count. Pendulum, Acrobot, CartPole,
