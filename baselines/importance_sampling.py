@@ -10,9 +10,11 @@ import numpy as np
 from ope_vpm.arrays import Bools, Floats
 from ope_vpm.ope.authoring import Bootstrap, EpisodeSums, Problem, ProblemEstimator, RawEstimate, evidence_of_weights
 from ope_vpm.ope.behaviour.source import Behaviour, behaviour_log_prob, check_behaviour
+from ope_vpm.ope.finite.limits import with_rare_rewards
 from ope_vpm.ope.inference.logged_mean import time_weights, weighted_sums
-from ope_vpm.ope.inference.returns import with_ratio_return, with_weighted_return
+from ope_vpm.ope.inference.returns import ends_under, with_ratio_return, with_weighted_return
 from ope_vpm.ope.inference.value import value_or_nan
+from ope_vpm.ope.inference.verdict import rewards_hull
 
 SMALLEST = 1e-300
 """Keeps divisions by weights that have all vanished defined."""
@@ -35,13 +37,19 @@ class _ImportanceSampling(ProblemEstimator):
         fit = {"behaviour_held_out_log_likelihood": clone.held_out_log_likelihood}
         return problem.target_log_prob - clone.log_prob, fit
 
-    def _estimate(self, problem: Problem, sums: EpisodeSums, weights: Floats, fit: dict[str, Any]) -> RawEstimate:
-        """The sum of the ratios, with the weights that the rows have in it."""
+    def _estimate(
+        self, problem: Problem, sums: EpisodeSums, weights: Floats, unlogged: float, fit: dict[str, Any]
+    ) -> RawEstimate:
+        """The sum of the ratios, with the weights that the rows have in it, and what cut episodes leave unknown."""
+        value = value_or_nan(sums.ratios.sum(), weights)
+        bias, remarks = cut_short(problem, value, weights, unlogged)
         return RawEstimate(
-            value=value_or_nan(sums.ratios.sum(), weights),
-            uncertainty=Bootstrap(episodes=sums),
+            value=value,
+            uncertainty=Bootstrap(episodes=sums, suspected_bias=bias),
             weights=weights,
-            evidence=evidence_of_weights(problem.data, weights),
+            evidence=evidence_of_weights(
+                problem.data, weights, unlogged=unlogged if problem.gamma < 1 else None, remarks=remarks
+            ),
             diagnostics=fit,
         )
 
@@ -60,8 +68,15 @@ class TrajectoryWise(_ImportanceSampling):
         weight = np.exp(whole - _largest(whole))
         by_time, tail = time_weights(problem)
         weights = by_time * weight[data.episode]
-        found = self._estimate(problem, weighted_sums(problem, weights, tail * weight), weights, fit)
-        return with_weighted_return(problem, found) if problem.episodic else found
+        whole_time = max(float(weights.sum() + tail @ weight), SMALLEST)
+        unlogged = 0.0
+        if problem.gamma < 1:
+            beyond = weight * ~problem.ends * data.from_reset * problem.gamma**data.lengths / (1 - problem.gamma)
+            unlogged = float(beyond.sum()) / whole_time
+        found = self._estimate(problem, weighted_sums(problem, weights, tail * weight), weights, unlogged, fit)
+        if problem.episodic:
+            found = with_weighted_return(problem, found)
+        return with_rare(problem, found, weights / whole_time, ends_under(problem, weights))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,25 +92,80 @@ class StepWise(_ImportanceSampling):
     def find(self, problem: Problem) -> RawEstimate:
         """The sum over time of ratios, the weighted mean reward at each time."""
         log_ratio, fit = self._log_ratio(problem)
-        sums, weights, time = step_wise(problem, log_ratio, problem.data.rewards)
-        found = self._estimate(problem, sums, weights, fit)
+        sums, weights, time, unlogged = step_wise(problem, log_ratio, problem.data.rewards)
+        found = self._estimate(problem, sums, weights, unlogged, fit)
         if not problem.episodic:
-            return found
+            return with_rare(problem, found, weights, 0.0)
         if problem.ends.all():  # the usual definition: the weighted mean rewards of all times, added up
+            ends = 1 / time
             uncertainty = Bootstrap(episodes=sums.scaled(time))
             per_episode = replace(found, value=time * found.value, uncertainty=uncertainty)
             found = replace(found, per_episode=per_episode)
         else:
-            rate, _, _ = step_wise(problem, log_ratio, problem.ending.astype(np.float64))
+            rate = step_wise(problem, log_ratio, problem.ending.astype(np.float64))[0]
+            ends = float(rate.ratios.sum())
             found = with_ratio_return(problem, found, rate)
-        if problem.on_end == "absorb":
-            return found
-        around, _, _ = step_wise(problem, log_ratio, problem.data.rewards - found.value)
-        return replace(found, uncertainty=Bootstrap(episodes=raised(around, found.value)))
+        if problem.on_end == "restart":
+            around = step_wise(problem, log_ratio, problem.data.rewards - found.value)[0]
+            uncertainty = Bootstrap(episodes=raised(around, found.value), suspected_bias=found.suspected_bias)
+            found = replace(found, uncertainty=uncertainty)
+        return with_rare(problem, found, weights, ends)
 
 
-def step_wise(problem: Problem, log_ratio: Floats, paid: Floats) -> tuple[EpisodeSums, Floats, float]:
+def with_rare(problem: Problem, found: RawEstimate, share: Floats, ends: float) -> RawEstimate:
+    """An estimate, and its return, that know from how few episodes their rare rewards are.
+
+    Args:
+        problem: the question.
+        found: the estimate.
+        share: (n,): how much the reward of each row counts in its value.
+        ends: the rate of ends per step, by which the return divides.
+    """
+    of_return = found.per_episode
+    if of_return is not None and ends > 0:
+        found = replace(found, per_episode=with_rare_rewards(problem.data, of_return, share / ends))
+    return with_rare_rewards(problem.data, found, share)
+
+
+FEW_CUT = 0.05
+"""The weight of cut episodes up to which the mean over the logged steps passes for the long run's without a remark: the
+share of steps without data from which every estimate asks for caution."""
+
+
+def cut_short(problem: Problem, value: float, weights: Floats, unlogged: float) -> tuple[float, tuple[str, ...]]:
+    """What may be wrong because the log stopped before the task did, as large as one standard error, and a remark.
+
+    Below γ = 1 the steps beyond the log may pay anything that the rewards allow, so that twice the error holds all of
+    it. At γ = 1 a method that weighs trajectories knows the mean over the logged steps, and no long run: how far the
+    later half of the steps lies from all of them says how much of the way is left.
+
+    Args:
+        problem: the question.
+        value: the estimate.
+        weights: (n,): of the rows.
+        unlogged: the share of the discounted time that lies beyond the log.
+    """
+    data = problem.data
+    if problem.gamma < 1:
+        hull = rewards_hull(problem, unlogged_ends=True)
+        return unlogged * (hull.high - hull.low) / 2, ()
+    whole, cut = float(weights.sum()), float(weights[~problem.ends[data.episode]].sum())
+    if not whole > 0 or cut <= FEW_CUT * whole:
+        return 0.0, ()
+    late = np.where(2 * data.time >= data.lengths[data.episode], weights, 0.0)
+    later = float(late @ data.rewards / late.sum()) if late.sum() > 0 else value
+    remark = (
+        "episodes were cut, and the mean over their logged steps, which products of ratios tell, need not be that of "
+        "the long run"
+    )
+    return abs(later - value), (remark,)
+
+
+def step_wise(problem: Problem, log_ratio: Floats, paid: Floats) -> tuple[EpisodeSums, Floats, float, float]:
     """Per-episode sums with one column per time step, each row's share in the value, and the whole discounted time.
+
+    The last number is the share of the discounted time that lies beyond the log: after its last step, of what still
+    runs then, and wherever no episode with any weight is left.
 
     Args:
         problem: the question.
@@ -111,12 +181,16 @@ def step_wise(problem: Problem, log_ratio: Floats, paid: Floats) -> tuple[Episod
     share = np.where(alive, weight, 0.0).sum(axis=0) / total
     discount = gamma ** np.arange(horizon)
     norm = float(discount @ share)
+    after = 0.0 if gamma == 1 else gamma**horizon / (1 - gamma)
+    running = after * float(weight[~problem.ends, -1].sum() / total[-1])
+    unlogged = running / max(norm + running, SMALLEST)
     if problem.on_end == "absorb":
         ended = float(weight[problem.ends, -1].sum() / total[-1])
-        norm = float(discount @ (weight.sum(axis=0) > 0) + gamma**horizon / (1 - gamma) * ended)
+        norm = float(discount @ (weight.sum(axis=0) > 0) + after * ended)
+        unlogged = max(0.0, 1 - (1 - gamma) * norm)
     scaled = np.where(alive, weight, 0.0) * discount / max(norm, SMALLEST)
     weights = (scaled / total)[data.episode, data.time]
-    return EpisodeSums(scaled * rewards, weight), weights, norm
+    return EpisodeSums(scaled * rewards, weight), weights, norm, unlogged
 
 
 def raised(sums: EpisodeSums, value: float) -> EpisodeSums:

@@ -15,6 +15,7 @@ from ope_vpm.baselines.liu import Liu2018, balanced_ratio, finite_state_ratio, n
 from ope_vpm.baselines.model import ModelBased, _drawn_rows, _observations, _train, fit, liu_rollout, rollout_length
 from ope_vpm.baselines.onestep import Capped, OneStep
 from ope_vpm.baselines.wdr import Magic, Terms, WeightedDoublyRobust, least_on_simplex
+from ope_vpm.envs.linear_gaussian import TARGET, GaussianController, LinearGaussian
 from ope_vpm.ope import Problem
 from ope_vpm.ope.finite.cross_fit import CrossFit, cross_fitted_counts
 from ope_vpm.ope.inference.uncertainty import EpisodeSums
@@ -61,21 +62,103 @@ def test_below_gamma_one_only_episodes_from_a_reset_count():
 
 
 @pytest.mark.parametrize(
-    ("ended", "gamma", "norm"),
+    ("ended", "gamma", "norm", "unlogged"),
     [
-        (False, 1.0, 2.0),
-        (False, 0.5, 1.5),
-        (True, 1.0, 1 + 1 / 3),  # of products ½ and 1 at time 1 the first is alive
-        (True, 0.5, 2.0),  # ends absorb: all of time counts
-        ([True, False], 0.5, 2.0),
+        (False, 1.0, 2.0, 0.0),
+        (False, 0.5, 1.5, 0.25),  # γ² of all time
+        (True, 1.0, 1 + 1 / 3, 0.0),  # of products ½ and 1 at time 1 the first is alive
+        (True, 0.5, 2.0, 0.0),  # ends absorb: all of time counts
+        ([True, False], 0.5, 2.0, 0.0),
+        ([False, True], 0.5, 1 + 0.5 + 0.5 * 2 / 3, 0.25 / 3),  # of products ½ and 1 the first goes on
     ],
 )
-def test_the_whole_time_of_step_wise_weights(ended, gamma, norm):
+def test_the_whole_time_of_step_wise_weights(ended, gamma, norm, unlogged):
     problem = posed([0, 1, 1], [1, 2, 4], [2, 1], ended=ended, gamma=gamma)
-    _, weights, found = step_wise(problem, np.log([0.5, 1.5, 1.5]), problem.data.rewards)
+    _, weights, found, beyond = step_wise(problem, np.log([0.5, 1.5, 1.5]), problem.data.rewards)
     assert found == pytest.approx(norm)
+    assert beyond == pytest.approx(unlogged)
     first = np.array([1 / 3, 1]) / (4 / 3) / norm
     np.testing.assert_allclose(weights[[0, 2]], first)
+
+
+@pytest.mark.parametrize(
+    ("ended", "unlogged"),
+    [(False, (0.5 * 0.25 + 1 * 0.5) / 1.5), ([True, False], 0.5 / 1.5), ([False, True], 0.125 / 1.5), (True, 0.0)],
+)
+def test_what_lies_beyond_cut_trajectories(ended, unlogged):
+    """Weights ½ and 1, γ² and γ of their time after the log at γ = ½; it may pay 0 to 4, and 2 is half of that."""
+    found = TrajectoryWise(behaviour=UNIFORM).find(posed([0, 1, 1], [1, 2, 4], [2, 1], ended=ended, gamma=0.5))
+    assert found.evidence.unlogged == pytest.approx(unlogged)
+    assert found.suspected_bias == pytest.approx(2 * unlogged)
+
+
+@pytest.mark.parametrize("estimator", [TrajectoryWise, StepWise])
+def test_a_mean_over_cut_episodes_is_no_long_run(estimator):
+    """Episodes pay 1, then 3: 2 on average, 3 in their later half. Ends of the task leave nothing to say."""
+    cut, ended = (
+        estimator(behaviour=UNIFORM).find(posed([0, 1] * 4, [1, 3] * 4, [2] * 4, ended=flag)) for flag in (False, True)
+    )
+    assert cut.value == ended.value == pytest.approx(2)
+    assert cut.suspected_bias == pytest.approx(1)
+    assert any("long run" in remark for remark in cut.evidence.remarks)
+    assert (ended.suspected_bias, ended.evidence.remarks, cut.evidence.unlogged) == (0, (), None)
+
+
+@pytest.mark.parametrize("name", ["wist", "wiss"])
+@pytest.mark.parametrize("gamma", [0.9, 1.0])
+def test_products_of_ratios_are_not_sure_of_what_was_not_logged(name, gamma):
+    """Episodes of 5 steps leave 0.59 of the weight out at γ = 0.9, of 20 steps 0.12, of 60 steps 0.002."""
+    task, near = LinearGaussian(), GaussianController(gain=(-0.17, 0.1), shift=0.28, deviation=0.31)
+    held = {5: 0, 20: 0, 60: 0}
+    for length in held:
+        for seed in range(10):
+            data = task.dataset(100, length, near, seed)
+            found = ov.evaluate(data, TARGET.policy(), name, gamma=gamma, behaviour=near.policy(), ignore=QUIET)
+            held[length] += found.interval[0] <= task.value(TARGET, gamma) <= found.interval[1]
+            if gamma == 1:
+                assert found.verdict != "reliable"
+            else:
+                assert found.verdict == {5: "unreliable", 20: "caution", 60: "reliable"}[length]
+    assert min(held.values()) >= 8  # 9.5 are meant
+
+
+def sparse(penalised, continuous, episodes=40):
+    """One action, five steps per episode that pay -1, and -100 at the third in some episodes; the task ends."""
+    rewards = np.full((episodes, 5), -1.0)
+    rewards[:penalised, 2] = -100
+    last, action = np.tile(np.arange(5) == 4, episodes), np.zeros(5 * episodes, dtype=int)
+    states = np.random.default_rng(0).standard_normal((5 * episodes, 1)) if continuous else action
+    return ov.LoggedDataset.from_arrays(states, action, rewards.ravel(), states, terminated=last)
+
+
+ONLY = ov.as_policy(lambda states: np.ones((len(states), 1)), n_actions=1)
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+@pytest.mark.parametrize("name", ["wist", "wiss"])
+def test_rare_rewards_have_exact_limits_whatever_weighs_them(name, continuous):
+    """4 of 40 episodes have -99 more than usual, in 200 steps: the exact limits of 4 in 40 are 1.117 and 9.465."""
+    found, few, many = (ov.evaluate(sparse(k, continuous), ONLY, name, ignore=QUIET) for k in (4, 2, 30))
+    assert found.diagnostics["rare_reward_episodes"] == pytest.approx(4)
+    assert found.value == pytest.approx(-1 - 99 * 4 / 200)
+    assert found.interval[0] == pytest.approx(-1 - 99 * 9.465 / 200, abs=1e-3)
+    assert found.interval[1] >= -1 - 99 * 1.117 / 200 - 1e-3
+    assert found.verdict == "caution"
+    assert found.episode_return.interval[0] == pytest.approx(5 * (-1 - 99 * 9.465 / 200), abs=1e-2)
+    assert few.verdict == "unreliable"
+    assert "rare_reward_episodes" not in many.diagnostics
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+@pytest.mark.parametrize("name", ["wdr", "magic"])
+def test_doubly_robust_values_of_rare_rewards_ask_for_caution(name, continuous):
+    """However they are weighted, four episodes are worth four at most, and two less than the three that are needed."""
+    found, few, many = (ov.evaluate(sparse(k, continuous), ONLY, name, ignore=QUIET) for k in (4, 2, 30))
+    assert found.diagnostics["rare_reward_episodes"] <= 4 + 1e-9
+    assert found.verdict != "reliable"
+    assert found.interval[0] <= -1 - 99 * 4 / 200 <= found.interval[1]
+    assert few.verdict == "unreliable"
+    assert "rare_reward_episodes" not in many.diagnostics
 
 
 def test_returns_by_steps_are_values_times_their_time():
@@ -162,10 +245,13 @@ def terms(residuals, q_influence, horizons=(0.0, 1.0, 2.0)):
 
 
 def test_the_longest_horizon_alone_and_magics_blend():
-    """Residuals that only vary in the second time: Q alone is certain, and where nothing is biased it takes all."""
-    certain = terms([[1.0, 2.0], [1.0, -2.0]], [0.0, 0.0])
+    """Residuals that only vary in the second time: the first one alone is certain, and Q's own value is 3 too low.
+
+    The longest has the standard error 2√2, each episode moving it by 2: beyond 0.6745 of that Q's own counts as biased.
+    """
+    certain = terms([[3.0, 2.0], [3.0, -2.0]], [0.0, 0.0])
     assert WeightedDoublyRobust()._blend(certain).tolist() == [0, 0, 1]
-    assert certain.bias()[1] == 0  # 1 of a standard error √2·... above, within half of it
+    np.testing.assert_allclose(certain.bias(), [-(3 - 0.6745 * 2 * np.sqrt(2)), 0, 0])
     blend = Magic()._blend(certain)
     assert blend.sum() == pytest.approx(1)
     assert blend[1] == pytest.approx(1, abs=1e-6)

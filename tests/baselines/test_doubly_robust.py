@@ -222,20 +222,38 @@ def some_terms():
 
 
 def test_covariance_of_horizons_by_hand():
-    """Influences on the mean of the first time: (1 - 2)/2 and (3 - 2)/2; of the second: -½ and ½.
+    """Without the first episode the mean of the first time moves by 3 - 2, so -1 is what it adds; of the second also.
 
-    Of the horizons 0, 1 and 2, with Q's and the initial state's parts: 0.4 + 0.1, -½ + 0.2 + 0.1, -1 + 0.1.
+    Of the horizons 0, 1 and 2, with Q's and the initial state's parts: 0.4 + 0.1, -1 + 0.2 + 0.1, -2 + 0.1.
     """
     terms = some_terms()
     np.testing.assert_allclose(terms.corrections, [0, 2, 3])
-    first = np.array([0.5, -0.2, -0.9])
+    first = np.array([0.5, -0.7, -1.9])
     np.testing.assert_allclose(terms.covariance(), 2 * np.outer(first, first))
 
 
+def test_a_horizon_at_which_one_episode_outweighs_all_others_is_not_sure():
+    """Products 999 and 1, residuals 5 and 0: the mean 4.995 moves by 4.995 without the first, 0.005 without the other.
+
+    Its usual influences are ±0.004995. Where the other has no product at all, nothing is left without the first.
+    """
+    terms = replace(some_terms(), q_influence=np.zeros(2), initial=EpisodeSums(np.zeros((2, 1)), np.full((2, 1), 0.5)))
+    unequal = replace(terms, residuals=np.array([[5 * 999.0, 0], [0, 0]]), products=np.array([[999.0, 1], [1, 1]]))
+    assert unequal.covariance()[1, 1] == pytest.approx(4.995**2 + 0.005**2)
+    alone = replace(terms, residuals=np.array([[5.0, 0], [0, 0]]), products=np.array([[1.0, 1], [0, 1]]))
+    assert alone.covariance()[1, 1] == pytest.approx(25)
+
+
 def test_bias_of_horizons_by_hand():
-    """The longest has the standard error 0.9√2; distances of -3, -1 and 0 are looked at beyond 0.6745 of those."""
-    half = 0.6745 * 0.9 * np.sqrt(2)
-    np.testing.assert_allclose(some_terms().bias(), [-(3 - half), -(1 - half), 0])
+    """The longest has the standard error 1.9√2; distances of -3, -1 and 0 are looked at beyond 0.6745 of those."""
+    half = 0.6745 * 1.9 * np.sqrt(2)
+    np.testing.assert_allclose(some_terms().bias(), [-(3 - half), 0, 0])
+
+
+@pytest.mark.parametrize(("blend", "away"), [((1, 0, 0), 0), ((0, 1, 0), 1), ((0, 0, 1), 0), ((0.75, 0.25, 0), 0.5)])
+def test_how_far_a_blend_is_from_both_of_its_ends(blend, away):
+    """Corrections are 0, 2 and 3: 2 is 1 below the longest, ½ is that far from Q's own."""
+    assert some_terms().undecided(np.array(blend, dtype=float)) == pytest.approx(away)
 
 
 def test_episode_sums_of_a_blend_by_hand():

@@ -16,7 +16,14 @@ from ope_vpm.ope.inference.logged_mean import relative_error, with_return_doubt
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, Likelihood
 from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.inference.verdict import Evidence, judge
-from ope_vpm.ope.linear.residuals import History, Missed, PastSteps, regressors, residual_correlation
+from ope_vpm.ope.linear.residuals import (
+    History,
+    Missed,
+    PastSteps,
+    joint_actions,
+    regressors,
+    residual_correlation,
+)
 from ope_vpm.ope.linear.sensitivity import RowDoubt, _doubted, feature_spread
 from ope_vpm.ope.q.linear import find_lstd, lstd_equations
 from ope_vpm.ope.q.networks import inputs, train
@@ -61,6 +68,13 @@ def test_doubt_of_features_adds_to_the_suspected_bias():
     np.testing.assert_array_equal(doubted.sums.influence, found.sums.influence)
 
 
+def test_what_both_actions_foretell_weighs_more_than_one_of_them():
+    """The larger of 0.3·√0.16·B and 0.5·√0.04·B, or of 0.3·√0.04·B and 0.5·√0.16·B, B being 10."""
+    assert History(0.0, 0.16, 0.04).bias(10.0) == pytest.approx(1.2)
+    assert History(0.0, 0.04, 0.16).bias(10.0) == pytest.approx(2.0)
+    assert History(0.0, 0.04, 0.16).foretold == History(0.0, 0.16, 0.04).foretold == 0.16
+
+
 def test_residuals_are_compared_with_those_of_the_next_step_of_the_episode():
     """Of 3, 1 | -1, -3 | 2, -2 three products are those of successive steps; the squares' mean is 28/6."""
     together = np.array([True, False, True, False, True])
@@ -93,8 +107,11 @@ def test_the_share_that_the_action_before_foretells():
 
     def foretold(residual, rows=slice(None)):
         place = np.arange(4000)[rows]
-        steps = PastSteps(place, nothing[rows], nothing[rows], before[rows], episode[rows], episode[rows] % 2)
-        return steps.foretold(residual, 1.0)
+        still, number = nothing[rows], episode[rows]
+        steps = PastSteps(place, still, still, before[rows], still, number, number % 2)
+        alone, jointly = steps.foretold(residual, 1.0)
+        assert jointly == 0
+        return alone
 
     assert foretold(2 * before[:, 0] + noise) == pytest.approx(0.5, abs=4 * np.sqrt(2 / 4000))
     assert foretold(noise) == 0
@@ -110,9 +127,80 @@ def test_halves_are_predicted_by_each_other():
     episode = np.repeat(np.arange(40), 30)
     z, now, last = (rng.standard_normal((1200, 1)) for _ in range(3))
     residual = np.append(99.0, last[:, 0] * (1 + 2 * z[:, 0]))  # the first row is not among the steps
-    steps = PastSteps(np.arange(1, 1201), z, now, last, episode, episode % 2)
-    assert steps.foretold(residual, 1.0) == pytest.approx(1, abs=1e-6)
+    steps = PastSteps(np.arange(1, 1201), z, now, last, np.zeros((1200, 1)), episode, episode % 2)
+    assert steps.foretold(residual, 1.0) == (pytest.approx(1, abs=1e-6), 0)
     assert steps.foretold(residual, 1.0) == steps.foretold(residual, 1.0)  # by what was remembered
+
+
+def test_functions_of_two_successive_actions_by_hand():
+    """1[a = j]·1[a' = k] in the order (0, 0), (0, 1), ...; a_j·a'_k and a'_k²; of many actions what is as before."""
+    found = joint_actions(np.array([0, 1, 1]), np.array([1, 0, 1]), 2)
+    np.testing.assert_array_equal(found, [[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
+    np.testing.assert_array_equal(joint_actions(np.array([0, 9]), np.array([8, 9]), 10), [[0], [1]])
+    found = joint_actions(np.array([[2.0, 3.0]]), np.array([[5.0, -7.0]]), None)
+    np.testing.assert_array_equal(found, [[10, -14, 15, -21, 25, 49]])
+    assert joint_actions(np.ones((4, 8)), np.ones((4, 8)), None).shape == (4, 72)
+    found = joint_actions(np.full((1, 9), 2.0), np.full((1, 9), 3.0), None)
+    np.testing.assert_array_equal(found, [[6.0] * 9 + [9.0] * 9])
+
+
+def test_the_share_that_both_actions_foretell_together():
+    """δ = ±1 where two fair actions are equal or not, and noise of variance 3: a quarter of it, and neither alone."""
+    rng = np.random.default_rng(0)
+    episode, nothing = np.repeat(np.arange(200), 20), np.zeros((4000, 1))
+    now, last = rng.integers(2, size=(2, 4000))
+    noise = np.sqrt(3) * rng.standard_normal(4000)
+
+    def foretold(residual, joint):
+        steps = PastSteps(np.arange(4000), nothing, now[:, None], last[:, None], joint, episode, episode % 2)
+        alone, jointly = steps.foretold(residual, 1.0)
+        assert alone == 0
+        return jointly
+
+    paid = np.where(now == last, 1.0, -1.0) + noise
+    both = joint_actions(now, last, 2)
+    assert foretold(paid, both) == pytest.approx(0.25, abs=4 * 0.25 * np.sqrt(4 / 4000 * 3))
+    assert foretold(paid, nothing) == 0
+    assert foretold(noise, both) == 0
+
+
+class Habit:
+    """A wandering state, pushed a little by one of two actions or by a number; doing as before pays."""
+
+    def __init__(self, price):
+        self.price = price
+        """What a change of the action costs."""
+
+    def log(self, seed, discrete, episodes=50, steps=40):
+        rng = np.random.default_rng(seed)
+        shape = (episodes, steps)
+        action = rng.integers(2, size=shape) if discrete else rng.standard_normal(shape)
+        change = np.abs(np.diff(action, axis=1, prepend=action[:, :1])).astype(float)
+        state = np.zeros((episodes, steps + 1))
+        state[:, 0] = rng.standard_normal(episodes)
+        for t in range(steps):
+            state[:, t + 1] = 0.8 * state[:, t] + 0.1 * action[:, t] + 0.5 * rng.standard_normal(episodes)
+        reward = (state[:, :-1] - self.price * change).reshape(-1)
+        last = np.tile(np.arange(steps) == steps - 1, episodes)
+        here, there = state[:, :-1].reshape(-1, 1), state[:, 1:].reshape(-1, 1)
+        taken = action.reshape(-1) if discrete else action.reshape(-1, 1)
+        return ov.LoggedDataset.from_arrays(here, taken, reward, there, truncated=last)
+
+
+@pytest.mark.parametrize("discrete", [True, False])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_price_on_changing_the_action_is_noticed_on_continuous_states(seed, discrete):
+    """The target's coin of 0.9 changes in 0.18 of the steps; two N(0, σ²) have the distance 2σ/√π on average."""
+    if discrete:
+        policy = ov.as_policy(lambda seen: np.tile([0.1, 0.9], (len(seen), 1)), n_actions=2)
+    else:
+        policy = GaussianPolicy(lambda seen: (np.zeros((len(seen), 1)), np.full((len(seen), 1), 0.5)))
+    free, priced = (ov.evaluate(Habit(price).log(seed, discrete), policy, "auto", gamma=1.0) for price in (0.0, 1.0))
+    truth = 0.1 * 0.9 / 0.2 - 0.18 if discrete else -0.5 * 2 / np.sqrt(np.pi)
+    assert priced.verdict != "reliable"
+    assert priced.interval[0] <= truth <= priced.interval[1]
+    assert any("the action before" in reason for reason in priced.reasons)
+    assert not any("foretell" in reason for reason in free.reasons)
 
 
 class Spring:

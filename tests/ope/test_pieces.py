@@ -90,10 +90,7 @@ def test_what_is_left_of_charged_rewards_is_divided_by_the_rate():
     assert found.value == 7
     assert found.suspected_bias == pytest.approx(1.2)
     np.testing.assert_allclose(found.sums.influence, [0.4, -0.4])
-    assert with_rate_doubt(found, 0.29) is found
-    assert with_rate_doubt(found, 0.31).evidence.remarks == (
-        "how often the target reaches an end is known to ±31% only",
-    )
+    assert with_rate_doubt(found, 0.31).evidence.rate_error == 0.31
 
 
 def test_action_ratios_are_scaled_and_capped():

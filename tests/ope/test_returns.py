@@ -115,13 +115,35 @@ def test_the_error_of_the_mean_return_is_that_of_a_mean():
     assert found.episode_return.standard_error == pytest.approx(sums.std(ddof=1) / np.sqrt(200), rel=0.15)
 
 
-def test_an_uncertain_rate_of_ends_asks_for_caution():
-    """Three ends in twelve logged episodes: the relative error of their number is about 1/√3, above 0.3."""
-    lengths, ended = [4] * 12, [True] * 3 + [False] * 9
-    data = bandit(np.arange(48) % 5 / 4, np.tile([1, 1, 0, 1], 12), lengths, ended)
-    found = asked(data, [[0.25, 0.75]])
-    assert found.return_verdict != "reliable"
-    assert any("reaches an end is known to ±" in reason for reason in found.episode_return.reasons)
+@pytest.mark.parametrize(("ends", "verdict"), [(25, "reliable"), (8, "caution"), (3, "unreliable")])
+def test_an_uncertain_rate_of_ends(ends, verdict):
+    """As many ends in a hundred episodes as long: the relative error of their number k is √((1 - k/100)/k)."""
+    ended = np.arange(100) < ends
+    data = bandit(np.arange(400) % 5 / 4, np.tile([1, 1, 0, 1], 100), [4] * 100, ended)
+    found = asked(data, [[0.25, 0.75]], "naive").episode_return
+    said = f"how often the target reaches an end is known to ±{np.sqrt((1 - ends / 100) / ends):.0%} only"
+    assert (said in found.reasons) == (verdict != "reliable")
+    assert (found.verdict == "unreliable") == (verdict == "unreliable")
+
+
+def test_a_return_from_hardly_any_ends_has_no_upper_end():
+    """Steps that pay 1 or 2 and end with probability 1/1000: a return of 1500, of which 40 logs hold 2 ends on average.
+
+    Whatever is not called unreliable has to hold it, and an interval of a return that is has no upper end.
+    """
+    seen, missed = {"unreliable": 0, "caution": 0}, 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        ended, action = rng.random(100) < 1 - 0.999**20, rng.integers(2, size=2000)
+        data = bandit(1.0 + action, action, [20] * 100, ended)
+        found = asked(data, [[0.5, 0.5]], "naive").episode_return
+        if found is None:  # no end at all
+            continue
+        seen[found.verdict] += 1
+        assert found.verdict != "unreliable" or found.interval[1] == np.inf
+        missed += not found.interval[0] <= 1500 <= found.interval[1]
+    assert seen["unreliable"] > 20
+    assert missed <= 0.05 * 40
 
 
 # -- What has no return

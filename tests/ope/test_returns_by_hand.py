@@ -107,8 +107,7 @@ def test_the_return_by_two_further_questions():
     assert asked == [[0, 0, 1] * 2, [1, 2, 5 - 6.5] * 2]
     assert found.per_episode.value == pytest.approx(6.5)
     np.testing.assert_allclose(found.per_episode.sums.influence, [0.6, -0.6])
-    remarks = found.per_episode.evidence.remarks  # √0.18 of a rate of ½ is more than 0.3
-    assert any("known to ±85% only" in remark for remark in remarks)
+    assert found.per_episode.evidence.rate_error == pytest.approx(np.sqrt(0.18) / 0.5)
 
 
 def test_one_step_of_newton_where_the_estimator_is_not_linear():
@@ -218,8 +217,8 @@ def test_a_return_from_influences():
     assert found.value == 5
     assert found.suspected_bias == 0.25
     np.testing.assert_allclose(found.sums.influence, [0.5, -0.5])
-    assert found.evidence.remarks == ("how often the target reaches an end is known to ±31% only",)
-    assert return_estimate(RawEstimate(value=1.0), 5.0, np.zeros(2)).evidence.remarks == ()
+    assert found.evidence.rate_error == 0.31
+    assert return_estimate(RawEstimate(value=1.0), 5.0, np.zeros(2)).evidence.rate_error == 0
 
 
 def test_a_ratio_of_two_linear_estimates():
@@ -230,9 +229,7 @@ def test_a_ratio_of_two_linear_estimates():
     of_return = with_ratio_return(problem, found, rate).per_episode
     assert of_return.value == 4
     np.testing.assert_allclose(of_return.sums.influence, [0.04, -0.04])
-    assert of_return.evidence.remarks == ()
-    uncertain = EpisodeSums.of_influence(0.5, np.array([0.2, -0.2]))
-    assert "±57%" in with_ratio_return(problem, found, uncertain).per_episode.evidence.remarks[0]
+    assert of_return.evidence.rate_error == pytest.approx(np.sqrt(2) * 0.02 / 0.5)
     never = EpisodeSums.of_influence(0.0, np.array([0.02, -0.02]))
     assert with_ratio_return(problem, found, never).per_episode is UNKNOWN
     assert with_ratio_return(problem, RawEstimate(value=2.0), rate).per_episode is UNKNOWN

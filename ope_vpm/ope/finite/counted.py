@@ -30,14 +30,14 @@ def counted_estimate(problem: Problem, unseen: str = DEFAULT) -> RawEstimate:
     steps = limited_steps(problem)
     if unseen == DEFAULT and steps is not None:
         return limited_estimate(problem, steps)
-    found = _per_step(problem, unseen)
+    found = counted_value(problem, unseen)
     if unseen != DEFAULT or not problem.episodic:
         return found
-    plain = partial(_per_step, unseen=Pooled.name, halves=False)
-    return with_return(problem, found, partial(_per_step, unseen=unseen), plain)
+    plain = partial(counted_value, unseen=Pooled.name, halves=False)
+    return with_return(problem, found, partial(counted_value, unseen=unseen), plain)
 
 
-def _per_step(problem: Problem, unseen: str, halves: bool = True) -> RawEstimate:
+def counted_value(problem: Problem, unseen: str, halves: bool = True) -> RawEstimate:
     """The value per step, or discounted.
 
     Args:

@@ -8,17 +8,18 @@ range of all rewards.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import stats
 
-from ope_vpm.arrays import Bools, Floats, effective_sample_size
+from ope_vpm.arrays import Bools, Floats, effective_sample_size, group_sums
 from ope_vpm.chain.finite.chain import FiniteChain
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.finite.model import CompletedModel
 from ope_vpm.ope.finite.problem import FiniteProblem
-from ope_vpm.ope.inference.uncertainty import LEVEL, Interval
+from ope_vpm.ope.inference.uncertainty import LEVEL, Interval, Reaching
+from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.inference.verdict import rewards_hull
 from ope_vpm.ope.problem import Problem
 
@@ -64,6 +65,39 @@ def limits_of_rewards(holding: Bools, gains: Floats, losses: Floats) -> RareRewa
     (fewer_gains, more_gains), (fewer_losses, more_losses) = binomial_limits(gains), binomial_limits(losses)
     below, above = max(fewer_gains, more_losses), max(more_gains, fewer_losses)
     return RareRewards(effective_sample_size(gains + losses), below, above)
+
+
+def rare_rewards(data: LoggedDataset, share: Floats) -> RareRewards | None:
+    """How much of the value Σ share·r rests on rewards that few episodes hold; None where they are not rare.
+
+    Args:
+        data: the log, on states of any kind.
+        share: (n,): how much each row counts in the value.
+    """
+    commonest = commonest_reward(data)
+    if commonest is None:
+        return None
+    above = share * (data.rewards - commonest)
+    columns = (data.rewards != commonest).astype(np.float64), np.maximum(above, 0), np.maximum(-above, 0)
+    others, gains, losses = (group_sums(data.episode, column, data.n_episodes) for column in columns)
+    return limits_of_rewards(others > 0, gains, losses)
+
+
+def with_rare_rewards(data: LoggedDataset, found: RawEstimate, share: Floats) -> RawEstimate:
+    """An estimate whose interval and verdict know from how few episodes its rare rewards are.
+
+    Args:
+        data: the log, on states of any kind.
+        found: the estimate, with an influence function.
+        share: (n,): how much the reward of each row counts in its value.
+    """
+    rare, sums = rare_rewards(data, share), found.sums
+    if rare is None or sums is None:
+        return found
+    reach = found.value - rare.below, found.value + rare.above
+    uncertainty = Reaching(episodes=sums, suspected_bias=found.suspected_bias, reach=reach)
+    evidence = replace(found.evidence, rare_reward_episodes=rare.episodes)
+    return replace(found, uncertainty=uncertainty, evidence=evidence)
 
 
 def binomial_limits(amounts: Floats) -> tuple[float, float]:

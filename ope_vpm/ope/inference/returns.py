@@ -26,9 +26,6 @@ from ope_vpm.ope.problem import Problem
 
 LEAST_RATE = 1e-9
 """Of the log's own ends per step: a smaller rate is what rounding leaves of 0."""
-UNCERTAIN_RATE = 0.3
-"""The relative standard error of the rate of ends from which the return, which divides by the rate, asks for caution:
-beyond it 1/e is no longer nearly linear in e within two standard errors."""
 LONGER = "the target's episodes have {:.0f} steps on average, more than any logged one: no end after so many was seen"
 Estimate = TypeVar("Estimate", bound=RawEstimate)
 UNKNOWN = RawEstimate(value=float("nan"))
@@ -200,12 +197,8 @@ def return_estimate(
 
 
 def with_rate_doubt(of_return: Estimate, rate_error: float) -> Estimate:
-    """The return with a reason for caution where the rate of ends, by which it divides, is uncertain."""
-    if rate_error <= UNCERTAIN_RATE:
-        return of_return
-    remark = f"how often the target reaches an end is known to ±{rate_error:.0%} only"
-    evidence = replace(of_return.evidence, remarks=(*of_return.evidence.remarks, remark))
-    return replace(of_return, evidence=evidence)
+    """The return with the relative standard error of the rate of ends, by which it divides, among the evidence."""
+    return replace(of_return, evidence=replace(of_return.evidence, rate_error=rate_error))
 
 
 def with_ratio_return(problem: Problem, found: RawEstimate, rate: EpisodeSums) -> RawEstimate:

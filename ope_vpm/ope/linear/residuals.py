@@ -3,7 +3,9 @@
 Estimates take observations for states: what follows depends on the past through (s, a) alone, so that nothing of the
 past foretells the next Bellman residual. Where a speed is not observed, residuals of successive steps go together.
 Where observations come a step late they do not, for the errors of one step are over when the next begins, but the
-action before, which has not shown yet, foretells them. Neither is mended by any feature of (s, a): see `History`.
+action before, which has not shown yet, foretells them. Where doing the same again is paid, or a change of the action
+has a price, the action before foretells them together with the present one, and alone it may say nothing. None of this
+is mended by any feature of (s, a): see `History`.
 
 The value is off by E[δ] over the target's own steps, exactly. Where features cannot follow how rewards and next states
 depend on the action, δ has a mean there that is not 0, and a regression of δ on other functions of (s, a) finds it:
@@ -18,6 +20,7 @@ import numpy as np
 import torch
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers
+from ope_vpm.linear.features import Standardiser
 from ope_vpm.linear.system import gram_penalty, predicted_mean, solve_gram
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.encoding import NEAR, nearness
@@ -34,11 +37,22 @@ FORETOLD = 0.3
 """Of √share·B, the share being that of the action before: as for what the state before tells of finite states. On
 linear systems observed late (seeds 0 and 1) that stay within their log, intervals need 0.01 to 0.11 of it, on Pendulum
 observed late from an older policy 0.2 and 0.25."""
+FORETOLD_JOINTLY = 0.5
+"""The same of what both actions foretell together. What that does goes with the ratio of pairs of actions, which varies
+more than B's ratio of single ones. Where doing the same again pays or a change costs (seeds 0 to 3, 100 and 101, two
+and continuously many actions) intervals need 0.04 to 0.44 of it."""
 SURE = 2.5
 """How many standard errors the action before must gain on held-out episodes to count. Pendulum, Acrobot, CartPole,
 Hopper and HopperBullet (seeds 100 and 101, three behaviours, 30 logs) have at most 2.4, most of them less than 0, for
 a useless regressor loses on held-out episodes; Pendulum and Acrobot observed a step late 2.8 to 6 where answers were
 wrong."""
+JOINT_SURE = 3.0
+"""The same for the action before together with the present one. Pendulum, Acrobot, CartPole and Hopper (seeds 100 and
+101, three behaviours, 24 logs) have at most 2.6, ten logs of the linear-Gaussian system 0.9; rewards for doing the same
+again and prices on changing an action 5.3 to 7 in logs of 50 episodes, where √50 is the most that there can be."""
+MOST_PRODUCTS = 72
+"""Products of the action before and the present one, those of eight continuous or discrete actions: of more actions
+only whether, and how far, each is as before is asked."""
 MOST_COORDINATES, MOST_COLUMNS = 100, 400
 """Of an observation: with more of them, as of an image, nothing is asked about the action before. And of both
 regressions: beyond it actions are not multiplied with the state."""
@@ -71,13 +85,21 @@ class History:
 
     correlation: float
     """ρ of the residuals of successive steps."""
-    foretold: float
-    """The share of their variance that the action before foretells, beyond state and action; 0 where noise alone may
-    be the reason."""
+    alone: float
+    """The share of their variance that the action before foretells beyond state and action; 0 where noise alone may be
+    the reason."""
+    jointly: float = 0.0
+    """The same of the action before together with the present one."""
+
+    @property
+    def foretold(self) -> float:
+        """The larger of the two shares."""
+        return max(self.alone, self.jointly)
 
     def bias(self, bound: float) -> float:
-        """What both may do to a value, as large as one standard error would be; `bound` is B."""
-        return bound * float(np.hypot(CORRELATED * self.correlation, FORETOLD * np.sqrt(self.foretold)))
+        """What all this may do to a value, as large as one standard error would be; `bound` is B."""
+        by_action = max(FORETOLD * np.sqrt(self.alone), FORETOLD_JOINTLY * np.sqrt(self.jointly))
+        return bound * float(np.hypot(CORRELATED * self.correlation, by_action))
 
 
 def history(sample: Log, pairs: PairFeatures, residual: Floats) -> History:
@@ -86,7 +108,7 @@ def history(sample: Log, pairs: PairFeatures, residual: Floats) -> History:
     together = (np.diff(rows) == 1) & (np.diff(sample.data.episode[rows]) == 0)
     correlation = residual_correlation(together, residual, size)
     past = pairs.remembered(_past_steps)(sample, pairs, together)
-    return History(correlation, 0.0 if past is None else past.foretold(residual, size))
+    return History(correlation, *((0.0, 0.0) if past is None else past.foretold(residual, size)))
 
 
 def _past_steps(sample: Log, pairs: PairFeatures, together: Bools) -> PastSteps | None:
@@ -95,20 +117,29 @@ def _past_steps(sample: Log, pairs: PairFeatures, together: Bools) -> PastSteps 
     vectors = encoder.shape is None and encoder.observation_scale.mean.size <= MOST_COORDINATES
     if not vectors or not together.any():
         return None
-    kinds, actions = _kinds(data, pairs)
+    (kinds, actions), plain = _kinds(data, pairs), _plain_actions(data)
     one = encoder.states(data.observations[:1]), kinds[:1], kinds[:1, :actions]
-    every = -(-len(rows) * sum(part.shape[1] for part in regressors(*one)) // MOST_NUMBERS)
+    columns = sum(part.shape[1] for part in (*regressors(*one), joint_actions(plain[:1], plain[:1], data.n_actions)))
+    every = -(-len(rows) * columns // MOST_NUMBERS)
     asked = sample.content // 2 % every == 0  # folds are odd and even numbers
     later = np.flatnonzero(together & asked[data.episode[rows[1:]]]) + 1
     now, last = kinds[rows[later]], kinds[rows[later - 1], :actions]
+    joint = joint_actions(plain[rows[later]], plain[rows[later - 1]], data.n_actions)
     states, episode = encoder.states(data.observations[rows[later]]), data.episode[rows[later]]
-    return PastSteps(later, states, now, last, episode, sample.folds(2)[episode])
+    return PastSteps(later, states, now, last, joint, episode, sample.folds(2)[episode])
 
 
 def _kinds(data: LoggedDataset, pairs: PairFeatures) -> tuple[Array, int]:
     """The centred actions, and their squares where they are continuous; and how many columns the first ones are."""
     number = pairs.centred.shape[1] if data.discrete_actions else data.actions.shape[1]
     return pairs.centred[:, : number if data.discrete_actions else 2 * number], number
+
+
+def _plain_actions(data: LoggedDataset) -> Array:
+    """The numbers of discrete actions, (n,), or continuous ones in their own deviations, (n, k)."""
+    if data.discrete_actions:
+        return data.actions
+    return np.clip(Standardiser.fit(data.actions)(data.actions), -FARTHEST, FARTHEST)
 
 
 def residual_correlation(together: Bools, residual: Floats, size: float) -> float:
@@ -128,7 +159,7 @@ def residual_correlation(together: Bools, residual: Floats, size: float) -> floa
 
 @dataclass(frozen=True, eq=False)
 class PastSteps:
-    """Steps that have one before them, and two regressions of whatever is left of them, one without that one.
+    """Steps that have one before them, and regressions of whatever is left of them, without and with that one.
 
     Each half of the episodes is predicted by what the other half says, so that a useless regressor makes it worse.
     """
@@ -141,35 +172,59 @@ class PastSteps:
     """Functions of the action, (n, k)."""
     last: Array
     """Functions of the action before, (n, m)."""
+    joint: Array
+    """Functions of both actions together, (n, p): see `joint_actions`."""
     episode: Integers
     fold: Integers
     """0 or 1 for each step, the same within an episode."""
     _memory: Memory = field(default_factory=Memory, repr=False)
 
-    def foretold(self, residual: Floats, size: float) -> float:
-        """The share of the squared residuals by which the action before improves their prediction.
+    def foretold(self, residual: Floats, size: float) -> tuple[float, float]:
+        """The shares of the squared residuals by which the action before improves their prediction.
+
+        Alone, and together with the present action: two questions, for regressors of the one would drown the other.
 
         Args:
             residual: δ of all rows.
             size: as in `residual_correlation`.
         """
-        values, present, before = residual[self.place], *regressors(self.states, self.now, self.last)
-        x = np.hstack([present, before])
-        few = min(np.bincount(self.fold, minlength=2)) <= 2 * x.shape[1]
-        if few or np.sqrt(np.mean(values**2)) <= ROUNDING * size:
+        values = residual[self.place]
+        if np.sqrt(np.mean(values**2)) <= ROUNDING * size:
+            return 0.0, 0.0
+        present, before = regressors(self.states, self.now, self.last)
+        x = np.hstack([present, before, self.joint])
+        known, alone, joint = np.split(np.arange(x.shape[1]), np.cumsum([present.shape[1], before.shape[1]]))
+        return self._gain(x, values, known, alone, SURE), self._gain(x, values, known, joint, JOINT_SURE)
+
+    def _gain(self, x: Floats, values: Floats, known: Integers, more: Integers, sure: float) -> float:
+        """The share of the squares of values by which more regressors improve their prediction.
+
+        0 where noise alone may be the reason, or there are too few steps to tell.
+
+        Args:
+            x: (n, k): all regressors.
+            values: (n,): what is predicted.
+            known: the columns that predict anyway.
+            more: those that are asked about.
+            sure: how many standard errors the gain must have.
+        """
+        both = np.concatenate([known, more])
+        if min(np.bincount(self.fold, minlength=2)) <= 2 * len(both):
             return 0.0
-        left = np.empty((2, len(values)))
-        for number, gram in enumerate(self._grams(x)):
-            mine, others = self.fold == number, self.fold != number
-            moment = x[others].T @ values[others]
-            for more, count in enumerate((present.shape[1], x.shape[1])):
-                known = gram[:count, :count]
-                fitted = solve_gram(known, gram_penalty(known, RIDGE), moment[:count])
-                left[more, mine] = values[mine] - x[mine, :count] @ fitted
-        plain, better = left**2
+        plain, better = (self._left(x, values, columns) ** 2 for columns in (known, both))
         by_episode = np.bincount(self.episode, plain - better)
         gained, noise = float(by_episode.sum()), float(np.sqrt(np.sum(by_episode**2)))
-        return gained / float(plain.sum()) if gained > SURE * noise else 0.0
+        return gained / float(plain.sum()) if gained > sure * noise else 0.0
+
+    def _left(self, x: Floats, values: Floats, columns: Integers) -> Floats:
+        """What some regressors leave of the values, each half of the episodes predicted by the other."""
+        left = np.empty(len(values))
+        for number, gram in enumerate(self._grams(x)):
+            mine, others = self.fold == number, self.fold != number
+            known, chosen = gram[np.ix_(columns, columns)], x[:, columns]
+            fitted = solve_gram(known, gram_penalty(known, RIDGE), chosen[others].T @ values[others])
+            left[mine] = values[mine] - chosen[mine] @ fitted
+        return left
 
     def _grams(self, x: Floats) -> list[Floats]:
         """Σ xxᵀ of the half that predicts each half: the same whatever is predicted, and so for all discounts."""
@@ -197,6 +252,29 @@ def regressors(z: Floats, now: Floats, last: Floats) -> tuple[Floats, Floats]:
         return np.hstack([base, near**2, now]), last
     acting, before = ((u[:, :, None] * base[:, None, :]).reshape(len(u), -1) for u in (now, last))
     return np.hstack([base, near**2, acting]), before
+
+
+def joint_actions(now: Array, last: Array, number: int | None) -> Floats:
+    """Functions of an action and of the one before it together, with which a sum of functions of each is not enough.
+
+    Of discrete actions 1[a = j]·1[a' = k]; of continuous ones a_j·a'_k and a'_k², for a price on the change is
+    (a - a')² = a² - 2aa' + a'², or goes with it. Where that is more than `MOST_PRODUCTS` columns, 1[a = a'], or
+    a_j·a'_j and a'_j².
+
+    Args:
+        now: (n,): numbers of discrete actions, or (n, k): standardised continuous ones.
+        last: the same of the actions before.
+        number: of discrete actions; None where they are continuous.
+    """
+    if number is not None:
+        if number**2 > MOST_PRODUCTS:
+            same: Floats = (now == last)[:, None].astype(np.float64)
+            return same
+        pairs: Floats = np.eye(number**2)[now * number + last]
+        return pairs
+    size = now.shape[1]
+    products = now[:, :, None] * last[:, None, :] if size * (size + 1) <= MOST_PRODUCTS else now * last
+    return np.hstack([products.reshape(len(now), -1), last**2])
 
 
 @dataclass(frozen=True)
