@@ -38,7 +38,7 @@ from ope_vpm.ope.linear.estimate import (
     ridge_path,
     rows_at,
 )
-from ope_vpm.ope.linear.sensitivity import _sample_rows, fewer_waves, row_doubt, values_on_sample
+from ope_vpm.ope.linear.sensitivity import _sample_rows, feature_spreads, fewer_waves, row_doubt, values_on_sample
 from ope_vpm.ope.log import Log, precision_for
 from ope_vpm.ope.q import networks
 from ope_vpm.ope.q.linear import cross_fitted_q, find_lstd, linear_base, lstd_equations
@@ -215,7 +215,9 @@ def test_rows_of_a_sample_have_the_solution_of_the_whole(monkeypatch):
     """With a sample of 20 rows of 60: τ and residuals there are those of the whole solution."""
     whole = pose()
     plain = find_lstd(whole, 4, 0.05, 1)
-    bound = row_doubt(lstd_equations(whole, 4, 1), plain).bound
+    equations = lstd_equations(whole, 4, 1)
+    bound = row_doubt(equations, *_sample_rows(equations, plain)).bound
+    assert values_on_sample(equations, plain) == (plain.value, plain.per_episode.value)  # the sample is the whole
     monkeypatch.setattr(logs, "SAMPLE_ROWS", 20)
     problem = pose()
     assert len(problem.log.sample.data) == 20
@@ -231,7 +233,6 @@ def test_rows_of_a_sample_have_the_solution_of_the_whole(monkeypatch):
     expected = linear_estimate(own, None, "linear")
     assert values_on_sample(equations, found) == pytest.approx((expected.value, expected.per_episode.value))
     assert values_on_sample(equations, found)[0] != found.value
-    assert values_on_sample(lstd_equations(whole, 4, 1), plain) == (plain.value, plain.per_episode.value)
     tau, residual = plain.weights, plain.residual
     usual = np.quantile(np.abs(residual - np.median(residual)), 0.68)
     assert bound == pytest.approx(tau.std() / abs(tau.mean()) * usual)
@@ -534,16 +535,18 @@ def test_the_time_that_an_absorbed_end_stands_for():
 
 
 def test_the_value_of_a_ratio_with_ends_that_absorb():
-    """Σ ζr / Σ ζ·time with ζ rising over the rows; its distance from LSTD-Q's value is a suspected bias."""
+    """Σ ζr / Σ ζ·time with ζ rising over the rows; its distance from LSTD-Q's value is part of the suspected bias."""
     problem = pose(gamma=0.8)
     equations, lstd = lstd_equations(problem, 4, 1, waves=0), find_lstd(problem, 4, 0.05, 1, waves=0)
     zeta = np.linspace(0.5, 1.5, 60)
     found = ratio_estimate(equations, lstd, zeta)
     total = zeta @ end_mass(equations)
     assert found.value == pytest.approx(zeta @ problem.data.rewards / total)
-    assert found.suspected_bias == pytest.approx(abs(found.value - lstd.value))
     assert found.evidence.mean_ratio == pytest.approx(total / 60)
     _, residual = equations.apply(lstd.theta, lstd.theta)
+    doubt, spread = row_doubt(equations, 60 * zeta / total, residual), feature_spreads(equations, lstd)[0]
+    parts = [found.value - lstd.value, 0.3 * np.sqrt(spread * doubt.bound), doubt.bias]
+    assert found.suspected_bias == pytest.approx(np.linalg.norm(parts))
     expected = equations.influence(60 * zeta / total, residual, lstd.theta)
     np.testing.assert_allclose(found.sums.influence, expected.influence)
     np.testing.assert_array_equal(found.weights, zeta)
@@ -559,8 +562,10 @@ def test_the_return_of_a_ratio():
     found = ratio_estimate(equations, lstd, zeta)
     rate = zeta @ problem.ending / zeta.sum()
     assert found.per_episode.value == pytest.approx(found.value / rate)
-    assert found.per_episode.suspected_bias == pytest.approx(abs(found.per_episode.value - lstd.per_episode.value))
     known = lstd.per_episode
+    doubt, spread = row_doubt(equations, zeta, known.residual), feature_spreads(equations, lstd)[1]
+    parts = [found.per_episode.value - known.value, 0.3 * np.sqrt(spread * doubt.bound), doubt.bias]
+    assert found.per_episode.suspected_bias == pytest.approx(np.linalg.norm(parts))
     expected = equations.influence(60 * zeta / zeta.sum(), known.residual, known.theta)
     np.testing.assert_allclose(found.per_episode.sums.influence, expected.influence - expected.influence.mean())
 
