@@ -48,6 +48,8 @@ RUNS = {"quick": 1000, "networks": 10, "paper": 10}
 """The largest number of runs of each group: the paper's ten; 1000 stands for no limit."""
 SIZES = {"quick": TRAJECTORY_SWEEP, "networks": TRAJECTORY_SWEEP, "paper": (200,)}
 """The numbers of trajectories of each group; the paper's preset is the slowest and has the largest log only."""
+LENGTHS = ("quick", "networks")
+"""The groups that are run on shorter trajectories, too, for the same reason."""
 REPEATS = {"reacher": 5, "halfcheetah": 1, "ant": 1}
 """How often the target runs from each logged initial state. Reacher's initial states differ by their goals, which
 dominate the variance; those of the others differ little, so that one run, the on-policy mean, is enough."""
@@ -100,7 +102,7 @@ def run(task: str, trajectories: int, cell: Cell, seed: int) -> Outcome:
         return Outcome([])
     data = bullet.dataset(task, cell["behaviour"], trajectories, LOGGED[task], seed)
     sizes = [(min(size, trajectories), LOGGED[task]) for size in SIZES[group]]
-    if group == "quick" and cell["behaviour"] == LENGTH_BEHAVIOUR:
+    if group in LENGTHS and cell["behaviour"] == LENGTH_BEHAVIOUR:
         sizes += [(trajectories, length) for length in SHORTER[task]]
     rows = []
     for size, length in dict.fromkeys(sizes):
