@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("icu_sepsis")
 
-from benchmarks._peers_policies import features, padded
+from benchmarks._peers_policies import features, padded, settled
 from ope_vpm.envs.wild.tables import clinicians
 from ope_vpm.studies import sepsis
 
@@ -37,3 +37,10 @@ def test_no_ratio_changes_after_the_end():
     over[np.concatenate([np.arange(length) + n * found["steps"] for n, length in enumerate(lengths)])] = False
     last = len(table) - 1
     assert (table[last, found["action"][over]] / found["pscore"][over] == 1).all()
+
+
+def test_a_stochastic_target_has_one_action_where_an_episode_is_over():
+    """So that V(s) = Q(s, a) there; elsewhere it is what it was."""
+    table = np.array([[0.5, 0.5], [0.3, 0.7]])
+    np.testing.assert_array_equal(settled(table), [[0.5, 0.5], [0, 1]])
+    np.testing.assert_array_equal(table[1], [0.3, 0.7])
