@@ -124,8 +124,8 @@ def features() -> Floats:
 def settled(table: Floats) -> Floats:
     """The target with one action where an episode is over.
 
-    What it does there changes nothing, but scope-rl adds up V(s) - Q(s, a) over the steps that fill episodes up, and with
-    a stochastic target that is not 0: its doubly robust method was off by 10 on a probability.
+    What it does there changes nothing, but scope-rl adds up V(s) - Q(s, a) over the steps that fill episodes up, and
+    with a stochastic target that is not 0: its doubly robust method was off by 10 on a probability.
     """
     last = table.copy()
     last[OVER] = np.eye(table.shape[1])[table[OVER].argmax()]
