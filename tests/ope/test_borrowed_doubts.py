@@ -117,3 +117,13 @@ def test_a_return_by_networks_has_doubts_of_its_own():
     assert found.per_episode is not None
     assert found.evidence.return_error == found.per_episode.evidence.relative_error
     assert found.per_episode.evidence.relative_error is not None
+
+
+@pytest.mark.parametrize("name", ["mql", "fqe"])
+def test_thirty_rows_are_not_relied_on(name):
+    """Ten episodes of three steps: an interval by LSTD-Q's ratio is worth as few rows as that ratio is."""
+    data = LinearGaussian().dataset(10, 3, BEHAVIOUR, seed=0)
+    options = FEW_STEPS if name == "fqe" else {}
+    value = ov.evaluate(data, TARGET.policy(), name, gamma=0.9, **options)
+    assert value.verdict == "unreliable"
+    assert any("rows of equal weight" in reason for reason in value.reasons)

@@ -183,9 +183,15 @@ def _with_doubts(
 
 
 def _of_linear(own: Evidence, linear: Evidence) -> Evidence:
-    """The evidence of an estimate with what is known of the linear solution that it rests on."""
+    """The evidence of an estimate with what is known of the linear solution that it rests on.
+
+    An estimate without weights of its own (`fqe`, `mql`) has an interval by LSTD-Q's ratio, which is worth as many rows
+    as that one. On logs of 10 episodes of 3 steps (an autoregression in one dimension) 97 of 112 answers were called
+    reliable without this, and 17 of the 97 missed. Which share of a long log these rows are is not asked.
+    """
     remarks = tuple(dict.fromkeys((*own.remarks, *linear.remarks)))
-    return replace(own, held_actions=linear.held_actions, ridge=linear.ridge, remarks=remarks)
+    rows = linear.effective_rows if own.effective_rows is None else own.effective_rows
+    return replace(own, effective_rows=rows, held_actions=linear.held_actions, ridge=linear.ridge, remarks=remarks)
 
 
 def feature_spreads(equations: PairEquations, estimate: LinearEstimate) -> tuple[float, float]:
