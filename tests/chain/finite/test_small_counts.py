@@ -179,3 +179,13 @@ def test_pooled_and_reversible_chains_keep_the_influence_function():
         assert fitted(pairs, **options).expectation(x * 1.0).standard_error == pytest.approx(
             by_influence(pairs, x * 1.0, **options)
         )
+
+
+@pytest.mark.parametrize("small", [1e-200, 1e-300, 1e200])
+def test_states_whose_weights_have_no_squares(small):
+    """Weights are shares within a state, whatever their unit: the same error as with weights of 1e-9."""
+    x, x_next, f = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), np.array([0.0, 0, 1, 1])
+    usual = fitted(ov.Transitions(x, x_next, weight=np.array([1e-9, 1e-9, 1, 1]))).expectation(f)
+    with np.errstate(all="raise", under="ignore"):
+        value = fitted(ov.Transitions(x, x_next, weight=np.array([small, small, 1, 1]))).expectation(f)
+    assert value.standard_error == pytest.approx(usual.standard_error, rel=1e-6)
