@@ -189,3 +189,11 @@ def test_states_whose_weights_have_no_squares(small):
     with np.errstate(all="raise", under="ignore"):
         value = fitted(ov.Transitions(x, x_next, weight=np.array([small, small, 1, 1]))).expectation(f)
     assert value.standard_error == pytest.approx(usual.standard_error, rel=1e-6)
+
+
+@pytest.mark.parametrize("unit", [1e200, 1e-200])
+def test_values_whose_squares_are_no_numbers(unit):
+    pairs = ov.Transitions([0, 0, 1, 1], [0, 1, 0, 1])
+    with np.errstate(all="raise", under="ignore"):
+        value = ov.VPM().fit(pairs).expectation(unit * np.array([0.0, 0, 1, 1]))
+    assert value.standard_error / unit == pytest.approx(np.sqrt(13 / 256))
