@@ -197,3 +197,11 @@ def test_values_whose_squares_are_no_numbers(unit):
     with np.errstate(all="raise", under="ignore"):
         value = ov.VPM().fit(pairs).expectation(unit * np.array([0.0, 0, 1, 1]))
     assert value.standard_error / unit == pytest.approx(np.sqrt(13 / 256))
+
+
+def test_closed_classes_of_a_chain_that_is_not_solved_have_unknown_shares(monkeypatch):
+    """Two pairs of states without a row between them: E[f] may be anything from 0 to 1."""
+    monkeypatch.setattr(FiniteChain, "restarted", lambda *_: None)
+    x = np.tile(np.arange(4), 5)
+    pairs = ov.Transitions(x, x ^ 1)
+    assert fitted(pairs).expectation((x >= 2) * 1.0).standard_error == 0.5
