@@ -10,7 +10,7 @@ from ope_vpm.ope import Problem
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
 from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.inference.verdict import Evidence
-from ope_vpm.ope.linear.sensitivity import SHARE, Rows, feature_spreads, ratio_error_bound, with_linear_doubt
+from ope_vpm.ope.linear.sensitivity import SHARE, Rows, feature_spreads, ratio_error_bound, row_doubt, with_linear_doubt
 from ope_vpm.ope.q.fitted import Networks, _fitted
 from ope_vpm.ope.q.linear import find_lstd, lstd_equations
 from ope_vpm.policy import GaussianPolicy
@@ -127,3 +127,14 @@ def test_thirty_rows_are_not_relied_on(name):
     value = ov.evaluate(data, TARGET.policy(), name, gamma=0.9, **options)
     assert value.verdict == "unreliable"
     assert any("rows of equal weight" in reason for reason in value.reasons)
+
+
+def test_features_miss_nothing_of_rounding_errors():
+    """Equal rewards leave residuals of 1e-15, and what actions foretell of those is nothing to read about."""
+    data = LinearGaussian().dataset(100, 50, BEHAVIOUR, seed=0)
+    equations = lstd_equations(Problem.pose(data, TARGET.policy(), gamma=0.9), 20, 4)
+    left = np.abs(data.actions[:, 0])
+    assert row_doubt(equations, np.ones(5000), left).remarks
+    doubt = row_doubt(equations, np.ones(5000), 1e-15 * left)
+    assert doubt.remarks == ()
+    assert doubt.bias == 0

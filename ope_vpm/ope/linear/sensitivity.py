@@ -24,7 +24,7 @@ from ope_vpm.ope.inference.logged_mean import logged_mean, relative_error, with_
 from ope_vpm.ope.inference.returns import Estimate
 from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.inference.value import RawEstimate
-from ope_vpm.ope.inference.verdict import LEAST_HELD, Evidence, rewards_hull
+from ope_vpm.ope.inference.verdict import LEAST_HELD, ROUNDING, Evidence, rewards_hull
 from ope_vpm.ope.linear.estimate import (
     LinearEstimate,
     PairEquations,
@@ -283,6 +283,8 @@ def feature_spread(value: float, others: Sequence[RidgePath]) -> float:
 def row_doubt(equations: PairEquations, tau: Floats, residual: Floats) -> RowDoubt:
     """B, what the past foretells, and what the features miss, from τ and δ of the sample's rows."""
     problem, pairs = equations.problem.on_sample, equations.pairs.on_sample()
+    if np.abs(residual).max(initial=0.0) <= ROUNDING * problem.data.reward_facts.size:
+        residual = np.zeros_like(residual)  # equal rewards leave rounding errors, of which features miss nothing
     past, lacking = history(problem.log, pairs, residual), missed(problem, pairs, tau, residual)
     return RowDoubt(ratio_error_bound(tau, residual), past, lacking)
 
