@@ -138,3 +138,20 @@ def test_features_miss_nothing_of_rounding_errors():
     doubt = row_doubt(equations, np.ones(5000), 1e-15 * left)
     assert doubt.remarks == ()
     assert doubt.bias == 0
+
+
+@pytest.mark.parametrize("name", ["mql", "fqe"])
+def test_features_that_explain_noise_do_not_make_it_smaller(name):
+    """Noise in eight dimensions, 72 rows, the behaviour itself: no error is far below that of the mean, 1/√72."""
+    rng = np.random.default_rng(0)
+    states, last = rng.standard_normal((12, 7, 8)), np.arange(72) % 6 == 5
+    data = ov.LoggedDataset.from_arrays(
+        states[:, :-1].reshape(72, 8),
+        rng.standard_normal((72, 1)),
+        rng.standard_normal(72),
+        states[:, 1:].reshape(72, 8),
+        truncated=last,
+    )
+    same = GaussianPolicy(lambda seen: (np.zeros((len(seen), 1)), np.ones((len(seen), 1))))
+    options = FEW_STEPS if name == "fqe" else {}
+    assert ov.evaluate(data, same, name, gamma=0.9, **options).standard_error > 0.7 / np.sqrt(72)

@@ -31,6 +31,7 @@ from ope_vpm.ope.linear.estimate import (
     RidgePath,
     charged_residual,
     fewer_features,
+    leverage_factor,
     ridge_path,
 )
 from ope_vpm.ope.linear.residuals import History, Missed, history, missed
@@ -131,7 +132,8 @@ def with_linear_doubt(
 
     Networks, saddle points and minimax solutions begin from the features of LSTD-Q or lie in their span, and an
     influence function knows as little of their bias. So D is that of LSTD-Q, and B, what the past foretells and what
-    is missed are those of the estimate's own ratio and Bellman residuals.
+    is missed are those of the estimate's own ratio and Bellman residuals. These are fitted to the same rows with as many
+    features, so that errors are stretched as those of LSTD-Q are (`leverage_factor`).
 
     Args:
         equations: of LSTD-Q, on a log in memory.
@@ -147,6 +149,8 @@ def with_linear_doubt(
     if per_episode is not None and linear.per_episode is not None and of_return is not None:
         doubt_of_return = row_doubt(equations, *of_return.on_sample(equations))
         per_episode = replace(per_episode, evidence=_of_linear(per_episode.evidence, linear.per_episode.evidence))
+        per_episode = _stretched(per_episode, leverage_factor(equations, linear.per_episode.ridge))
+    found = _stretched(found, leverage_factor(equations, linear.ridge))
     found = replace(found, evidence=_of_linear(found.evidence, linear.evidence), per_episode=per_episode)
     return _with_doubts(equations, linear, found, doubt, doubt_of_return)
 
@@ -154,6 +158,14 @@ def with_linear_doubt(
 def _unknown(equations: PairEquations, found: RawEstimate) -> bool:
     """Whether there is no error that doubts could be added to."""
     return found.sums is None or equations.problem.data.n_episodes < 2 or not np.isfinite(found.value)
+
+
+def _stretched(found: RawEstimate, factor: float) -> RawEstimate:
+    """The estimate with a sampling error that is larger by a factor."""
+    if found.sums is None:
+        return found
+    sums = found.sums.stretched(factor)
+    return replace(found, uncertainty=Bootstrap(episodes=sums, suspected_bias=found.suspected_bias))
 
 
 def _with_doubts(
