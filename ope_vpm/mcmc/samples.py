@@ -82,6 +82,6 @@ def _check_numbers(chains: Floats) -> None:
     spread = np.ptp(chains, axis=(0, 1))
     if ((spread > 0) & (spread < 1 / LARGEST)).any():
         raise ValueError(
-            f"samples must not lie within {1 / LARGEST:g} of each other, where squares of distances are 0: give them in "
-            "another unit"
+            f"samples must not lie within {1 / LARGEST:g} of each other, where squares of distances are 0: give them "
+            "in another unit"
         )

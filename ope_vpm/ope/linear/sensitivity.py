@@ -132,8 +132,8 @@ def with_linear_doubt(
 
     Networks, saddle points and minimax solutions begin from the features of LSTD-Q or lie in their span, and an
     influence function knows as little of their bias. So D is that of LSTD-Q, and B, what the past foretells and what
-    is missed are those of the estimate's own ratio and Bellman residuals. These are fitted to the same rows with as many
-    features, so that errors are stretched as those of LSTD-Q are (`leverage_factor`).
+    is missed are those of the estimate's own ratio and Bellman residuals. These are fitted to the same rows with
+    as many features, so that errors are stretched as those of LSTD-Q are (`leverage_factor`).
 
     Args:
         equations: of LSTD-Q, on a log in memory.
