@@ -28,6 +28,7 @@ from scipy.optimize import nnls
 from ope_vpm.arrays import Bools, Floats, group_sums
 from ope_vpm.baselines.importance_sampling import SMALLEST, step_weights
 from ope_vpm.ope.authoring import Bootstrap, EpisodeSums, Problem, ProblemEstimator, RawEstimate, evidence_of_weights
+from ope_vpm.ope.behaviour.action_ratio import held_actions, known_overlap
 from ope_vpm.ope.behaviour.source import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.finite.counted import counted_value
 from ope_vpm.ope.finite.cross_fit import CrossFit, cross_fitted_counts
@@ -35,7 +36,7 @@ from ope_vpm.ope.finite.limits import with_rare_rewards
 from ope_vpm.ope.finite.treatments import DEFAULT
 from ope_vpm.ope.inference.uncertainty import entry_rate, initial_sums
 from ope_vpm.ope.inference.verdict import ROUNDING
-from ope_vpm.ope.linear.sensitivity import with_feature_doubt
+from ope_vpm.ope.linear.sensitivity import beyond_log, with_feature_doubt
 from ope_vpm.ope.q.linear import cross_fitted_q, find_lstd, lstd_equations
 from ope_vpm.ope.q.values import QValues, influence
 
@@ -88,7 +89,17 @@ class WeightedDoublyRobust(ProblemEstimator):
         doubt = self._alone(problem) if beyond > ROUNDING else RawEstimate(value=terms.q_value)
         # Neither Q nor the products of ratios know anything about unseen pairs; what else is wrong, residuals correct.
         suspected = max(fit.error, beyond * doubt.suspected_bias)
-        evidence = evidence_of_weights(problem.data, weights, unseen_mass=fit.unseen_mass, remarks=fit.doubts)
+        # Where the target does what nobody did, Q extrapolates and products of ratios weigh the wrong rows.
+        held, overlap = held_actions(problem), None if problem.finite else known_overlap(problem)
+        suspected = float(np.hypot(suspected, beyond_log(problem, held)))
+        evidence = evidence_of_weights(
+            problem.data,
+            weights,
+            unseen_mass=fit.unseen_mass,
+            held_actions=held,
+            overlap=overlap,
+            remarks=fit.doubts,
+        )
         if beyond > ON_Q:
             past = {name: getattr(doubt.evidence, name) for name in PAST}
             evidence = replace(evidence, **past)

@@ -89,7 +89,9 @@ class StationaryEstimate:
         if not np.isfinite(values).all():
             raise ValueError(f"f must be finite: row {int(np.argmin(np.isfinite(values)))} is not")
         mean = float(self.weights @ values / self.weights.sum())
-        return Expectation(mean, self._standard_error(values, mean))
+        _, exponent = np.frexp(np.abs(values).max())
+        unit = float(np.ldexp(1.0, int(exponent) - 1))  # squares of 1e200 are no numbers; powers of 2 cost no digit
+        return Expectation(mean, unit * self._standard_error(values / unit, mean / unit))
 
     def value_function(self, values: Floats) -> ValueFunction:
         """Return h with h = values - E_μ[values] + 𝒯h (γ = 1) or h = values + γ𝒯h, as a function of states.

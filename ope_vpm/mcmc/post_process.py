@@ -133,7 +133,7 @@ class PostProcessed:
         lines += [
             f"effective sample size of the weights  {self.effective_sample_size:.0f} of {self.weights.size}",
             f"independent draws before correcting   {self.independent_draws.min():.0f} (worst coordinate)",
-            f"R̂ before correcting                   {_worst(self.rhat):.3g} (worst coordinate)",
+            f"R̂ before correcting                   {_worst(self.rhat)}",
             f"stationarity residual                 {self.residual_before:.2g} before, {self.residual_after:.2g} after "
             f"(noise: {self.noise:.2g})",
             self.verdict,
@@ -302,9 +302,10 @@ def _as_they_are(plain: Plain) -> str:
     return advice if plain.chains > 1 else f"{advice} ({ONE_CHAIN})"
 
 
-def _worst(rhat: Floats) -> float:
-    """Return the largest R̂ that is defined; NaN where none is."""
-    return float(np.max(rhat, initial=-np.inf, where=~np.isnan(rhat))) if not np.isnan(rhat).all() else float("nan")
+def _worst(rhat: Floats) -> str:
+    """Say the largest R̂ that is defined; with fewer than 4 draws per chain none is."""
+    known = rhat[~np.isnan(rhat)]
+    return f"{known.max():.3g} (worst coordinate)" if known.size else "unknown (chains have fewer than 4 draws)"
 
 
 def _corrected(name: str, values: Floats, weights: Floats, replicates: Floats) -> Corrected:

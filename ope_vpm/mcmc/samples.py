@@ -40,7 +40,13 @@ def as_chains(samples: Any) -> tuple[Floats, tuple[str, ...]]:
 
 
 def _array(samples: Any) -> Floats:
-    chains = np.asarray(samples)
+    try:
+        chains = np.asarray(samples)
+    except ValueError as error:  # NumPy's own words are about arrays, not about chains
+        raise ValueError(
+            "samples must have as many draws in every chain, and as many coordinates in every draw: got lists of "
+            "different lengths (cut the longer chains)"
+        ) from error
     if chains.dtype.kind not in "iuf":
         raise TypeError(f"samples must be numbers: got dtype {chains.dtype}")
     if chains.ndim != 3:
@@ -73,3 +79,9 @@ def _check_numbers(chains: Floats) -> None:
         raise ValueError(f"samples must be finite: chain {chain}, draw {draw} is {chains[chain, draw]}")
     if np.abs(chains).max() > LARGEST:
         raise ValueError(f"samples must not go beyond {LARGEST:g}, whose squares overflow: give them in another unit")
+    spread = np.ptp(chains, axis=(0, 1))
+    if ((spread > 0) & (spread < 1 / LARGEST)).any():
+        raise ValueError(
+            f"samples must not lie within {1 / LARGEST:g} of each other, where squares of distances are 0: give them "
+            "in another unit"
+        )

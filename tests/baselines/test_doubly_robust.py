@@ -16,6 +16,7 @@ from ope_vpm.ope.finite.cross_fit import cross_fitted_counts
 from ope_vpm.ope.finite.pooling import FROM_THE_LOG
 from ope_vpm.ope.inference.uncertainty import EpisodeSums
 from ope_vpm.ope.q.values import QValues
+from ope_vpm.policy import GaussianPolicy
 
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes")
 
@@ -272,3 +273,14 @@ def test_least_variance_on_the_simplex_by_hand():
     """Variances 1 and 3 without covariance: shares ¾ and ¼. Where nothing varies, all on the last."""
     np.testing.assert_allclose(least_on_simplex(np.diag([1.0, 3.0])), [0.75, 0.25], rtol=1e-6)
     assert least_on_simplex(np.zeros((3, 3))).tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("name", ["wdr", "magic"])
+def test_actions_that_nobody_took_are_unreliable(name):
+    """Six standard deviations from the logged actions Q extrapolates, whatever the products of ratios add to it."""
+    data = LinearGaussian().dataset(50, 20, BEHAVIOUR, seed=0)
+    beyond = data.actions.mean() + 6 * data.actions.std()
+    far = GaussianPolicy(lambda seen: (np.full((len(seen), 1), beyond), np.full((len(seen), 1), data.actions.std())))
+    value = ov.evaluate(data, far, name, gamma=0.9)
+    assert value.verdict == "unreliable"
+    assert any("what the others lead to was not logged" in reason for reason in value.reasons)

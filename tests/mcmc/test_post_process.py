@@ -129,12 +129,19 @@ def test_variables_without_chains_are_refused():
         (np.zeros((3, 7, 1)), r"at least 20 pairs of successive draws, and a coordinate: got shape \(3, 7, 1\)"),
         (np.zeros((4, 50, 0)), "and a coordinate"),
         (np.full((4, 50, 1), 1e80), "must not go beyond 1e.75"),
+        (1e-300 * np.random.default_rng(0).standard_normal((4, 50, 1)), "must not lie within 1e-75"),
+        ([[[1.0], [2.0]], [[3.0]]], "as many draws in every chain"),
         (np.ones((4, 50, 1)), "a chain that never moves"),
     ],
 )
 def test_wrong_samples_are_refused(samples, message):
     with pytest.raises((ValueError, TypeError), match=message):
         ov.post_process_mcmc(samples)
+
+
+def test_chains_too_short_for_rhat_say_so():
+    """Chains of two draws have no halves to compare, and "nan" is no answer."""
+    assert "R̂ before correcting                   unknown" in str(ov.post_process_mcmc(ou_chains(40, 2, wide, 0)))
 
 
 def test_wrong_settings_and_functions_are_refused():

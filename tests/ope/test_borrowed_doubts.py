@@ -10,7 +10,7 @@ from ope_vpm.ope import Problem
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
 from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.inference.verdict import Evidence
-from ope_vpm.ope.linear.sensitivity import SHARE, Rows, feature_spreads, ratio_error_bound, with_linear_doubt
+from ope_vpm.ope.linear.sensitivity import SHARE, Rows, feature_spreads, ratio_error_bound, row_doubt, with_linear_doubt
 from ope_vpm.ope.q.fitted import Networks, _fitted
 from ope_vpm.ope.q.linear import find_lstd, lstd_equations
 from ope_vpm.policy import GaussianPolicy
@@ -117,3 +117,41 @@ def test_a_return_by_networks_has_doubts_of_its_own():
     assert found.per_episode is not None
     assert found.evidence.return_error == found.per_episode.evidence.relative_error
     assert found.per_episode.evidence.relative_error is not None
+
+
+@pytest.mark.parametrize("name", ["mql", "fqe"])
+def test_thirty_rows_are_not_relied_on(name):
+    """Ten episodes of three steps: an interval by LSTD-Q's ratio is worth as few rows as that ratio is."""
+    data = LinearGaussian().dataset(10, 3, BEHAVIOUR, seed=0)
+    options = FEW_STEPS if name == "fqe" else {}
+    value = ov.evaluate(data, TARGET.policy(), name, gamma=0.9, **options)
+    assert value.verdict == "unreliable"
+    assert any("rows of equal weight" in reason for reason in value.reasons)
+
+
+def test_features_miss_nothing_of_rounding_errors():
+    """Equal rewards leave residuals of 1e-15, and what actions foretell of those is nothing to read about."""
+    data = LinearGaussian().dataset(100, 50, BEHAVIOUR, seed=0)
+    equations = lstd_equations(Problem.pose(data, TARGET.policy(), gamma=0.9), 20, 4)
+    left = np.abs(data.actions[:, 0])
+    assert row_doubt(equations, np.ones(5000), left).remarks
+    doubt = row_doubt(equations, np.ones(5000), 1e-15 * left)
+    assert doubt.remarks == ()
+    assert doubt.bias == 0
+
+
+@pytest.mark.parametrize("name", ["mql", "fqe"])
+def test_features_that_explain_noise_do_not_make_it_smaller(name):
+    """Noise in eight dimensions, 72 rows, the behaviour itself: no error is far below that of the mean, 1/√72."""
+    rng = np.random.default_rng(0)
+    states, last = rng.standard_normal((12, 7, 8)), np.arange(72) % 6 == 5
+    data = ov.LoggedDataset.from_arrays(
+        states[:, :-1].reshape(72, 8),
+        rng.standard_normal((72, 1)),
+        rng.standard_normal(72),
+        states[:, 1:].reshape(72, 8),
+        truncated=last,
+    )
+    same = GaussianPolicy(lambda seen: (np.zeros((len(seen), 1)), np.ones((len(seen), 1))))
+    options = FEW_STEPS if name == "fqe" else {}
+    assert ov.evaluate(data, same, name, gamma=0.9, **options).standard_error > 0.7 / np.sqrt(72)

@@ -34,6 +34,7 @@ from ope_vpm.ope.linear.estimate import (
     _spread,
     charged_residual,
     fewer_features,
+    leverage_factor,
     linear_estimate,
     ridge_path,
     rows_at,
@@ -548,7 +549,9 @@ def test_the_value_of_a_ratio_with_ends_that_absorb():
     parts = [found.value - lstd.value, 0.3 * np.sqrt(spread * doubt.bound), doubt.bias]
     assert found.suspected_bias == pytest.approx(np.linalg.norm(parts))
     expected = equations.influence(60 * zeta / total, residual, lstd.theta)
-    np.testing.assert_allclose(found.sums.influence, expected.influence)
+    factor = leverage_factor(equations, 0.05)
+    assert factor == pytest.approx(1 / (1 - equations.system.degrees_of_freedom(0.05) / 60))
+    np.testing.assert_allclose(found.sums.influence, expected.stretched(factor).influence)
     np.testing.assert_array_equal(found.weights, zeta)
     nothing_left = ratio_estimate(equations, lstd, np.zeros(60))
     assert np.isnan(nothing_left.value)
@@ -567,7 +570,8 @@ def test_the_return_of_a_ratio():
     parts = [found.per_episode.value - known.value, 0.3 * np.sqrt(spread * doubt.bound), doubt.bias]
     assert found.per_episode.suspected_bias == pytest.approx(np.linalg.norm(parts))
     expected = equations.influence(60 * zeta / zeta.sum(), known.residual, known.theta)
-    np.testing.assert_allclose(found.per_episode.sums.influence, expected.influence - expected.influence.mean())
+    stretched = leverage_factor(equations, 0.05) * (expected.influence - expected.influence.mean())
+    np.testing.assert_allclose(found.per_episode.sums.influence, stretched)
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.8])

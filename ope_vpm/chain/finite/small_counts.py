@@ -51,7 +51,10 @@ class SmoothedChain:
             weight: of each row, positive.
         """
         size = len(counted.p)
-        times = group_sums(row, weight, size) ** 2 / group_sums(row, weight**2, size)
+        largest = np.zeros(size)
+        np.maximum.at(largest, row, weight)
+        scaled = weight / largest[row]  # squares of very small or large weights are no numbers
+        times = group_sums(row, scaled, size) ** 2 / group_sums(row, scaled**2, size)
         counts = sparse.diags_array(times) @ counted.kernel
         both = (counts + counts.T).tocsr()
         total = np.asarray(both.sum(axis=1)).ravel()
@@ -108,7 +111,7 @@ def smoothed_variance(
     noise = values[used] - reward[row]
     shrunk = np.sqrt(smoothed.times / (smoothed.times + smoothed.added))
     psi = np.zeros(len(transitions))
-    psi[used] = (mu * shrunk / of_state)[row] * weight * (noise + discount * (after - centre[row]))
+    psi[used] = (mu * shrunk)[row] * (weight / of_state[row]) * (noise + discount * (after - centre[row]))
     added = smoothed.spread(h, centre) * discount**2 + smoothed.added * _noise_within(noise, weight, size)
     away = anywhere * np.maximum(counted.p @ h**2 - 2 * centre * (counted.p @ h) + centre**2, 0.0)
     more = mu**2 / smoothed.times * (added / (smoothed.times + smoothed.added) + away)

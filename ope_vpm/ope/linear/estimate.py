@@ -418,13 +418,11 @@ def _estimate(equations: PairEquations, path: RidgePath) -> LinearEstimate:
     value, bias = float(path.values[path.chosen]), suspected_bias(path.values, path.chosen)
     if not np.isfinite(bias):  # with a larger ridge no end is reached: nothing is known about the return
         bias = abs(value)
-    # Fitted residuals are too small; 1/(1 - leverage) undoes that and a little more (MacKinnon and White's HC3).
-    leverage = min(equations.system.degrees_of_freedom(chosen) / len(pairs), LARGEST_LEVERAGE)
     weights, residual, of_weights = _weights(equations, path)
     apart = disagreement(problem.data, bias / (path.steps or 1), sums.standard_error / (path.steps or 1))
     return LinearEstimate(
         value=value,
-        uncertainty=Bootstrap(episodes=sums.stretched(1 / (1 - leverage)), suspected_bias=bias),
+        uncertainty=Bootstrap(episodes=sums.stretched(leverage_factor(equations, chosen)), suspected_bias=bias),
         weights=weights,
         evidence=evidence_of_sums(
             problem.data,
@@ -444,6 +442,14 @@ def _estimate(equations: PairEquations, path: RidgePath) -> LinearEstimate:
         clock=pairs.clock,
         steps=path.steps,
     )
+
+
+def leverage_factor(equations: PairEquations, ridge: float) -> float:
+    """By how much errors from fitted residuals, which are too small, are to be stretched.
+
+    1/(1 - leverage) undoes that and a little more (MacKinnon and White's HC3).
+    """
+    return 1 / (1 - min(equations.system.degrees_of_freedom(ridge) / len(equations.pairs), LARGEST_LEVERAGE))
 
 
 def _weights(equations: PairEquations, path: RidgePath) -> tuple[Floats | None, Floats | None, WeightSums]:

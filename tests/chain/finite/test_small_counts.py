@@ -179,3 +179,29 @@ def test_pooled_and_reversible_chains_keep_the_influence_function():
         assert fitted(pairs, **options).expectation(x * 1.0).standard_error == pytest.approx(
             by_influence(pairs, x * 1.0, **options)
         )
+
+
+@pytest.mark.parametrize("small", [1e-200, 1e-300, 1e200])
+def test_states_whose_weights_have_no_squares(small):
+    """Weights are shares within a state, whatever their unit: the same error as with weights of 1e-9."""
+    x, x_next, f = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), np.array([0.0, 0, 1, 1])
+    usual = fitted(ov.Transitions(x, x_next, weight=np.array([1e-9, 1e-9, 1, 1]))).expectation(f)
+    with np.errstate(all="raise", under="ignore"):
+        value = fitted(ov.Transitions(x, x_next, weight=np.array([small, small, 1, 1]))).expectation(f)
+    assert value.standard_error == pytest.approx(usual.standard_error, rel=1e-6)
+
+
+@pytest.mark.parametrize("unit", [1e200, 1e-200])
+def test_values_whose_squares_are_no_numbers(unit):
+    pairs = ov.Transitions([0, 0, 1, 1], [0, 1, 0, 1])
+    with np.errstate(all="raise", under="ignore"):
+        value = ov.VPM().fit(pairs).expectation(unit * np.array([0.0, 0, 1, 1]))
+    assert value.standard_error / unit == pytest.approx(np.sqrt(13 / 256))
+
+
+def test_closed_classes_of_a_chain_that_is_not_solved_have_unknown_shares(monkeypatch):
+    """Two pairs of states without a row between them: E[f] may be anything from 0 to 1."""
+    monkeypatch.setattr(FiniteChain, "restarted", lambda *_: None)
+    x = np.tile(np.arange(4), 5)
+    pairs = ov.Transitions(x, x ^ 1)
+    assert fitted(pairs).expectation((x >= 2) * 1.0).standard_error == 0.5
