@@ -97,10 +97,10 @@ def _ratio(cell: Integers, next_cell: Integers, moved: Bools, steps: int | None)
     """Estimate τ at each row on one partition, scaled to mean 1, from the rows that moved."""
     if steps is None:
         return _fixed_point(cell, next_cell, moved)
-    # The solver itself, without the diagnostics of `VPM`, which take as long as the fit. Remarks on closed cells are
-    # expected: the median is there for them.
+    # The solver itself, without the diagnostics of `VPM`, which take as long as the fit, and without remarks on closed
+    # cells, which are expected: the median is there for them.
     data = Transitions(cell[moved], next_cell[moved])
-    ratio = Tabular(steps=steps, unseen="restart").fit(data, gamma=1.0, seed=0, callback=None).ratio(cell)
+    ratio = Tabular(steps=steps, unseen="restart").ratio(data, gamma=1.0)(cell)
     scaled: Floats = ratio / ratio.mean()
     return scaled
 

@@ -12,7 +12,7 @@ import ope_vpm as ov
 from ope_vpm.chain.finite import solve
 from ope_vpm.chain.finite.counts import count
 from ope_vpm.chain.finite.pooling import pooled
-from ope_vpm.chain.solvers.tabular import choose_unseen
+from ope_vpm.chain.solvers.tabular import Tabular, choose_unseen
 from ope_vpm.envs.geo_queue import GeoQueue
 
 from .chains import counted, eigenvector_distribution, everywhere, random_kernel, sample
@@ -383,3 +383,12 @@ def test_expectations_of_a_sampled_chain_are_within_four_standard_errors():
         scores.append((value - truth) / value.standard_error)
     assert abs(np.mean(scores)) < 4 / np.sqrt(60)
     assert 0.75 < np.std(scores) < 1.3  # 60 draws: ±4 standard errors of a standard deviation of 1 is ±0.37
+
+
+@pytest.mark.parametrize("options", [{}, {"steps": 20}, {"reversible": True}])
+def test_the_ratio_without_remarks_is_that_of_the_fit(options):
+    rng = np.random.default_rng(0)
+    data = ov.Transitions(rng.integers(5, size=60), rng.integers(5, size=60))
+    solver = Tabular(**options)
+    fitted = solver.fit(data, gamma=1.0, seed=0, callback=None).ratio
+    np.testing.assert_array_equal(solver.ratio(data, gamma=1.0)(np.arange(5)), fitted(np.arange(5)))

@@ -92,10 +92,7 @@ class Tabular:
     def fit(self, transitions: Transitions, gamma: float, seed: int, callback: Callback | None) -> Solution:
         """Find the ratio; `seed` is not used: nothing here is random."""
         counted, unseen = self._counted(transitions)
-        if self.steps is None:
-            mu, changes, stopped = counted.distribution(gamma), np.zeros(0), False
-        else:
-            mu, changes, stopped = self._power_steps(counted, gamma, self.steps, unseen == "restart", callback)
+        mu, changes, stopped = self._distribution(counted, unseen, gamma, callback)
         mean_ratio = float(mu.sum())
         mu = mu / mean_ratio
         if gamma == 1:
@@ -104,7 +101,7 @@ class Tabular:
             treated = unseen if self.pool_increments is False else "pooled"
             lost, doubts, notices = _initial_remarks(counted, transitions, treated)
         return Solution(
-            ratio=TabularRatio(counted.index.states, counted.p, mu, unseen, self.pool_increments, self.reversible),
+            ratio=self._ratio(counted, unseen, mu),
             mean_ratio=mean_ratio,
             convergence=changes,
             unseen_mass=float(mu @ counted.unseen),
@@ -114,6 +111,23 @@ class Tabular:
             notices=notices,
             settings={"unseen": unseen, "states": len(mu)},
         )
+
+    def ratio(self, transitions: Transitions, gamma: float) -> TabularRatio:
+        """The ratio of `fit`, without remarks on the chain: these may need its exact solution."""
+        counted, unseen = self._counted(transitions)
+        mu, _, _ = self._distribution(counted, unseen, gamma, None)
+        return self._ratio(counted, unseen, mu / mu.sum())
+
+    def _ratio(self, counted: CountedChain, unseen: str, mu: Floats) -> TabularRatio:
+        return TabularRatio(counted.index.states, counted.p, mu, unseen, self.pool_increments, self.reversible)
+
+    def _distribution(
+        self, counted: CountedChain, unseen: str, gamma: float, callback: Callback | None
+    ) -> tuple[Floats, Floats, bool]:
+        """μ = pτ by power steps or as their limit; see `_power_steps`."""
+        if self.steps is None:
+            return counted.distribution(gamma), np.zeros(0), False
+        return self._power_steps(counted, gamma, self.steps, unseen == "restart", callback)
 
     def _counted(self, transitions: Transitions) -> tuple[CountedChain, str]:
         """The counts, and the treatment of unseen states that they were given."""
