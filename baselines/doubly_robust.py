@@ -137,6 +137,7 @@ def _also_doubted(found: RawEstimate, ratio: LinearEstimate) -> RawEstimate:
         residual_correlation=known.residual_correlation,
         past_action=known.past_action,
         ridge=known.ridge,
+        leverage=known.leverage,
         remarks=tuple(dict.fromkeys((*own.remarks, *known.remarks))),
     )
     return replace(found, evidence=evidence)

@@ -155,3 +155,34 @@ def test_features_that_explain_noise_do_not_make_it_smaller(name):
     same = GaussianPolicy(lambda seen: (np.zeros((len(seen), 1)), np.ones((len(seen), 1))))
     options = FEW_STEPS if name == "fqe" else {}
     assert ov.evaluate(data, same, name, gamma=0.9, **options).standard_error > 0.7 / np.sqrt(72)
+
+
+@pytest.mark.parametrize("name", ["vpm", "dr", "mql"])
+def test_as_many_coordinates_as_a_third_of_the_rows(name):
+    """600 rows of 200 coordinates: a third of every row is fitted at least, and nobody may be sure of what is left."""
+    right = ov.as_policy(lambda seen: np.tile([0.3, 0.7], (len(seen), 1)), n_actions=2)
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        path = [rng.standard_normal((30, 200))]
+        taken = rng.integers(2, size=(30, 20))
+        for step in range(20):
+            following = 0.7 * path[-1] + rng.standard_normal((30, 200))
+            following[:, 0] += 0.3 * (2 * taken[:, step] - 1)
+            path.append(following)
+        states = np.stack(path, axis=1)
+        now, after = states[:, :-1].reshape(-1, 200), states[:, 1:].reshape(-1, 200)
+        last = np.arange(600) % 20 == 19
+        data = ov.LoggedDataset.from_arrays(now, taken.ravel(), now[:, 0], after, truncated=last)
+        value = ov.evaluate(data, right, name, gamma=1.0)
+        assert value.verdict != "reliable"
+        assert value.diagnostics["leverage"] > 0.3 or value.diagnostics["ridge"] > 0.02
+
+
+def test_leverage_is_the_share_of_rows_that_features_use_up():
+    """Without a ridge the degrees of freedom are the features themselves, less those that repeat others."""
+    problem = Problem.pose(LinearGaussian().dataset(40, 20, BEHAVIOUR, seed=0), TARGET.policy(), gamma=0.9)
+    equations = lstd_equations(problem, 4, 4, waves=0)
+    found = find_lstd(problem, 4, 1e-12, 4, waves=0)
+    rank = np.linalg.matrix_rank(equations.system.matrix)
+    assert 10 < rank <= equations.rows.size
+    assert found.evidence.leverage == pytest.approx(rank / 800, rel=1e-3)

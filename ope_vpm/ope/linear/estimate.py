@@ -432,6 +432,7 @@ def _estimate(equations: PairEquations, path: RidgePath) -> LinearEstimate:
             ridge=chosen
             if len(path.ridges) > 1 + DECADE
             else None,  # one that was given is whoever gave it to answer for
+            leverage=leverage(equations, chosen),
             disagreement=apart,
             remarks=(*clock_remarks(problem.data, problem.time_limit, known=True), *_few_ends(problem)),
         ),
@@ -444,12 +445,17 @@ def _estimate(equations: PairEquations, path: RidgePath) -> LinearEstimate:
     )
 
 
+def leverage(equations: PairEquations, ridge: float) -> float:
+    """The mean leverage of a row: the degrees of freedom of the solution, as a share of the rows."""
+    return float(equations.system.degrees_of_freedom(ridge) / len(equations.pairs))
+
+
 def leverage_factor(equations: PairEquations, ridge: float) -> float:
     """By how much errors from fitted residuals, which are too small, are to be stretched.
 
     1/(1 - leverage) undoes that and a little more (MacKinnon and White's HC3).
     """
-    return 1 / (1 - min(equations.system.degrees_of_freedom(ridge) / len(equations.pairs), LARGEST_LEVERAGE))
+    return 1 / (1 - min(leverage(equations, ridge), LARGEST_LEVERAGE))
 
 
 def _weights(equations: PairEquations, path: RidgePath) -> tuple[Floats | None, Floats | None, WeightSums]:

@@ -203,7 +203,14 @@ def _of_linear(own: Evidence, linear: Evidence) -> Evidence:
     """
     remarks = tuple(dict.fromkeys((*own.remarks, *linear.remarks)))
     rows = linear.effective_rows if own.effective_rows is None else own.effective_rows
-    return replace(own, effective_rows=rows, held_actions=linear.held_actions, ridge=linear.ridge, remarks=remarks)
+    return replace(
+        own,
+        effective_rows=rows,
+        held_actions=linear.held_actions,
+        ridge=linear.ridge,
+        leverage=linear.leverage,
+        remarks=remarks,
+    )
 
 
 def feature_spreads(equations: PairEquations, estimate: LinearEstimate) -> tuple[float, float]:
