@@ -48,7 +48,7 @@ def _array(samples: Any) -> Floats:
             "different lengths (cut the longer chains)"
         ) from error
     if chains.dtype.kind not in "iuf":
-        raise TypeError(f"samples must be numbers: got dtype {chains.dtype}")
+        raise TypeError(f"samples must be numbers: got dtype {chains.dtype} (flags are numbers as .astype(float))")
     if chains.ndim != 3:
         raise ValueError(
             f"samples must have three axes (chains, draws, d): got shape {chains.shape} "
