@@ -5,7 +5,7 @@ INSTALLED := .venv/.installed
 # Two test processes, one thread each: what two cores do best, and repeatable to the last bit.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: leaderboard paper test check format docs bench mutants slow clean
+.PHONY: leaderboard paper test check format pins docs bench mutants slow clean
 
 leaderboard: $(INSTALLED)
 	$(BIN)/ope-vpm leaderboard
@@ -32,6 +32,10 @@ check: $(INSTALLED)
 format: $(INSTALLED)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# Which of the answers that may not change unnoticed have moved, and from what to what.
+pins: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.pins
 
 # The site, in site/; a warning is an error. NO_MKDOCS_2_WARNING: its theme announces its successor at every build.
 docs: $(INSTALLED)
