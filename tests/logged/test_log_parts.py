@@ -1,7 +1,7 @@
 """Small parts of reading and describing logs, each on numbers worked out by hand."""
 
-from dataclasses import fields, replace
-from itertools import pairwise
+from dataclasses import dataclass, fields, replace
+from itertools import count, pairwise
 from types import SimpleNamespace
 
 import h5py
@@ -615,3 +615,23 @@ def test_heaps_of_texts_by_hand(tmp_path):
     path.write_bytes(b"GCOM" + heap()[4:])
     with pytest.raises(ValueError, match="there is none at byte 0"):
         hdf5_heaps._objects(path, 0)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 7, 64, 100])
+def test_neighbours_of_equal_size_are_merged_first(in_parts, parts):
+    """In order; n parts copy at most n·log₂(n) numbers, rounded up, where one after another would copy n²/2."""
+    (_, stream), copied = in_parts, []
+    part = next(iter(stream.parts()))
+
+    @dataclass(frozen=True)
+    class Numbers:
+        kept: tuple[int, ...]
+
+        def merge(self, other):
+            copied.append(len(self.kept) + len(other.kept))
+            return Numbers(self.kept + other.kept)
+
+    turn = count()
+    total = merged(iter([part] * parts), lambda _: Numbers((next(turn),)), (), None)
+    assert total.kept == tuple(range(parts))
+    assert sum(copied) <= parts * int(np.ceil(np.log2(parts)))
