@@ -167,9 +167,10 @@ class ParquetSource(TableSource):
             with file.opened() as opened:
                 schemas.append(opened.schema_arrow)
                 bounds.append(bounds[-1] + opened.metadata.num_rows)
+                with reading(Path(file.path), "Parquet"):
+                    claim = claimed(opened.metadata)[""]
                 if file.system is None:
-                    size = Path(file.path).stat().st_size
-                    check_unpacked(file.path, size, claimed(opened.metadata), options.trust)
+                    check_unpacked(file.path, Path(file.path).stat().st_size, claim, options.trust)
         paths = [file.path for file in files]
         names, options = cls.checked(list(zip(paths, schemas, strict=True)), options)
         if bounds[-1] == 0:
