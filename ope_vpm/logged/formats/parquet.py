@@ -27,11 +27,11 @@ LONGEST_TEXT = 1000
 
 
 def write(data: LoggedDataset, path: Path) -> None:
-    """One column a coordinate, the spaces in the file's metadata."""
+    """One column a coordinate, the spaces in the file's metadata, and a checksum for every page."""
     arrow, parquet = library("pyarrow", "parquet"), library("pyarrow.parquet", "parquet")
     table = arrow.table({name: np.ascontiguousarray(column) for name, column in to_table(data).items()})
     note = spaces_to_json(data.observation_space, data.action_space).encode()
-    parquet.write_table(table.replace_schema_metadata({SPACES: note}), path)
+    parquet.write_table(table.replace_schema_metadata({SPACES: note}), path, write_page_checksum=True)
 
 
 def read(path: Path, options: Options) -> LoggedDataset:
@@ -50,10 +50,16 @@ def read(path: Path, options: Options) -> LoggedDataset:
         return from_table(path, columns, options)
 
 
-def check_size(parquet: Any, path: Path, trust: bool) -> None:
+def reader(stream: Any, dictionaries: list[str] | None = None) -> Any:
+    """Arrow's reader of a file, which compares pages with their checksums, where the file has them."""
+    parquet = library("pyarrow.parquet", "parquet")
+    return parquet.ParquetFile(stream, read_dictionary=dictionaries, page_checksum_verification=True)
+
+
+def check_size(path: Path, trust: bool) -> None:
     """Refuse a table that claims far more values than its file could hold: one repeated value takes no room."""
     with path.open("rb") as stream:
-        check_unpacked(path, path.stat().st_size, claimed(parquet.ParquetFile(stream).metadata)[""], trust)
+        check_unpacked(path, path.stat().st_size, claimed(reader(stream).metadata)[""], trust)
 
 
 def claimed(notes: Any) -> Counter[str]:
@@ -111,10 +117,10 @@ class _Columns(Mapping[str, Array]):
     """The columns of a file by name, each read when it is asked for, so that others may hold anything."""
 
     def __init__(self, path: Path, stream: Any, trust: bool) -> None:
-        self._arrow, self._parquet = library("pyarrow", "parquet"), library("pyarrow.parquet", "parquet")
+        self._arrow = library("pyarrow", "parquet")
         self._path, self._stream, self._trust = path, stream, trust
         self._total = 0
-        file = self._parquet.ParquetFile(stream)
+        file = reader(stream)
         self._claims, self._schema = claimed(file.metadata), file.schema_arrow
         self.notes: dict[bytes, bytes] = self._schema.metadata or {}
         check_unique(path, self._schema.names)
@@ -133,7 +139,7 @@ class _Columns(Mapping[str, Array]):
         kind = self._schema.field(name).type
         texts = self._arrow.types.is_string(kind) or self._arrow.types.is_large_string(kind)
         # As a dictionary, a text that stands in many rows is held once.
-        file = self._parquet.ParquetFile(self._stream, read_dictionary=[name] if texts else None)
+        file = reader(self._stream, [name] if texts else None)
         return column_of(self._path, name, file.read(columns=[name]).column(0))
 
 
