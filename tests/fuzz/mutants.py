@@ -1,4 +1,7 @@
-"""Damaged variants of a file: cut, flipped, with parts missing or twice, with extreme numbers, inside archives too."""
+"""Damaged variants of a file: cut, flipped, with parts missing or twice, with extreme numbers.
+
+Inside archives, pickles and the footers of Parquet files, too.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,8 @@ def mutant(content: bytes, number: int) -> bytes:
             return _inside_pickle(content, rng)
     except (zipfile.BadZipFile, pickle.UnpicklingError, ValueError, EOFError):
         pass  # numbers that happen to begin like an archive or a pickle
+    if content.startswith(b"PAR1") and rng.random() < 0.5:
+        return _inside_footer(content, rng)
     return _changed(content, rng)
 
 
@@ -60,6 +65,14 @@ def _inside_pickle(content: bytes, rng: np.random.Generator) -> bytes:
     data = value.encode() if isinstance(value, str) else value
     changed = mutant(data, int(rng.integers(2**32)))
     return pickle.dumps(stored | {name: changed.decode("utf-8", "replace") if isinstance(value, str) else changed})
+
+
+def _inside_footer(content: bytes, rng: np.random.Generator) -> bytes:
+    """A Parquet file with one to three flipped bits in its footer, whose length stands before the last four bytes."""
+    changed, length = bytearray(content), int.from_bytes(content[-8:-4], "little")
+    for bit in rng.integers(8 * length, size=int(rng.integers(1, 4))):
+        changed[len(content) - 8 - length + bit // 8] ^= 1 << (bit % 8)
+    return bytes(changed)
 
 
 def _span(content: bytes, rng: np.random.Generator) -> tuple[int, int]:

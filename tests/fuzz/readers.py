@@ -57,6 +57,12 @@ def load_policy(name: str, **options: Any) -> Callable[[Path], Any]:
     return read
 
 
+def scan_log(folder: Path) -> Any:
+    from ope_vpm import scan_dataset
+
+    return scan_dataset(folder / "log.parquet")
+
+
 def inspected(data: Any) -> object:
     from ope_vpm import inspect
 
@@ -222,6 +228,7 @@ READERS: dict[str, Reader] = {
     "csv": Reader(write_csv, ("log.csv",), load_log("log.csv"), inspected),
     "open-bandit": Reader(write_open_bandit, ("shop.csv",), load_log("shop.csv"), inspected),
     "parquet": Reader(lambda f: log().save(f / "log.parquet"), ("log.parquet",), load_log("log.parquet"), inspected),
+    "parquet, streamed": Reader(lambda f: log().save(f / "log.parquet"), ("log.parquet",), scan_log, inspected),
     "d3rlpy": Reader(lambda f: log().save(f / "log.h5"), ("log.h5",), load_log("log.h5"), inspected),
     "d4rl": Reader(write_d4rl, ("log.h5",), load_log("log.h5"), inspected),
     "minari": Reader(
@@ -250,7 +257,17 @@ READERS: dict[str, Reader] = {
 }
 """By name."""
 GROUPS = {
-    "datasets": ["npz", "npz, mapped", "csv", "open-bandit", "parquet", "d3rlpy", "d4rl", "minari"],
+    "datasets": [
+        "npz",
+        "npz, mapped",
+        "csv",
+        "open-bandit",
+        "parquet",
+        "parquet, streamed",
+        "d3rlpy",
+        "d4rl",
+        "minari",
+    ],
     "policies": [name for name in READERS if name.startswith("policy")],
     "texts": ["suite .toml", "paths .csv"],
 }

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import zipfile
 import zlib
 
@@ -165,6 +167,43 @@ def test_a_parquet_file_of_one_repeated_value(tmp_path):
     assert (tmp_path / "log.parquet").stat().st_size < 1_000_000
     with pytest.raises(PermissionError, match=r"unpacks to 320000000.*pass trust=True"):
         load_dataset(tmp_path / "log.parquet")
+
+
+FLIPPER = """
+import sys
+from ope_vpm import load_dataset, scan_dataset
+path, sound = sys.argv[1], open(sys.argv[1], 'rb').read()
+footer = len(sound) - 8 - int.from_bytes(sound[-8:-4], 'little')
+for bit in range(8 * 100):
+    damaged = bytearray(sound)
+    damaged[footer + bit // 8] ^= 1 << bit % 8
+    open(path, 'wb').write(damaged)
+    for read in (load_dataset, scan_dataset):
+        try:
+            read(path)
+        except (ValueError, PermissionError) as error:
+            print(error)
+"""
+
+
+def test_flipped_bits_in_a_parquet_footer_do_not_end_the_process(tmp_path):
+    """A column that became required has a histogram of two levels instead of one, about which Arrow's C++ throws."""
+    pq.write_table(pa.table(LABELLED | {"episode": [0, 0, 1]}), tmp_path / "log.parquet")
+    command = [sys.executable, "-c", FLIPPER, str(tmp_path / "log.parquet")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr[-300:]
+    assert "cannot be read as Parquet: Definition level histogram size mismatch" in done.stdout
+
+
+def test_a_parquet_column_whose_name_has_a_dot_counts(tmp_path):
+    """Its path reads like that of a part of another column."""
+    rows = 12_000_000
+    schema = pa.schema([("x.y", pa.int8()), ("action", pa.int8()), ("reward", pa.int8())])
+    with pq.ParquetWriter(tmp_path / "log.parquet", schema) as writer:
+        writer.write_table(pa.table([pa.array(np.zeros(rows, np.int8))] * 3, schema), row_group_size=rows)
+    with pytest.raises(PermissionError, match=r"unpacks to 288000000.*pass trust=True"):
+        load_dataset(tmp_path / "log.parquet", columns={"observations": "x.y"})
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device"])

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, fields, replace
 from itertools import count, pairwise
-from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -496,20 +495,16 @@ def test_texts_are_at_most_a_thousand_characters():
         _short(["x" * (LONGEST_TEXT + 1)])
 
 
-def test_what_a_table_claims():
-    """Two groups of columns a and b: eight bytes a value, or what they take unpacked, if that is more."""
-
-    def column(name, values, unpacked):
-        return SimpleNamespace(path_in_schema=name, num_values=values, total_uncompressed_size=unpacked)
-
-    def group(rows, *held):
-        return SimpleNamespace(num_rows=rows, num_columns=len(held), column=lambda number: held[number])
-
-    groups = [group(10, column("a", 10, 5), column("b.list", 30, 500)), group(20, column("a", 4, 0))]
-    notes = SimpleNamespace(num_row_groups=2, row_group=lambda number: groups[number])
-    assert claimed(notes) == 80 + 500 + 160
-    assert claimed(notes, "a") == 240
-    assert claimed(notes, "b") == 500
+def test_what_a_table_claims(tmp_path):
+    """Three groups of ten rows: eight bytes a value, or what a column takes unpacked, if that is more."""
+    columns = {"a": np.zeros(30, np.int8), "b": [[1, 2, 3]] * 30, "c": [f"{row:0100d}" for row in range(30)]}
+    pq.write_table(pa.table(columns), tmp_path / "log.parquet", row_group_size=10)
+    notes = pq.ParquetFile(tmp_path / "log.parquet").metadata
+    unpacked = sum(notes.row_group(number).column(2).total_uncompressed_size for number in range(3))
+    assert unpacked > 30 * 100
+    claims = claimed(notes)
+    assert (claims["a"], claims["b"], claims["c"]) == (8 * 30, 8 * 90, unpacked)
+    assert claims[""] == 8 * 30 + 8 * 90 + unpacked
 
 
 def test_columns_by_number_and_by_name():

@@ -212,6 +212,52 @@ def test_onnx_loops_and_large_tensors(tmp_path):
         policy.sample(np.zeros((2, 3)), np.random.default_rng(0))
 
 
+ENDLESS = """
+import sys, time
+import numpy as np
+from ope_vpm import load_policy
+from ope_vpm.policy import onnx
+onnx.SECONDS = 1.0
+policy = load_policy(sys.argv[1])
+start = time.monotonic()
+try:
+    policy.sample(np.zeros((2, 3)), np.random.default_rng(0))
+except ValueError as error:
+    print(error)
+print(time.monotonic() - start < 10)
+"""
+
+
+def test_an_onnx_file_of_two_kilobytes_that_computes_for_ever(tmp_path):
+    """Sixty products of matrices of 6000 x 6000: 26 trillion operations. The process ends without them."""
+    weights = [
+        numpy_helper.from_array(np.array([6000, 6000]), "shape"),
+        numpy_helper.from_array(np.full((1, 1), 1e-4, np.float32), "one"),
+    ]
+    nodes = [helper.make_node("Expand", ["one", "shape"], ["m0"])]
+    nodes += [helper.make_node("MatMul", [f"m{k}", "m0"], [f"m{k + 1}"]) for k in range(60)]
+    nodes += [helper.make_node("ReduceMax", ["m60"], ["r"], keepdims=0), helper.make_node("Add", ["x", "r"], ["y"])]
+    (tmp_path / "policy.onnx").write_bytes(graph(nodes, weights).SerializeToString())
+    assert (tmp_path / "policy.onnx").stat().st_size < 2000
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", ENDLESS, str(tmp_path / "policy.onnx")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=True)
+    message, in_time = done.stdout.splitlines()
+    assert message.endswith("it took more than 1 s (pass trust=True if you know where it comes from)")
+    assert in_time == "True"
+    assert not done.stderr
+
+
+def test_what_the_onnx_runtime_says_is_no_output(tmp_path, capfd):
+    """Bytes that are no text in the name of an operator: the runtime prints four lines before it tries again."""
+    weight = numpy_helper.from_array(np.ones((3, 2), np.float32), "w")
+    content = graph([helper.make_node("MatMul", ["x", "w"], ["y"])], [weight]).SerializeToString()
+    (tmp_path / "policy.onnx").write_bytes(content.replace(b"MatMul", b"MatM\x9dl"))
+    with pytest.raises(ValueError, match=r"policy\.onnx cannot be read as ONNX"):
+        load_policy(tmp_path / "policy.onnx")
+    assert capfd.readouterr() == ("", "")
+
+
 def test_onnx_functions_that_multiply(tmp_path):
     """f1 calls f0 twice, f2 calls f1 twice, …: inlined, thirty of them have a billion nodes."""
     functions = []

@@ -21,6 +21,8 @@ from ope_vpm.logged.formats.files import Options, require
 from ope_vpm.logged.formats.hdf5 import Members, opened
 from ope_vpm.optional import library
 
+VERSION = "2.1"
+"""Of the format of `ReplayBuffer.dump`."""
 FIELDS = ("observations", "actions", "rewards", "terminated")
 
 
@@ -66,9 +68,24 @@ def to_d3rlpy(data: LoggedDataset) -> Any:
 
 
 def write(data: LoggedDataset, path: Path) -> None:
-    """An HDF5 file as d3rlpy's `ReplayBuffer.dump` makes it; states after last steps are lost there."""
-    with path.open("w+b") as file, redirect_stdout(sys.stderr):  # d3rlpy reports what it does
-        to_d3rlpy(data).dump(file)
+    """An HDF5 file as d3rlpy's `ReplayBuffer.dump` makes it, with checksums; states after last steps are lost there.
+
+    Arrays have HDF5's own checksum (fletcher32); single numbers are kept in headers, which have one since HDF5 1.10.
+    """
+    h5py = library("h5py", "d3rlpy")
+    inside = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    inside.set_layout(h5py.h5d.COMPACT)
+    with redirect_stdout(sys.stderr):  # d3rlpy reports what it does
+        episodes = to_d3rlpy(data).episodes
+    with h5py.File(path, "w", libver="v110") as file:
+        file.create_dataset("columns", data=list(FIELDS))
+        file.create_dataset("version", data=VERSION)
+        file.create_dataset("num_episodes", data=len(episodes), dcpl=inside)
+        for number, episode in enumerate(episodes):
+            for name in FIELDS:
+                value = np.asarray(getattr(episode, name))
+                packing = {"fletcher32": True} if value.ndim else {"dcpl": inside}
+                file.create_dataset(f"{name}_{number}", data=value, **packing)
 
 
 def _episode(episode: Any, discrete: bool) -> Episode:
@@ -95,8 +112,8 @@ def _columns(path: Path, file: Members, options: Options) -> LoggedDataset:
     """All episodes at once: reading a million rows costs little more than h5py itself."""
     require(path, ("version", "columns"), file)
     version = file.texts("version")
-    if version != ["2.1"]:
-        raise ValueError(f"{path} is of d3rlpy's format {', '.join(version)[:40]}: only 2.1 and 1 are known")
+    if version != [VERSION]:
+        raise ValueError(f"{path} is of d3rlpy's format {', '.join(version)[:40]}: only {VERSION} and 1 are known")
     require(path, FIELDS, file.texts("columns"))
     numbers = range(_episodes(path, file))
     actions = [file.numbers(f"actions_{number}") for number in numbers]

@@ -63,7 +63,11 @@ class Members:
         if found.dtype.kind not in "biuf":
             raise ValueError(f"{name} in {self._path} must hold numbers: its type is {found.dtype}")
         self.check(name, found)
-        values: Array = np.asarray(found[()])
+        try:
+            values: Array = np.asarray(found[()])
+        except OSError as error:  # HDF5 itself tells only that a filter failed
+            checks = "its checksum" if found.fletcher32 else "its packing"
+            raise ValueError(f"{name} in {self._path} is damaged, by {checks}: take another copy ({error})") from error
         return values
 
     def whole_number(self, name: str) -> int:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,11 +27,11 @@ LONGEST_TEXT = 1000
 
 
 def write(data: LoggedDataset, path: Path) -> None:
-    """One column a coordinate, the spaces in the file's metadata."""
+    """One column a coordinate, the spaces in the file's metadata, and a checksum for every page."""
     arrow, parquet = library("pyarrow", "parquet"), library("pyarrow.parquet", "parquet")
     table = arrow.table({name: np.ascontiguousarray(column) for name, column in to_table(data).items()})
     note = spaces_to_json(data.observation_space, data.action_space).encode()
-    parquet.write_table(table.replace_schema_metadata({SPACES: note}), path)
+    parquet.write_table(table.replace_schema_metadata({SPACES: note}), path, write_page_checksum=True)
 
 
 def read(path: Path, options: Options) -> LoggedDataset:
@@ -47,31 +50,78 @@ def read(path: Path, options: Options) -> LoggedDataset:
         return from_table(path, columns, options)
 
 
-def check_size(parquet: Any, path: Path, trust: bool) -> None:
+def reader(stream: Any, dictionaries: list[str] | None = None) -> Any:
+    """Arrow's reader of a file, which compares pages with their checksums, where the file has them."""
+    parquet = library("pyarrow.parquet", "parquet")
+    return parquet.ParquetFile(stream, read_dictionary=dictionaries, page_checksum_verification=True)
+
+
+def check_size(path: Path, trust: bool) -> None:
     """Refuse a table that claims far more values than its file could hold: one repeated value takes no room."""
     with path.open("rb") as stream:
-        check_unpacked(path, path.stat().st_size, claimed(parquet.ParquetFile(stream).metadata), trust)
+        check_unpacked(path, path.stat().st_size, claimed(reader(stream).metadata)[""], trust)
 
 
-def claimed(notes: Any, name: str | None = None) -> int:
-    """Bytes of a column, or of all of them, once they are read."""
-    total = 0
+def claimed(notes: Any) -> Counter[str]:
+    """Bytes of each column once it is read, by its name; those of all columns under the empty name."""
+    _check_footer(notes)
+    total: Counter[str] = Counter()
     for group in (notes.row_group(number) for number in range(notes.num_row_groups)):
-        for column in (group.column(number) for number in range(group.num_columns)):
-            if name is None or column.path_in_schema.partition(".")[0] == name:
-                total += max(BYTES_A_CELL * max(column.num_values, group.num_rows), column.total_uncompressed_size)
+        for number in range(group.num_columns):
+            column = group.column(number)
+            size = max(BYTES_A_CELL * max(column.num_values, group.num_rows), column.total_uncompressed_size)
+            # Arrow finds a column by its whole path, dots included, and by the path of what it is a part of.
+            words = notes.schema.column(number).path.split(".")
+            total.update({".".join(words[:length]): size for length in range(len(words) + 1)})
     return total
+
+
+def _check_footer(notes: Any) -> None:
+    """Raise, as an ordinary exception, what Arrow has against the notes on a file's columns.
+
+    `RowGroupMetaData.column` ends the interpreter on some damaged footers, because pyarrow does not catch there what
+    Arrow throws. Arrow looks at the same notes, and its errors become exceptions, when it begins to read a row group;
+    a file that refuses to give any bytes ends that before anything is read.
+    """
+    with _Nothing() as stream:
+        file = library("pyarrow.parquet", "parquet").ParquetFile(stream, metadata=notes, buffer_size=1)
+        for number in range(notes.num_row_groups):
+            with suppress(_FooterIsSound):
+                file.read_row_groups([number], use_threads=False)
+
+
+class _FooterIsSound(Exception):  # noqa: N818 - good news
+    """Arrow began to read the rows, and so had nothing against the footer."""
+
+
+class _Nothing(io.RawIOBase):
+    """A file that is large enough for every claim, and gives nothing."""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return offset
+
+    def tell(self) -> int:
+        return 1 << 62
+
+    def read(self, size: int = -1) -> bytes:
+        raise _FooterIsSound
 
 
 class _Columns(Mapping[str, Array]):
     """The columns of a file by name, each read when it is asked for, so that others may hold anything."""
 
     def __init__(self, path: Path, stream: Any, trust: bool) -> None:
-        self._arrow, self._parquet = library("pyarrow", "parquet"), library("pyarrow.parquet", "parquet")
+        self._arrow = library("pyarrow", "parquet")
         self._path, self._stream, self._trust = path, stream, trust
         self._total = 0
-        file = self._parquet.ParquetFile(stream)
-        self._metadata, self._schema = file.metadata, file.schema_arrow
+        file = reader(stream)
+        self._claims, self._schema = claimed(file.metadata), file.schema_arrow
         self.notes: dict[bytes, bytes] = self._schema.metadata or {}
         check_unique(path, self._schema.names)
 
@@ -84,12 +134,12 @@ class _Columns(Mapping[str, Array]):
     def __getitem__(self, name: str) -> Array:
         if name not in self._schema.names:
             raise KeyError(name)
-        self._total += claimed(self._metadata, name)
+        self._total += self._claims[name]
         check_unpacked(self._path, self._path.stat().st_size, self._total, self._trust)
         kind = self._schema.field(name).type
         texts = self._arrow.types.is_string(kind) or self._arrow.types.is_large_string(kind)
         # As a dictionary, a text that stands in many rows is held once.
-        file = self._parquet.ParquetFile(self._stream, read_dictionary=[name] if texts else None)
+        file = reader(self._stream, [name] if texts else None)
         return column_of(self._path, name, file.read(columns=[name]).column(0))
 
 

@@ -18,7 +18,7 @@ from ope_vpm.arrays import Array
 from ope_vpm.logged.columns import episode_column
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.formats.files import Options, require, spaces_from_json
-from ope_vpm.logged.formats.parquet import SPACES, claimed, column_of
+from ope_vpm.logged.formats.parquet import SPACES, claimed, column_of, reader
 from ope_vpm.logged.formats.table import REQUIRED, check_unique, from_table, names_of
 from ope_vpm.optional import library
 from ope_vpm.outside import check_regular, check_unpacked, reading
@@ -38,12 +38,11 @@ class ParquetFile:
     @contextmanager
     def opened(self) -> Iterator[Any]:
         """Arrow's reader of it; whatever it raises names the file."""
-        parquet = library("pyarrow.parquet", "parquet")
         with reading(Path(self.path), "Parquet"):
             stream = self._stream()
         with stream:
             with reading(Path(self.path), "Parquet"):
-                file = parquet.ParquetFile(stream)
+                file = reader(stream)
             yield file
 
     def _stream(self) -> Any:
@@ -167,9 +166,10 @@ class ParquetSource(TableSource):
             with file.opened() as opened:
                 schemas.append(opened.schema_arrow)
                 bounds.append(bounds[-1] + opened.metadata.num_rows)
+                with reading(Path(file.path), "Parquet"):
+                    claim = claimed(opened.metadata)[""]
                 if file.system is None:
-                    size = Path(file.path).stat().st_size
-                    check_unpacked(file.path, size, claimed(opened.metadata), options.trust)
+                    check_unpacked(file.path, Path(file.path).stat().st_size, claim, options.trust)
         paths = [file.path for file in files]
         names, options = cls.checked(list(zip(paths, schemas, strict=True)), options)
         if bounds[-1] == 0:
