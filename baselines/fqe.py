@@ -15,7 +15,7 @@ from ope_vpm.ope.finite.likelihood import likelihood_interval
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.solve import Treatment
 from ope_vpm.ope.finite.treatments import DEFAULT, treatment
-from ope_vpm.ope.inference.uncertainty import Likelihood
+from ope_vpm.ope.inference.uncertainty import Derived, Likelihood
 from ope_vpm.ope.q.fitted import Networks, fitted_q
 from ope_vpm.ope.q.linear import doubted_lstd
 from ope_vpm.ope.vpm.estimator import VPMEstimator
@@ -101,11 +101,12 @@ class FQE(ProblemEstimator):
         return treatment(self.unseen).fitting(finite_problem(problem))
 
     def _with_likelihood(self, problem: Problem, found: RawEstimate) -> RawEstimate:
-        """The same with a likelihood interval instead of the bootstrap's."""
-        if found.sums is None:
+        """The same with a likelihood interval instead of the bootstrap's, within the same limits."""
+        if found.sums is None or found.uncertainty is None:
             return found
         ends, bias = likelihood_interval(problem, self._fitting(problem)), found.suspected_bias
-        return replace(found, uncertainty=Likelihood(episodes=found.sums, suspected_bias=bias, ends=ends))
+        of = Likelihood(episodes=found.sums, suspected_bias=bias, ends=ends)
+        return replace(found, uncertainty=Derived(of=of, limits=found.uncertainty.limits))
 
 
 def vpm_weights(problem: Problem, n_features: int) -> Floats:

@@ -11,7 +11,7 @@ from ope_vpm.ope.auto import estimator as auto
 from ope_vpm.ope.auto.estimator import Auto, _error, _followed, _less_doubtful, _networks, _with_departure
 from ope_vpm.ope.inference import logged_mean as means
 from ope_vpm.ope.inference.logged_mean import RewardSums, logged_mean, reward_sums, weighted_estimate
-from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, OfSample, percentile_interval
+from ope_vpm.ope.inference.uncertainty import Bootstrap, Derived, EpisodeSums, percentile_interval
 from ope_vpm.ope.inference.value import RawEstimate, found_on_sample
 from ope_vpm.ope.inference.verdict import Evidence
 from ope_vpm.ope.q.fitted import Networks
@@ -111,7 +111,7 @@ def test_how_far_the_target_leaves_the_log_speaks_against_both():
 def test_the_interval_of_a_sample_is_widened_as_well():
     problem = pose()
     own = raw(3.0, 0.5, 0.3).uncertainty
-    wider = OfSample(of=own, log=problem.log, suspected_bias=0.3).widened(0.4)
+    wider = Derived(of=own, log=problem.log).widened(0.4)
     assert wider.suspected_bias == wider.of.suspected_bias == pytest.approx(0.5)
     assert wider.interval(3.0, problem.log, 0) == own.widened(0.4).interval(3.0, problem.log, 0)
 
@@ -152,7 +152,6 @@ def test_networks_of_a_log_that_is_read_in_parts_learn_from_its_sample(monkeypat
     assert answer.weights is None
     assert answer.diagnostics == {"a": 1, "sample_rows": 48}
     for each, bias in ((answer, 0.25), (answer.per_episode, 0.125)):
-        assert isinstance(each.uncertainty, OfSample)
         assert each.uncertainty.log is sample.log
         assert each.suspected_bias == bias
     assert answer.uncertainty.interval(3.0, whole.log, 0) == found.uncertainty.interval(3.0, sample.log, 0)

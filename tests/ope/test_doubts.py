@@ -322,12 +322,11 @@ def test_two_episodes_are_enough_for_a_likelihood(episodes, kind):
     data = two_states().select(np.arange(episodes))
     problem = Problem.pose(data, [[0.8, 0.2], [0.4, 0.6]], gamma=0.5, ignore=QUIET)
     found = FQE(interval="likelihood").find(problem)
-    assert isinstance(found.uncertainty, kind)
-    assert isinstance(found.uncertainty, Likelihood) is (kind is Likelihood)
+    assert type(found.uncertainty.of) is kind
     if (
         kind is Likelihood
     ):  # state 0 with action 0 occurs in one of the two, which an extreme tilt leaves next to nothing
-        low, high = found.uncertainty.ends
+        low, high = found.uncertainty.of.ends
         assert 1 <= low < found.value < high <= 2
 
 

@@ -10,7 +10,6 @@ from ope_vpm.ope import Problem
 from ope_vpm.ope.inference.returns import (
     LONGER,
     UNKNOWN,
-    Holding,
     fixed_length,
     return_estimate,
     share_limits,
@@ -19,7 +18,7 @@ from ope_vpm.ope.inference.returns import (
     with_return,
     with_weighted_return,
 )
-from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, OfSample, Reaching, Scaled
+from ope_vpm.ope.inference.uncertainty import NOTHING, Bootstrap, Derived, EpisodeSums
 from ope_vpm.ope.inference.value import (
     NEVER_REACHED,
     NO_ENDS,
@@ -148,8 +147,7 @@ def test_where_only_ends_pay_the_interval_holds_the_limits_of_their_share():
     problem = pose([0.0, 2, 0, 2, 0, 6, 0, 2], [2, 2, 2, 2])
     found = counted(problem, 3.0, np.ones(8), 0.5)
     low, high = share_limits(2.0, 4.0)
-    assert isinstance(found.uncertainty, Holding)
-    assert found.uncertainty.reach == pytest.approx((6 * low, 6 * high))
+    assert found.uncertainty.limits == pytest.approx((6 * low, 6 * high))
     assert found.uncertainty.suspected_bias == 0.125
     assert found.uncertainty.sums is found.uncertainty.of.sums
     assert found.evidence.effective_episodes == 4
@@ -160,29 +158,29 @@ def test_ends_that_may_cost_as_well_as_pay():
     problem = pose([0.0, -1, 0, 3, 0, 3], [2, 2, 2])
     found = counted(problem, 2.0, [1.0, 3, 1, 1, 1, -1], 0.5)
     low, high = share_limits(0.75 * 1.6, 1.6)
-    assert found.uncertainty.reach == pytest.approx((-1 + 4 * low, -1 + 4 * high))
+    assert found.uncertainty.limits == pytest.approx((-1 + 4 * low, -1 + 4 * high))
     assert found.evidence.effective_episodes == pytest.approx(1.6)
     beyond = counted(problem, 9.0, [1.0, 3, 1, 1, 1, -1], 0.5)  # cut at the largest pay
-    assert beyond.uncertainty.reach[1] == pytest.approx(3)
+    assert beyond.uncertainty.limits[1] == pytest.approx(3)
 
 
 def test_a_return_reaches_as_far_as_its_value_where_steps_pay():
     """A value of 2 that may lie between 1.5 and 4, a quarter of the steps being ends: a return of 8 - 2 to 8 + 8."""
     problem = pose([1.0, 2, 1, 6], [2, 2])
-    value = Reaching(episodes=EpisodeSums.of_influence(2.0, np.zeros(2)), reach=(1.5, 4.0))
+    value = Derived(of=Bootstrap(episodes=EpisodeSums.of_influence(2.0, np.zeros(2))), limits=(1.5, 4.0))
     found = counted(problem, 8.0, np.ones(4), 0.25, RawEstimate(value=2.0, uncertainty=value))
-    assert found.uncertainty.reach == (6, 16)
+    assert found.uncertainty.limits == (6, 16)
     unknown = counted(problem, 8.0, np.ones(4), 0.25, RawEstimate(value=2.0, uncertainty=bootstrap(2.0, [0.0, 0.0])))
-    assert isinstance(unknown.uncertainty, Bootstrap)
+    assert unknown.uncertainty.limits == NOTHING
     assert unknown.evidence.effective_episodes == 2
 
 
 def test_what_holds_something_is_never_shorter():
-    of = Scaled.by(1.0, bootstrap(0.0, [0.1, -0.1]), 0.0)
+    of = Derived(of=bootstrap(0.0, [0.1, -0.1]), at=0.0)
     log_of = pose([0.0, 1, 0, 1], [2, 2]).log
     _, (low, high) = of.interval(0.0, log_of, 0)
-    assert Holding(of=of, reach=(-9.0, high / 2)).interval(0.0, log_of, 0)[1] == (-9, high)
-    assert Holding(of=of, reach=(low / 2, 9.0)).interval(0.0, log_of, 0)[1] == (low, 9)
+    assert Derived(of=of, limits=(-9.0, high / 2)).interval(0.0, log_of, 0)[1] == (-9, high)
+    assert Derived(of=of, limits=(low / 2, 9.0)).interval(0.0, log_of, 0)[1] == (low, 9)
 
 
 def test_evidence_of_a_return_is_the_worse_of_two():
@@ -348,7 +346,7 @@ def test_an_uncertainty_of_a_sample_is_about_its_episodes():
     """The sample has three episodes and the log twelve, whose order would draw others."""
     sample, whole = pose([1.0, 2] * 3, [2] * 3).log, pose([1.0, 2] * 12, [2] * 12).log
     of = bootstrap(1.0, [0.3, -0.1, -0.2], 0.5)
-    found = OfSample(of=of, log=sample, suspected_bias=of.suspected_bias)
+    found = Derived(of=of, log=sample)
     assert found.interval(1.0, whole, 3) == of.interval(1.0, sample, 3)
     assert found.sums is of.sums
 

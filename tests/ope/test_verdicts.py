@@ -12,10 +12,9 @@ import ope_vpm as ov
 from ope_vpm.ope import Problem
 from ope_vpm.ope.inference.uncertainty import (
     Bootstrap,
+    Derived,
     EpisodeSums,
     Likelihood,
-    Reaching,
-    Scaled,
     Spread,
     entry_rate_of_ends,
     influence_sums,
@@ -141,9 +140,9 @@ def test_an_interval_that_reaches_as_far_as_is_known():
     log = log_of(6)
     _, (low, high) = Bootstrap(episodes=sums).interval(2.0, log, 0)
     assert low < 0 < 4 < high
-    assert Reaching(episodes=sums, reach=(1.0, 29.0)).interval(2.0, log, 0)[1] == (low, 29)
-    assert Reaching(episodes=sums, reach=(-29.0, 3.0)).interval(2.0, log, 0)[1] == (-29, high)
-    assert Reaching(episodes=sums, reach=(2.0, 2.0)).interval(2.0, log, 0)[1] == (low, high)
+    assert Derived(of=Bootstrap(episodes=sums), limits=(1.0, 29.0)).interval(2.0, log, 0)[1] == (low, 29)
+    assert Derived(of=Bootstrap(episodes=sums), limits=(-29.0, 3.0)).interval(2.0, log, 0)[1] == (-29, high)
+    assert Derived(of=Bootstrap(episodes=sums), limits=(2.0, 2.0)).interval(2.0, log, 0)[1] == (low, high)
 
 
 def test_a_scaled_uncertainty_moves_with_its_value():
@@ -152,13 +151,13 @@ def test_a_scaled_uncertainty_moves_with_its_value():
     sums = EpisodeSums.of_influence(2.0, np.array([1.0, -1, 2, -2, 0.5, -0.5]))
     of = Bootstrap(episodes=sums, suspected_bias=0.5)
     error, (low, high) = of.interval(2.0, log, 0)
-    scaled = Scaled.by(3.0, of, 2.0)
+    scaled = Derived(of=of, at=2.0, shift=7.0, factor=3.0)
     assert scaled.suspected_bias == 1.5
     np.testing.assert_allclose(scaled.sums.influence, 3 * sums.influence)
     found, ends = scaled.interval(13.0, log, 0)
     assert found == pytest.approx(3 * error)
     assert ends == pytest.approx((7 + 3 * low, 7 + 3 * high))
-    assert Scaled.by(3.0, Spread(members=np.zeros(2)), 2.0).sums is None
+    assert Derived(of=Spread(members=np.zeros(2)), factor=3.0).sums is None
 
 
 def test_models_spread_by_students_quantiles():

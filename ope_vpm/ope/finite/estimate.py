@@ -14,7 +14,7 @@ from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.solve import FiniteSolution
 from ope_vpm.ope.finite.streamed import evidence_of_parts
 from ope_vpm.ope.inference.logged_mean import logged_mean
-from ope_vpm.ope.inference.uncertainty import Interval, Reaching
+from ope_vpm.ope.inference.uncertainty import Bootstrap, Derived, Interval
 from ope_vpm.ope.inference.value import NEGLIGIBLE, RawEstimate, disagreement, evidence_of_sums
 from ope_vpm.ope.inference.verdict import Evidence, judge, rewards_hull
 from ope_vpm.ope.log import StreamedLog
@@ -60,7 +60,7 @@ def finite_estimate(
     at_least = reach(problem, solution, rare, evidence, untried_share(problem, solution))
     return RawEstimate(
         value=solution.value,
-        uncertainty=Reaching(episodes=sums, suspected_bias=bias, reach=at_least),
+        uncertainty=Derived(of=Bootstrap(episodes=sums, suspected_bias=bias), limits=at_least),
         weights=rows.weights,
         ends_worth=rows.ends_worth,
         evidence=evidence,

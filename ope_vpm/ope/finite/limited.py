@@ -30,7 +30,7 @@ from ope_vpm.ope.finite.solve import FiniteSolution, HalfLog
 from ope_vpm.ope.finite.timed import TimedSteps, timed_sums
 from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.inference.returns import with_counted_ends, with_rate_doubt
-from ope_vpm.ope.inference.uncertainty import EpisodeSums, Reaching
+from ope_vpm.ope.inference.uncertainty import Bootstrap, Derived, EpisodeSums
 from ope_vpm.ope.inference.value import RawEstimate, evidence_of_sums
 from ope_vpm.ope.problem import Problem
 
@@ -150,7 +150,7 @@ def _estimate(problem: Problem, solution: LimitedSolution, influence: Floats) ->
     at_least = reach(problem, solution, rare, evidence, untried_share(asked, solution))
     return RawEstimate(
         value=solution.value,
-        uncertainty=Reaching(episodes=sums, suspected_bias=bias, reach=at_least),
+        uncertainty=Derived(of=Bootstrap(episodes=sums, suspected_bias=bias), limits=at_least),
         weights=rows.weights,
         evidence=evidence,
         diagnostics={**counted, **left_out(problem), **solution.details},
@@ -162,7 +162,8 @@ def _return(problem: Problem, found: RawEstimate, pays: Total, influence: Floats
     sums, (low, high) = EpisodeSums.of_influence(pays.value, influence), pays.reach
     logged = logged_mean(problem).per_episode
     error = None if logged is None else counted_error(logged, problem, sums.standard_error, pays.error)
-    uncertainty = Reaching(episodes=sums, suspected_bias=pays.error, reach=(pays.value + low, pays.value + high))
+    of = Bootstrap(episodes=sums, suspected_bias=pays.error)
+    uncertainty = Derived(of=of, limits=(pays.value + low, pays.value + high))
     return replace(
         found, value=pays.value, uncertainty=uncertainty, evidence=replace(found.evidence, counted_error=error)
     )

@@ -18,7 +18,7 @@ from ope_vpm.chain.finite.chain import FiniteChain
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.finite.model import CompletedModel
 from ope_vpm.ope.finite.problem import FiniteProblem
-from ope_vpm.ope.inference.uncertainty import LEVEL, Interval, Reaching
+from ope_vpm.ope.inference.uncertainty import LEVEL, NOTHING, Derived, Interval
 from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.inference.verdict import rewards_hull
 from ope_vpm.ope.problem import Problem
@@ -91,11 +91,11 @@ def with_rare_rewards(data: LoggedDataset, found: RawEstimate, share: Floats) ->
         found: the estimate, with an influence function.
         share: (n,): how much the reward of each row counts in its value.
     """
-    rare, sums = rare_rewards(data, share), found.sums
-    if rare is None or sums is None:
+    rare = rare_rewards(data, share)
+    if rare is None or found.uncertainty is None:
         return found
     reach = found.value - rare.below, found.value + rare.above
-    uncertainty = Reaching(episodes=sums, suspected_bias=found.suspected_bias, reach=reach)
+    uncertainty = Derived(of=found.uncertainty, limits=reach)
     evidence = replace(found.evidence, rare_reward_episodes=rare.episodes)
     return replace(found, uncertainty=uncertainty, evidence=evidence)
 
@@ -127,7 +127,7 @@ def worst_case(problem: Problem, finite: FiniteProblem) -> Interval:
     """
     hull, gamma = rewards_hull(problem), finite.gamma
     if finite.all_seen:
-        return np.inf, -np.inf
+        return NOTHING
     if gamma == 1:
         return hull.low, hull.high
     counts = finite.counts

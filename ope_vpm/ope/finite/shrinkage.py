@@ -27,10 +27,10 @@ from ope_vpm.ope.finite.problem import FiniteProblem, finite_problem
 from ope_vpm.ope.finite.streamed import Numbers, numbers_of
 from ope_vpm.ope.finite.tally import planned
 from ope_vpm.ope.inference.logged_mean import logged_mean, reward_sums, streamed_sums, time_weights, weighted_estimate
-from ope_vpm.ope.inference.uncertainty import Interval, OfAnother, Uncertainty
+from ope_vpm.ope.inference.uncertainty import Derived
 from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.inference.verdict import Hull, return_hull, rewards_hull
-from ope_vpm.ope.log import Log, StreamedLog
+from ope_vpm.ope.log import StreamedLog
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy
 
@@ -82,25 +82,8 @@ def _moved(found: RawEstimate, other: RawEstimate, share: float, hull: Hull) -> 
     if share == 0 or found.uncertainty is None:
         return found
     value = (1 - share) * hull.nearest(found.value) + share * other.value
-    return replace(found, value=value, uncertainty=Unmoved.at(found.value, found.uncertainty))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Unmoved(OfAnother):
-    """The uncertainty of a value that was shrunk: the interval that it had before, and the value itself."""
-
-    before: float
-    """The value before."""
-
-    @classmethod
-    def at(cls, before: float, of: Uncertainty) -> Unmoved:
-        """With the bias that was suspected of it."""
-        return cls(of=of, before=before, suspected_bias=of.suspected_bias)
-
-    def interval(self, value: float, log: Log, seed: int) -> tuple[float, Interval]:
-        """The interval around the value before."""
-        error, (low, high) = self.of.interval(self.before, log, seed)
-        return error, (min(low, value), max(high, value))
+    uncertainty = Derived(of=found.uncertainty, at=found.value, limits=(value, value))
+    return replace(found, value=value, uncertainty=uncertainty)
 
 
 def one_step(problem: Problem) -> RawEstimate:

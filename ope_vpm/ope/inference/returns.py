@@ -10,7 +10,7 @@ whatever is suspected about the bias of their value holds for the return, divide
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -18,10 +18,9 @@ from scipy import stats
 
 from ope_vpm.arrays import Floats, effective_sample_size
 from ope_vpm.ope.adapter.ends import limit_of
-from ope_vpm.ope.inference.uncertainty import LEVEL, Bootstrap, EpisodeSums, Interval, Reaching, Scaled, Uncertainty
+from ope_vpm.ope.inference.uncertainty import LEVEL, Bootstrap, Derived, EpisodeSums, Interval
 from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.inference.verdict import Evidence, return_hull
-from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
 
 LEAST_RATE = 1e-9
@@ -58,7 +57,7 @@ def with_return(problem: Problem, found: RawEstimate, find: Find, plain: Find | 
     """
     length = fixed_length(problem)
     if length is not None:
-        scaled = None if found.uncertainty is None else Scaled.by(length, found.uncertainty, found.value)
+        scaled = found.uncertainty and Derived(of=found.uncertainty, at=found.value, factor=length)
         per_episode = replace(found, value=length * found.value, uncertainty=scaled, per_episode=None)
         return replace(found, per_episode=per_episode)
     if found.per_episode is not None:
@@ -112,16 +111,15 @@ def with_counted_ends(problem: Problem, found: RawEstimate, rate: float, of_retu
     width, rewards = hull.high - hull.low, problem.data.reward_facts
     inner = rewards.inner or bool(rewards.last[~problem.ends].any())
     if inner or not (np.isfinite(width) and width > 0 and ends > 0):
-        if not isinstance(found.uncertainty, Reaching):
+        if found.uncertainty is None:
             return of_return
-        low, high = ((end - found.value) / rate for end in found.uncertainty.reach)
+        low, high = ((end - found.value) / rate for end in found.uncertainty.limits)
         reach = of_return.value + low, of_return.value + high
     else:
         share = float(np.clip((of_return.value - hull.low) / width, 0, 1))
         low, high = share_limits(share * ends, ends)
         reach = hull.low + width * low, hull.low + width * high
-    held = Holding(of=uncertainty, reach=reach, suspected_bias=uncertainty.suspected_bias)
-    return replace(of_return, uncertainty=held)
+    return replace(of_return, uncertainty=Derived(of=uncertainty, limits=reach))
 
 
 def _joined(value: Evidence, of_return: Evidence, ends: float) -> Evidence:
@@ -144,24 +142,6 @@ def share_limits(events: float, trials: float) -> Interval:
     return low, high
 
 
-@dataclass(frozen=True, kw_only=True)
-class Holding(Uncertainty):
-    """The uncertainty of another kind, with an interval that holds at least something."""
-
-    of: Uncertainty
-    reach: Interval
-
-    @property
-    def sums(self) -> EpisodeSums | None:
-        """Those of the other."""
-        return self.of.sums
-
-    def interval(self, value: float, log: Log, seed: int) -> tuple[float, Interval]:
-        """The hull of both."""
-        error, (low, high) = self.of.interval(value, log, seed)
-        return error, (min(low, self.reach[0]), max(high, self.reach[1]))
-
-
 def uncharged(charge: float, rate: float, charged: RawEstimate) -> RawEstimate:
     """The return, from a first guess and an estimate of what is left of it.
 
@@ -170,7 +150,8 @@ def uncharged(charge: float, rate: float, charged: RawEstimate) -> RawEstimate:
         rate: the rate of ends; an error in it matters as far as the guess was wrong.
         charged: of the rewards r - charge·1[the task ends here].
     """
-    uncertainty = charged.uncertainty and Scaled.by(1 / rate, charged.uncertainty, charged.value)
+    of = charged.uncertainty
+    uncertainty = of and Derived(of=of, at=charged.value, shift=charge, factor=1 / rate)
     return replace(charged, value=charge + charged.value / rate, uncertainty=uncertainty, per_episode=None)
 
 

@@ -150,6 +150,8 @@ EQUAL = 1e-9
 """Replicates whose spread is below this share of the value are equal but for rounding."""
 
 Interval = tuple[float, float]
+NOTHING: Interval = (np.inf, -np.inf)
+"""The limits of an interval that need not hold anything."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +160,11 @@ class Uncertainty(ABC):
 
     suspected_bias: float = 0.0
     """How far the value may be off, as large as one standard error would be."""
+
+    @property
+    def limits(self) -> Interval:
+        """What the interval holds at least, whatever the episodes say."""
+        return NOTHING
 
     @property
     def sums(self) -> EpisodeSums | None:
@@ -209,19 +216,6 @@ class Likelihood(Bootstrap):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reaching(Bootstrap):
-    """The bootstrap's interval, and all that is known to be possible besides."""
-
-    reach: Interval
-    """What the interval holds at least; nothing where the first number is above the second."""
-
-    def interval(self, value: float, log: Log, seed: int) -> tuple[float, Interval]:
-        """The hull of both."""
-        error, (low, high) = super().interval(value, log, seed)
-        return error, (min(low, self.reach[0]), max(high, self.reach[1]))
-
-
-@dataclass(frozen=True, kw_only=True)
 class Spread(Uncertainty):
     """The spread of several models' values, each fitted to its own draw of the episodes."""
 
@@ -236,57 +230,39 @@ class Spread(Uncertainty):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfAnother(Uncertainty):
-    """The uncertainty of a value that another one stands for."""
+class Derived(Uncertainty):
+    """The uncertainty of shift + factor·v, from that of v; the suspected bias is factor times that of v."""
 
     of: Uncertainty
-    """That of the other one."""
-
-    @property
-    def sums(self) -> EpisodeSums | None:
-        """How each episode moves the other one."""
-        return self.of.sums
-
-    def widened(self, bias: float) -> Self:
-        """The same with one more bias suspected, which the other one's interval has to hold."""
-        return replace(super().widened(bias), of=self.of.widened(bias))
-
-
-@dataclass(frozen=True, kw_only=True)
-class OfSample(OfAnother):
-    """The uncertainty of a value that was found on the log's sample, whose episodes it is about."""
-
-    log: Log
-
-    def interval(self, value: float, log: Log, seed: int) -> tuple[float, Interval]:
-        """That of the sample."""
-        return self.of.interval(value, self.log, seed)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scaled(Uncertainty):
-    """The uncertainty of a + factor·v, from that of v."""
-
-    of: Uncertainty
-    at: float
-    """v."""
-    factor: float
+    """That of v."""
+    at: float | None = None
+    """v; None: the value that is asked about, which is then v itself."""
+    shift: float = 0.0
+    factor: float = 1.0
     """Positive."""
+    limits: Interval = NOTHING
+    """What the interval holds at least."""
+    log: Log | None = None
+    """The log that v was found on; None: the one that is asked about."""
 
-    @classmethod
-    def by(cls, factor: float, of: Uncertainty, at: float) -> Scaled:
-        """With the bias of v carried along."""
-        return cls(of=of, at=at, factor=factor, suspected_bias=factor * of.suspected_bias)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "suspected_bias", self.factor * self.of.suspected_bias)
 
     @property
     def sums(self) -> EpisodeSums | None:
         """How each episode moves it; None where that is not known of v."""
-        return None if self.of.sums is None else self.of.sums.scaled(self.factor)
+        sums = self.of.sums
+        return sums if sums is None or self.factor == 1 else sums.scaled(self.factor)
+
+    def widened(self, bias: float) -> Self:
+        """The same with one more bias suspected, which the interval of v has to hold."""
+        return replace(self, of=self.of.widened(bias / self.factor))
 
     def interval(self, value: float, log: Log, seed: int) -> tuple[float, Interval]:
-        """The interval of v, moved and stretched."""
-        error, (low, high) = self.of.interval(self.at, log, seed)
-        return self.factor * error, (value + self.factor * (low - self.at), value + self.factor * (high - self.at))
+        """The interval of v, moved and stretched, and the limits."""
+        error, ends = self.of.interval(value if self.at is None else self.at, self.log or log, seed)
+        low, high = (self.shift + self.factor * end for end in ends)
+        return self.factor * error, (min(low, self.limits[0]), max(high, self.limits[1]))
 
 
 def replicates(sums: EpisodeSums, seed: int, number: int = REPLICATES) -> Floats:

@@ -12,7 +12,7 @@ import numpy as np
 from ope_vpm.arrays import Floats, effective_sample_size, group_sums, read_only
 from ope_vpm.linear.weight_sums import WeightSums
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.inference.uncertainty import EpisodeSums, Interval, OfSample, Uncertainty
+from ope_vpm.ope.inference.uncertainty import Derived, EpisodeSums, Interval, Uncertainty
 from ope_vpm.ope.inference.verdict import ROUNDING, Evidence, Hull, Level, advise, judge, return_hull, rewards_hull
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem, Question
@@ -241,8 +241,8 @@ def _of_sample(found: RawEstimate | None, sample: Log) -> RawEstimate | None:
     """An estimate, and that of the return beside it, whose episodes are those of a sample."""
     if found is None or found.uncertainty is None:
         return found
-    doubt = OfSample(of=found.uncertainty, log=sample, suspected_bias=found.uncertainty.suspected_bias)
-    return replace(found, uncertainty=doubt, per_episode=_of_sample(found.per_episode, sample))
+    uncertainty = Derived(of=found.uncertainty, log=sample)
+    return replace(found, uncertainty=uncertainty, per_episode=_of_sample(found.per_episode, sample))
 
 
 def policy_value(problem: Problem, estimator: str, raw: RawEstimate) -> PolicyValue:

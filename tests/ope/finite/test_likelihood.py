@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.optimize import minimize
 
 import ope_vpm as ov
@@ -83,3 +84,17 @@ def test_ends_that_absorb_are_taken():
     found = ov.evaluate(data, [[1.0], [1.0]], "fqe", gamma=0.5, interval="likelihood", ignore=quiet)
     assert found.interval[0] <= found.value <= found.interval[1]
     assert found.value == pytest.approx(0.75)
+
+
+def test_limits_of_rare_rewards_hold_for_every_kind_of_interval():
+    """4 of 60 episodes pay once in 10 steps: all hold the exact limits of the binomial share 4/60, over 10."""
+    rewards = np.zeros((60, 10))
+    rewards[:4, 5] = 1
+    here, last = np.zeros(600, dtype=np.int64), np.tile(np.arange(10) == 9, 60)
+    data = ov.LoggedDataset.from_arrays(here, here, rewards.ravel(), here, truncated=last)
+    low, high = stats.beta.ppf([0.025, 0.975], [4, 5], [57, 56]) / 10
+    for found in (ov.evaluate(data, [[1.0]], "vpm"), ov.evaluate(data, [[1.0]], "fqe", interval="likelihood")):
+        assert found.value == pytest.approx(4 / 600)
+        assert found.verdict == "caution"
+        assert found.interval[0] <= low
+        assert found.interval[1] == pytest.approx(high)

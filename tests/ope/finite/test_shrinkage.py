@@ -10,8 +10,8 @@ from ope_vpm.baselines.onestep import OneStep
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope import Problem
 from ope_vpm.ope.finite.problem import finite_problem
-from ope_vpm.ope.finite.shrinkage import Unmoved, one_step, ratio_of_actions, share_of_other, shrunk
-from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
+from ope_vpm.ope.finite.shrinkage import one_step, ratio_of_actions, share_of_other, shrunk
+from ope_vpm.ope.inference.uncertainty import Bootstrap, Derived, EpisodeSums
 from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.inference.verdict import Hull
 from ope_vpm.ope.vpm.estimator import VPMEstimator
@@ -104,10 +104,12 @@ def test_the_interval_of_a_moved_value_holds_it():
     data, target = logged(0)
     problem = Problem.pose(data, target, ignore=QUIET)
     before = estimate(1.0, 0.5)
-    unmoved = Unmoved.at(1.0, Bootstrap(episodes=before.sums, suspected_bias=0.1))
-    error, (low, high) = unmoved.of.interval(1.0, _TwoEpisodes(problem), 0)
+    of = Bootstrap(episodes=before.sums, suspected_bias=0.1)
+    error, (low, high) = of.interval(1.0, _TwoEpisodes(problem), 0)
+    unmoved = Derived(of=of, at=1.0, limits=(1.0, 1.0))
     assert unmoved.interval(1.0, _TwoEpisodes(problem), 0) == (error, (low, high))
-    assert unmoved.interval(high + 1, _TwoEpisodes(problem), 0) == (error, (low, high + 1))
+    moved = Derived(of=of, at=1.0, limits=(high + 1, high + 1))
+    assert moved.interval(high + 1, _TwoEpisodes(problem), 0) == (error, (low, high + 1))
     wider = unmoved.widened(0.2)
     assert wider.suspected_bias == wider.of.suspected_bias == pytest.approx(np.hypot(0.1, 0.2))
 
