@@ -16,6 +16,7 @@ from ope_vpm.ope.adapter.ends import OnEnd, Steps, TimeLimit, check_choices, end
 from ope_vpm.ope.adapter.pairs import Pairs, pairs_of
 from ope_vpm.ope.log import Log, Memory, StreamedLog
 from ope_vpm.policy import TargetPolicy
+from ope_vpm.policy.target import check_function
 
 Settings = ParamSpec("Settings")
 Result = TypeVar("Result")
@@ -119,11 +120,14 @@ class Problem:
         if state_features is not None and not posed.finite:
             raise ValueError("state_features are for finite states and actions: leave them out, these are continuous")
         check_features(state_features)
+        posed.of_policy(_check_policy)
         return posed
 
     def with_policy(self, policy: Any) -> Problem:
         """The same question about another policy; what depends on the log alone stays shared."""
-        return replace(self, policy=check_match(self.data, TargetPolicy.of(policy)), _memory=Memory())
+        posed = replace(self, policy=check_match(self.data, TargetPolicy.of(policy)), _memory=Memory())
+        posed.of_policy(_check_policy)
+        return posed
 
     def with_gamma(self, gamma: float, on_end: OnEnd | None = None, time_limit: TimeLimit | None = None) -> Problem:
         """The same question at another discount; what depends on the log and the policy alone stays shared."""
@@ -269,6 +273,11 @@ def _pairs(problem: Problem, draws: int) -> Pairs:
     return pairs_of(
         log.data, problem.policy, problem.steps, log.initial_observations, problem.gamma, problem.seed, draws
     )
+
+
+def _check_policy(log: Log, policy: TargetPolicy) -> None:
+    """Refuse a policy that is no function of one observation; asked on rows in memory."""
+    check_function(policy, (log.sample if isinstance(log, StreamedLog) else log).data.observations)
 
 
 def _target_log_prob(log: Log, policy: TargetPolicy) -> Floats:

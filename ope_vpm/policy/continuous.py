@@ -17,7 +17,6 @@ from ope_vpm.policy.target import (
     Generator,
     TargetPolicy,
     checked_actions,
-    checked_moments,
     in_batches,
 )
 
@@ -233,3 +232,11 @@ def squashed_moments(mean: Floats, std: Floats, centre: Floats, half: Floats) ->
         first += action / NODES
         second += action**2 / NODES
     return first, second
+
+
+def checked_moments(mean: npt.ArrayLike, std: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """Means and positive standard deviations, both (n, m), as a policy's function returned them."""
+    centre, spread = checked_actions(mean), np.asarray(std, dtype=np.float64)
+    if not (np.isfinite(spread) & (spread > 0)).all():
+        raise ValueError(f"a standard deviation must be positive: the policy returns {spread.min()}")
+    return centre, np.broadcast_to(spread, centre.shape)

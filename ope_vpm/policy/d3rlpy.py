@@ -19,13 +19,15 @@ from ope_vpm.policy.calls import running
 from ope_vpm.policy.continuous import DeterministicPolicy, GaussianPolicy
 from ope_vpm.policy.described import describe
 from ope_vpm.policy.discrete import CategoricalPolicy, one_hot
-from ope_vpm.policy.target import TargetPolicy
+from ope_vpm.policy.target import TargetPolicy, checked_actions
 from ope_vpm.policy.tensors import as_torch, only_tensors, read_tensors
 
 SQUASHED = ("SAC", "CQL", "CalQL", "BEAR")
 """Algorithms that draw tanh of a Gaussian."""
 GAUSSIAN = ("IQL", "AWAC", "CRR")
 """Algorithms that draw around the squashed mean and clip."""
+DRAWING = ("BCQ", "BEAR", "CRR")
+"""Algorithms whose `predict` draws actions and takes the best of them, another one at each call."""
 LEAST_BUDGET = 10_000_000
 """Numbers that the networks of any file may have: 40 MB."""
 
@@ -59,7 +61,22 @@ def from_d3rlpy(algo: Any, *, deterministic: bool = False) -> TargetPolicy:
         return GaussianPolicy(lambda seen: _moments(algo, seen, "mu"), squash=True, bounds=bounds, **sizes)
     if name in GAUSSIAN and not deterministic:
         return GaussianPolicy(lambda seen: _stretched(algo, seen, bounds), bounds=bounds, **sizes)
-    return _greedy_of(algo, DeterministicPolicy(greedy, **sizes))
+    kind = BestOfDraws if name in DRAWING else DeterministicPolicy
+    return _greedy_of(algo, kind(greedy, **sizes))
+
+
+class BestOfDraws(TargetPolicy):
+    """Continuous actions, the best of some that the library draws: nothing but its own draws is known of it."""
+
+    def __init__(self, best: Callable[..., Array], action_dimension: int, observation_size: int) -> None:
+        self._best = best
+        self.action_dimension = action_dimension
+        self.observation_size = observation_size
+
+    def sample(self, observations: Array, rng: np.random.Generator) -> Array:
+        """Draw with torch, its global generator put back as it was."""
+        seed = int(rng.integers(2**63))
+        return checked_actions(self._best(observations, seed), self.action_dimension)
 
 
 def load_d3rlpy(path: Path, *, trust: bool, deterministic: bool = False) -> TargetPolicy:
@@ -101,25 +118,24 @@ def _greedy_of(algo: Any, policy: TargetPolicy) -> TargetPolicy:
 
 
 def _greedy(algo: Any) -> Callable[[Array], Array]:
-    def action(observations: Array) -> Array:
-        # BCQ and CRR draw inside predict: always the same draws, and the global generator is put back.
+    def action(observations: Array, seed: int = 0) -> Array:
         with running(observations), torch.random.fork_rng(devices=[]):
-            _seed_zero()
+            _seed(seed)
             actions: Array = algo.predict(_shaped(algo, observations))
         return actions
 
     return action
 
 
-def _seed_zero() -> None:
+def _seed(seed: int) -> None:
     """Seed torch, on the CPU alone while CUDA is not in use.
 
     `torch.manual_seed` notes a stack trace for CUDA at every call until then, which takes longer than the network does.
     """
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        torch.manual_seed(0)
+        torch.manual_seed(seed)
     else:
-        torch.default_generator.manual_seed(0)
+        torch.default_generator.manual_seed(seed)
 
 
 def _probabilities(algo: Any) -> Callable[[Array], Array]:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ope_vpm.arrays import Array, Floats
-from ope_vpm.policy.target import Generator, TargetPolicy, checked_probabilities, in_batches
+from ope_vpm.policy.target import Generator, TargetPolicy, in_batches
 
 
 class CategoricalPolicy(TargetPolicy):
@@ -89,3 +89,20 @@ def one_hot(actions: Array, n_actions: int) -> Floats:
         raise ValueError(f"the policy returned action {int(actions.max())}: there are {n_actions}, counted from 0")
     hot: Floats = np.eye(n_actions)[actions.astype(np.int64)]
     return hot
+
+
+def checked_probabilities(values: Array, rows: int, n_actions: int | None) -> Floats:
+    """Probabilities, (rows, n_actions), whose rows sum to 1; float32 rounding is smoothed away."""
+    if values.ndim != 2 or len(values) != rows or (n_actions is not None and values.shape[1] != n_actions):
+        raise ValueError(f"probabilities must have shape ({rows}, {n_actions or 'actions'}): got {values.shape}")
+    total = values.sum(axis=1, keepdims=True)
+    # 1e-4 is far above what float32 sums to and far below what logits or counts do.
+    wrong = ~(np.abs(total[:, 0] - 1) <= 1e-4) | (values < -1e-9).any(axis=1)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(
+            f"probabilities must not be negative and sum to 1: row {row} is {values[row]} "
+            "(if these are logits, pass output='logits')"
+        )
+    clean: Floats = np.clip(values, 0.0, None) / total
+    return clean

@@ -128,3 +128,6 @@ class _Jittered(TargetPolicy):
         actions = self._policy.sample(observations, rng)
         noisy: Array = actions + self._std * rng.standard_normal(actions.shape)
         return self._clipping.clip(noisy)
+
+    def usual_action(self, observations: Array) -> Floats | None:
+        return self._policy.usual_action(observations)

@@ -77,7 +77,7 @@ def test_stochastic_algorithms(name, scaled, tmp_path):
 def test_deterministic_algorithms(name, tmp_path):
     algo = built(name)
     before = torch.random.get_rng_state()
-    first, second = (policy.sample(STATES, RNG) for policy in both_ways(algo, tmp_path))
+    first, second = (policy.sample(STATES, np.random.default_rng(0)) for policy in both_ways(algo, tmp_path))
     np.testing.assert_allclose(first, second, atol=1e-6)
     assert (torch.random.get_rng_state() == before).all()
     if name != "BCQ":  # which draws inside predict
