@@ -323,7 +323,7 @@ def main() -> None:
     sys.exit(2)
 
 
-def _print_warning(message: Warning | str, *_: Any) -> None:
+def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """A warning as one line, without the place in the code that Python would add."""
     print(f"ope-vpm: warning: {_shown(str(message))}", file=sys.stderr)
 
