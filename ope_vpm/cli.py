@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -244,8 +245,6 @@ def stationary(
     seed: Annotated[int, typer.Option(help="Makes everything random repeatable.")] = 0,
 ) -> None:
     """Where is it heading? A logged quantity's stationary distribution: mean, quantiles, probabilities, a picture."""
-    import warnings
-
     from ope_vpm.chain.finite.solve import StationaryWarning
     from ope_vpm.paths.picture import check_picture, draw_distribution, write_picture
     from ope_vpm.paths.stationary import stationary as estimate
@@ -310,7 +309,9 @@ def main() -> None:
     # Newer typers carry their own copy of click; the class of usage errors is the parent of this public one.
     usage_error: Any = typer.BadParameter.__base__
     try:
-        sys.exit(app(prog_name="ope-vpm", standalone_mode=False))
+        with warnings.catch_warnings():
+            warnings.showwarning = _print_warning
+            sys.exit(app(prog_name="ope-vpm", standalone_mode=False))
     except usage_error as error:
         message = _with_help(error)
     except typer.Abort:
@@ -320,6 +321,11 @@ def main() -> None:
     if message:  # empty where the help has been shown instead
         print(f"ope-vpm: {_shown(message)}", file=sys.stderr)
     sys.exit(2)
+
+
+def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """A warning as one line, without the place in the code that Python would add."""
+    print(f"ope-vpm: warning: {_shown(str(message))}", file=sys.stderr)
 
 
 def _with_help(error: Any) -> str:

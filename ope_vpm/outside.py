@@ -11,6 +11,7 @@ import math
 import os
 import stat
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,6 +62,24 @@ def check_regular(path: Path) -> None:
         raise FileNotFoundError(f"there is no file {path}")
     if not stat.S_ISREG(path.stat().st_mode):
         raise ValueError(f"{path} must be a regular file: it is a folder, a pipe or a device")
+
+
+def parse_number(text: str) -> float:
+    """The number that a text of ASCII characters states; Python's `float` takes `1_0` and digits of any script, too."""
+    if "_" in text or not text.isascii():
+        raise ValueError(f"{text!r} is no number")
+    return float(text)
+
+
+def warn_if_cut(path: Path) -> None:
+    """Warn about a file of lines whose last line has no end: a number there may have lost digits unnoticed."""
+    with path.open("rb") as file:
+        if file.seek(0, os.SEEK_END) and file.seek(-1, os.SEEK_END) and file.read(1) not in b"\r\n":
+            warnings.warn(
+                f"{path} does not end with a newline: it may have been cut in the middle of its last row (if it is "
+                "whole, end its last line)",
+                stacklevel=3,
+            )
 
 
 def check_unpacked(path: object, packed: int, unpacked: int, trust: bool) -> None:

@@ -11,6 +11,7 @@ from gymnasium import spaces
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks
 from ope_vpm.joint_actions import combination_numbers, joint_sizes
+from ope_vpm.outside import parse_number
 
 Space = spaces.Space[Any]
 
@@ -107,17 +108,17 @@ def number_column(name: str, values: object, length: int) -> Floats:
     """One number a row, as float64; (n, 1) is taken for (n,)."""
     array = _one_a_row(name, values, length)
     if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must be numbers: {_instead_of_numbers(array)}")
+        raise TypeError(f"{name} must be numbers: {instead_of_numbers(array)}")
     return array.astype(np.float64, copy=False)
 
 
-def _instead_of_numbers(array: Array) -> str:
+def instead_of_numbers(array: Array) -> str:
     """What a column holds that is no number: the first such text with its row, otherwise the type."""
     if array.dtype.kind == "U":
         for row, texts in enumerate(array.reshape(len(array), -1).tolist()):
             for text in texts:
                 try:
-                    float(text)
+                    parse_number(text)
                 except ValueError:
                     return f"row {row} is {text[:40]!r}"
     return f"got dtype {array.dtype}"
@@ -291,7 +292,7 @@ def _numbers(name: str, values: object) -> Array:
     if array.dtype.kind == "f":
         # Half precision fits into float32; long doubles and other byte orders become the float64 that is computed in.
         return array.astype(np.float32 if array.dtype.itemsize <= 4 else np.float64, copy=False)
-    raise TypeError(f"{name} must be an array of integers or floats: {_instead_of_numbers(array)}")
+    raise TypeError(f"{name} must be an array of integers or floats: {instead_of_numbers(array)}")
 
 
 def _as_floats(integers: Array) -> Array:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ope_vpm.arrays import Floats
-from ope_vpm.outside import check_regular
+from ope_vpm.outside import check_regular, parse_number, warn_if_cut
 
 
 def read_paths(path: Path, column: str, by: str | None = None) -> list[Floats]:
@@ -20,6 +20,7 @@ def read_paths(path: Path, column: str, by: str | None = None) -> list[Floats]:
         by: the name of a column whose value identifies the trajectory of a row; None: all rows are one trajectory.
     """
     check_regular(path)
+    warn_if_cut(path)
     paths: dict[str, list[float]] = {}
     with path.open(newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file)
@@ -51,7 +52,7 @@ def _find(header: list[str], column: str, path: Path) -> int:
 def _number(cells: list[str], at: int, column: str, row: int) -> float:
     text = cells[at].strip() if at < len(cells) else ""
     try:
-        value = float(text)
+        value = parse_number(text)
     except ValueError:
         raise ValueError(f"column {column!r} must hold numbers: row {row} is {text!r}") from None
     if not np.isfinite(value):

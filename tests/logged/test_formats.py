@@ -261,7 +261,10 @@ BAD = {
     "text.h5": (CSV.encode(), "is not what its name says: it holds csv"),
     "cut.parquet": (b"PAR1" + bytes(40), "cannot be read as parquet"),
     "ragged.csv": (b"observation,action,reward,episode\n1,0,2,0\n1,0\n", "line 3 .* 2 != 4"),
-    "words.csv": (b"observation,action,reward,episode\n1,left,2,0\n", "actions must be an array"),
+    "words.csv": (
+        b"observation,action,reward,episode\n1,left,2,0\n",
+        "column 'action' of .* must hold numbers: row 0 is 'left'",
+    ),
     "header.csv": (b"observation,action,reward,episode\n", "at least one row"),
     "latin.csv": (
         b"observation,action,reward,episode\n" + b"1,0,2,0\n" * 600 + b"\xff,0,2,0\n",

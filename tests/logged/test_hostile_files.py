@@ -351,7 +351,7 @@ def test_csv_cells_and_lines(tmp_path):
 def test_a_single_large_action_does_not_fill_the_memory(tmp_path):
     rng = np.random.default_rng(0)
     rows = [f"{rng.normal()},{10**12 if row == 7 else row % 2},1,{row // 50}" for row in range(500)]
-    (tmp_path / "log.csv").write_text("\n".join(["observation,action,reward,episode", *rows]))
+    (tmp_path / "log.csv").write_text("\n".join(["observation,action,reward,episode", *rows, ""]))
     data = load_dataset(tmp_path / "log.csv")
     assert data.n_actions == 10**12 + 1
     inspect(data)

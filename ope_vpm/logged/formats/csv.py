@@ -13,6 +13,7 @@ from ope_vpm.arrays import Array
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.formats.files import Options
 from ope_vpm.logged.formats.table import check_unique, from_table
+from ope_vpm.outside import warn_if_cut
 
 LONGEST_CELL = 1000
 """Characters of a number or a label: arrays of text take the longest for every row."""
@@ -27,6 +28,7 @@ def read(path: Path, options: Options) -> LoggedDataset:
 
 def read_columns(path: Path) -> dict[str, Array]:
     """The columns by the names in the header: integers, floats or text."""
+    warn_if_cut(path)
     with path.open(newline="", encoding="utf-8-sig") as file:
         header, *rows = _rows(path, csv.reader(file, strict=True))
     if not rows:
@@ -55,9 +57,13 @@ def _rows(path: Path, lines: Iterable[list[str]]) -> Iterator[list[str]]:
 def _parse(cells: list[str]) -> Array:
     """Integers where every cell is one, else floats, empty cells being NaN, else text, which only episodes may be.
 
-    Integers beyond 64 bits stay text: as floats, two of them could become one.
+    Integers beyond 64 bits stay text: as floats, two of them could become one. So do `1_0` and digits of other scripts,
+    which Python takes for numbers.
     """
     plain = [TRUTH.get(cell, cell or "nan") for cell in cells]
+    joined = "".join(plain)
+    if "_" in joined or not joined.isascii():
+        return np.array(cells)
     whole = all(map(WHOLE.fullmatch, plain))
     try:
         return np.array(plain, dtype=np.int64 if whole else np.float64)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ope_vpm.arrays import Array
-from ope_vpm.logged.columns import flag_column
+from ope_vpm.logged.columns import flag_column, instead_of_numbers
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.formats.files import MAP_NAMES, Options, require
 
@@ -28,6 +27,8 @@ NAMES = {
 }
 """The names a column may have; several columns are numbered `name_0`, `name_1`, ..."""
 
+NUMBERS = ("observations", "actions", "rewards", "next_observations", "behaviour_log_prob")
+"""Columns that hold numbers: others are flags and labels, which are checked where they are used."""
 REQUIRED = ("observations", "actions", "rewards")
 
 
@@ -37,8 +38,8 @@ def from_table(path: object, table: Mapping[str, Array], options: Options) -> Lo
     unknown = sorted(set(mapping) - set(NAMES))
     if unknown:
         raise ValueError(f"columns maps {', '.join(unknown)}, but only {', '.join(NAMES)} can be mapped")
-    found = {name: _find(path, table, name, mapping.get(name)) for name in NAMES}
-    columns: dict[str, Any] = {name: array for name, array in found.items() if array is not None}
+    found = _names(path, list(table), mapping)
+    columns: dict[str, Any] = {ours: _column(path, table, ours, theirs) for ours, theirs in found.items()}
     missing = [name for name in REQUIRED if name not in columns]
     require(path, missing, table, MAP_NAMES)
     if not columns.keys() & {"terminated", "truncated", "episode"}:
@@ -81,32 +82,48 @@ def names_of(
     path: object, available: Sequence[str], options: Options, wanted: Sequence[str] = tuple(NAMES)
 ) -> list[str]:
     """The names of a table's columns that a dataset, or some of its columns, are made of."""
-    mapping = options.columns or {}
-    found = [_named(path, available, name, mapping.get(name)) for name in wanted]
-    return [name for names in found if names is not None for name in ([names] if isinstance(names, str) else names)]
+    found = _names(path, available, options.columns or {}, wanted)
+    return [name for names in found.values() for name in ([names] if isinstance(names, str) else names)]
 
 
-def _find(path: object, table: Mapping[str, Array], name: str, mapped: Any) -> Array | None:
-    names = _named(path, list(table), name, mapped)
-    if names is None:
-        return None
-    return table[names] if isinstance(names, str) else _stack([table[key] for key in names])
+def _names(
+    path: object,
+    available: Sequence[str],
+    mapping: Mapping[str, str | Sequence[str]],
+    wanted: Sequence[str] = tuple(NAMES),
+) -> dict[str, str | Sequence[str]]:
+    """For each of our columns that a table has: the name of its column, or the names of several, one per coordinate."""
+    known, numbered = set(available), _numbered(available)
+    found: dict[str, str | Sequence[str]] = {}
+    for ours in wanted:
+        theirs = mapping.get(ours)
+        if theirs is not None:
+            require(path, [theirs] if isinstance(theirs, str) else theirs, known, f"columns maps {ours} to them")
+            found[ours] = theirs
+            continue
+        alias = next((alias for alias in NAMES[ours] if alias in known or alias in numbered), None)
+        if alias is not None:
+            found[ours] = (
+                alias if alias in known else sorted(numbered[alias], key=lambda name: int(name.split("_")[-1]))
+            )
+    return found
 
 
-def _named(path: object, available: Sequence[str], name: str, mapped: Any) -> str | list[str] | None:
-    """The name of the column that holds something, or the names of several that hold its coordinates."""
-    if mapped is not None:
-        chosen = [mapped] if isinstance(mapped, str) else list(mapped)
-        require(path, chosen, available, f"columns maps {name} to them")
-        return mapped if isinstance(mapped, str) else chosen
-    for alias in NAMES[name]:
-        if alias in available:
-            return alias
-        numbered = [key for key in available if re.fullmatch(rf"{alias}_\d+", key)]
-        if numbered:
-            return sorted(numbered, key=lambda key: int(key.rsplit("_", 1)[1]))
-    return None
+def _numbered(names: Sequence[str]) -> dict[str, list[str]]:
+    """Names such as `state_0` and `state_1`, by what stands before the number."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        stem, _, number = name.rpartition("_")
+        if number.isascii() and number.isdigit():
+            found[stem].append(name)
+    return found
 
 
-def _stack(columns: list[Array]) -> Array:
-    return np.stack(columns, axis=1)
+def _column(path: object, table: Mapping[str, Array], ours: str, theirs: str | Sequence[str]) -> Array:
+    """One column, or several side by side."""
+    names = [theirs] if isinstance(theirs, str) else theirs
+    columns = [table[name] for name in names]
+    for name, column in zip(names, columns, strict=True):
+        if column.dtype.kind == "U" and ours in NUMBERS:
+            raise TypeError(f"column {name!r} of {path} must hold numbers: {instead_of_numbers(column)}")
+    return columns[0] if isinstance(theirs, str) else np.stack(columns, axis=1)
