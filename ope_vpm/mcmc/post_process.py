@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -141,7 +141,14 @@ class PostProcessed:
         return "\n".join(lines)
 
 
-def post_process_mcmc(samples: Any, *, bootstrap: int = 40, seed: int = 0) -> PostProcessed:
+def post_process_mcmc(
+    samples: Any,
+    *,
+    chains: int | None = None,
+    var_names: str | Sequence[str] | None = None,
+    bootstrap: int = 40,
+    seed: int = 0,
+) -> PostProcessed:
     """Weight the draws of a Markov chain sampler towards the sampler's stationary distribution.
 
     Consecutive draws are transitions (x, x') of the sampler, whichever it is, so that no density is needed. The weights
@@ -151,7 +158,11 @@ def post_process_mcmc(samples: Any, *, bootstrap: int = 40, seed: int = 0) -> Po
     the draws, neither plain nor weighted. A mode that no chain has reached cannot be known of at all.
 
     Args:
-        samples: draws of shape (chains, draws, d), or ArviZ's `InferenceData` or `DataTree`.
+        samples: draws of shape (chains, draws, d), (chains, draws) or (draws,); a dictionary of such arrays, as NumPyro
+            gives it by chain; or ArviZ's `InferenceData` or `DataTree`.
+        chains: how many chains there are; needed where an array has more chains than draws, which is also what emcee's
+            (steps, walkers, d) looks like: `chains=` the number of walkers takes those.
+        var_names: the variables to take, of those that have names; None: all of them.
         bootstrap: the number of fits to resampled chains (segments of them, where chains are few) for the intervals;
             intervals are NaN with fewer than 2.
         seed: makes everything random repeatable.
@@ -159,25 +170,26 @@ def post_process_mcmc(samples: Any, *, bootstrap: int = 40, seed: int = 0) -> Po
     for name, number in (("bootstrap", bootstrap), ("seed", seed)):
         if not isinstance(number, int | np.integer) or number < 0:
             raise ValueError(f"{name} must be a whole number, 0 or more: got {number!r}")
-    chains, names = as_chains(samples)
-    transitions = Transitions.from_paths(list(chains))
+    draws, names = as_chains(samples, chains, var_names)
+    number, _, size = draws.shape
+    transitions = Transitions.from_paths(list(draws))
     ratio = cell_ratio(transitions, seed=seed)
-    weights = _with_last(ratio.reshape(len(chains), -1), chains)
+    weights = _with_last(ratio.reshape(number, -1), draws)
     before, noise = stationarity(transitions, np.ones(len(transitions)), seed)
-    noise = min(noise, plain_noise(noise, len(chains), len(transitions)))
+    noise = min(noise, plain_noise(noise, number, len(transitions)))
     after, noise_after = stationarity(transitions, ratio, seed)
-    size = effective_sample_size(weights.ravel())
-    mixed = mixing(chains, seed)
-    draws = np.array([independent_draws(chains[:, :, i]) for i in range(chains.shape[2])])
-    plain = Plain(len(chains), float(draws.min()), means_drift(chains), mixed.apart, mixed.differ)
-    helped, verdict = judge(before, after, noise, noise_after, size, plain)
-    replicates = bootstrap_weights(transitions, len(chains), bootstrap, seed)
+    mixed = mixing(draws, seed)
+    independent = np.array([independent_draws(draws[:, :, i]) for i in range(size)])
+    effective = effective_sample_size(weights.ravel())
+    plain = Plain(number, float(independent.min()), means_drift(draws), mixed.apart, mixed.differ)
+    helped, verdict = judge(before, after, noise, noise_after, effective, plain)
+    replicates = bootstrap_weights(transitions, number, bootstrap, seed)
     return PostProcessed(
-        draws=chains,
+        draws=draws,
         weights=weights,
-        coordinates=tuple(_corrected(name, chains[:, :, i], weights, replicates) for i, name in enumerate(names)),
-        effective_sample_size=size,
-        independent_draws=draws,
+        coordinates=tuple(_corrected(name, draws[:, :, i], weights, replicates) for i, name in enumerate(names)),
+        effective_sample_size=effective,
+        independent_draws=independent,
         rhat=mixed.rhat,
         residual_before=before,
         residual_after=after,

@@ -28,7 +28,7 @@ def around(centres, draws, memory, seed, scale=1.0):
 
 
 def said(chains, seed=0):
-    return ov.post_process_mcmc(chains, bootstrap=0, seed=seed)
+    return ov.post_process_mcmc(chains, chains=len(chains), bootstrap=0, seed=seed)
 
 
 def doubtful(chains, seed):
