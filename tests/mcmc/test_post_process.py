@@ -8,8 +8,10 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.envs.ornstein_uhlenbeck import OrnsteinUhlenbeck
 from ope_vpm.mcmc.autocorrelation import independent_draws
-from ope_vpm.mcmc.post_process import judge, means_drift, plain_noise
+from ope_vpm.mcmc.drift import distance_left, means_drift
+from ope_vpm.mcmc.post_process import plain_noise
 from ope_vpm.mcmc.samples import as_chains
+from ope_vpm.mcmc.verdict import judge
 from tests.arviz_shape import shape_of_arviz
 
 PROCESS = OrnsteinUhlenbeck(2.0, 1.0, 1.0)
@@ -215,14 +217,38 @@ def autoregression(chains, draws, memory, start, seed):
     return np.stack(path, axis=1)[:, :, None]
 
 
-@pytest.mark.parametrize(("chains", "draws", "memory"), [(50, 40, 0.95), (200, 10, 0.99)])
-def test_chains_on_their_way_are_not_called_stationary(chains, draws, memory):
+@pytest.mark.parametrize(
+    ("chains", "draws", "memory", "verdict"), [(50, 40, 0.95, "helped"), (200, 10, 0.99, "not enough")]
+)
+def test_chains_on_their_way_are_not_called_stationary(chains, draws, memory, verdict):
     """The plain means are 1.2 and 2.8, the truth is 0: nobody should be told to use such draws as they are."""
     for seed in range(10):
         made = autoregression(chains, draws, memory, 3.0, seed)
         result = ov.post_process_mcmc(made, chains=chains, bootstrap=0, seed=seed)
-        assert result.verdict.startswith("helped")
+        assert result.verdict.startswith(verdict)
+        assert result.helped == (verdict == "helped")
         assert abs(result.coordinates[0].value) < 0.6 * abs(result.coordinates[0].plain)
+
+
+def test_a_slow_chain_with_a_biased_start_is_not_enough():
+    """After 100 draws with memory 0.99 it has gone 63 % of its way: no weights on these draws find the rest."""
+    for seed in range(10):
+        result = ov.post_process_mcmc(autoregression(10, 100, 0.99, 5.0, seed), bootstrap=0, seed=seed)
+        assert not result.helped
+        assert result.verdict.startswith("not enough")
+        assert abs(result.coordinates[0].value) > 0.3
+
+
+def test_the_distance_left_of_two_chains_by_hand():
+    """Rows 2 → 1, 2 → 1, 0 → 0, 0 → 0: x' = x/2 exactly, so that a mean of 1 has 1 left to go, a deviation of 1.
+
+    Weighted by 1, 1, 3, 3 the mean is 1/2, the variance 3/4, and what is left 1/2: 0.577 deviations.
+    """
+    chains = np.array([[2.0, 1.0], [2.0, 1.0], [0.0, 0.0], [0.0, 0.0]])[:, :, None]
+    assert distance_left(chains, np.ones(4)) == pytest.approx(1.0)
+    assert distance_left(chains, np.array([1.0, 1.0, 3.0, 3.0])) == pytest.approx(0.5 / np.sqrt(0.75))
+    away = np.array([[2.0, 4.0], [1.0, 2.0], [0.0, 0.0], [3.0, 6.0]])[:, :, None]
+    assert distance_left(away, np.ones(4)) == np.inf
 
 
 @pytest.mark.parametrize(("chains", "draws", "memory"), [(50, 40, 0.95), (4, 200, 0.9), (100, 6, -0.5), (1, 200, 0.9)])
@@ -263,6 +289,9 @@ def test_verdicts(before, after, size, start):
     helped, verdict = judge(before, after, 0.01, 0.01, size)
     assert verdict.startswith(start)
     assert helped == start.startswith("helped")
+    helped, slow = judge(before, after, 0.01, 0.01, size, left=0.51)
+    assert not helped
+    assert slow.startswith("not enough" if start.startswith("helped") else start)
 
 
 def test_independent_draws_of_an_autoregression():
