@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     given.output.mkdir(parents=True, exist_ok=True)
-    found = ov.post_process_mcmc(metropolis(given.seed))  # ArviZ's InferenceData or DataTree would do as well
+    found = ov.post_process_mcmc(metropolis(given.seed), chains=CHAINS)  # ArviZ's InferenceData would do as well
     print(found)
     product = found.expectation(lambda x: (x[:, 0] - MEAN[0]) * (x[:, 1] - MEAN[1]), "covariance")
     print(f"covariance       plain {product.plain:.2f}   corrected {product.value:.2f}   true {COVARIANCE[0, 1]}")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.spatial import cKDTree
-from scipy.stats import t as student
 
 from ope_vpm.arrays import Floats, effective_sample_size
 from ope_vpm.chain import Transitions
@@ -16,21 +15,11 @@ from ope_vpm.chain.diagnostics import StationarityTest
 from ope_vpm.chain.pareto import pareto_k
 from ope_vpm.mcmc.autocorrelation import independent_draws
 from ope_vpm.mcmc.cells import cell_ratio, coordinate_scale
+from ope_vpm.mcmc.drift import distance_left, means_drift
 from ope_vpm.mcmc.mixing import mixing
 from ope_vpm.mcmc.samples import as_chains
+from ope_vpm.mcmc.verdict import Plain, judge
 
-BEYOND_NOISE = 2.0
-"""A residual above this multiple of its sampling noise is taken as evidence that the draws are not stationary. Two, as
-in a test at about the 5 % level; the residual is a root mean square, so this is a rule of thumb and not a level: of 840
-sets of stationary autoregressive chains none was above it."""
-DRIFT_LEVEL = 0.001
-"""The level of the test for drifting means, of all coordinates together. Low, because a false alarm would recommend
-weights that nobody needs; there was one in the same 840 sets."""
-FEWEST_CHAINS = 5
-"""Chains that the test for drifting means needs: with fewer, the spread between them is hardly known."""
-FEWEST = 100.0
-"""An effective sample size below which weights are not trusted: with it a mean has a standard error of a tenth of the
-deviation. A round number; the verdicts of `ov.evaluate` begin to warn at the same one."""
 NORMAL_95 = 1.96
 """The 97.5 % quantile of the standard normal distribution, for two-sided 95 % intervals."""
 MOST_ROWS = 20_000
@@ -39,15 +28,6 @@ root of this. A round number, the same as for the diagnostics of a fit."""
 FIT_PARTITIONS = 3
 """Partitions per bootstrap fit, instead of the 11 of the estimate: the smallest number with a median other than the
 mean, because 40 fits take their time. The median of fewer partitions is noisier, which makes intervals wider."""
-USE_THEM = "use them as they are"
-"""The advice on draws that need no weights and are enough."""
-ONE_CHAIN = "one chain cannot show modes that it has not reached: run several, from starts far apart"
-"""What is added where there is a single chain, which may be stuck without showing it."""
-NOT_MIXED = (
-    "how much weight each of these regions has cannot be known from such draws, plain or weighted: run longer, or use "
-    "a sampler that crosses between modes (tempering)"
-)
-"""What follows from chains that do not mix."""
 FEWEST_PIECES = 20
 """The bootstrap resamples at least this many pieces; fewer chains than this are cut into segments. A round number: the
 standard deviation of 20 resampled pieces is known to about 16 %."""
@@ -141,7 +121,14 @@ class PostProcessed:
         return "\n".join(lines)
 
 
-def post_process_mcmc(samples: Any, *, bootstrap: int = 40, seed: int = 0) -> PostProcessed:
+def post_process_mcmc(
+    samples: Any,
+    *,
+    chains: int | None = None,
+    var_names: str | Sequence[str] | None = None,
+    bootstrap: int = 40,
+    seed: int = 0,
+) -> PostProcessed:
     """Weight the draws of a Markov chain sampler towards the sampler's stationary distribution.
 
     Consecutive draws are transitions (x, x') of the sampler, whichever it is, so that no density is needed. The weights
@@ -151,7 +138,11 @@ def post_process_mcmc(samples: Any, *, bootstrap: int = 40, seed: int = 0) -> Po
     the draws, neither plain nor weighted. A mode that no chain has reached cannot be known of at all.
 
     Args:
-        samples: draws of shape (chains, draws, d), or ArviZ's `InferenceData` or `DataTree`.
+        samples: draws of shape (chains, draws, d), (chains, draws) or (draws,); a dictionary of such arrays, as NumPyro
+            gives it by chain; or ArviZ's `InferenceData` or `DataTree`.
+        chains: how many chains there are; needed where an array has more chains than draws, which is also what emcee's
+            (steps, walkers, d) looks like: `chains=` the number of walkers takes those.
+        var_names: the variables to take, of those that have names; None: all of them.
         bootstrap: the number of fits to resampled chains (segments of them, where chains are few) for the intervals;
             intervals are NaN with fewer than 2.
         seed: makes everything random repeatable.
@@ -159,25 +150,27 @@ def post_process_mcmc(samples: Any, *, bootstrap: int = 40, seed: int = 0) -> Po
     for name, number in (("bootstrap", bootstrap), ("seed", seed)):
         if not isinstance(number, int | np.integer) or number < 0:
             raise ValueError(f"{name} must be a whole number, 0 or more: got {number!r}")
-    chains, names = as_chains(samples)
-    transitions = Transitions.from_paths(list(chains))
+    draws, names = as_chains(samples, chains, var_names)
+    number, _, size = draws.shape
+    transitions = Transitions.from_paths(list(draws))
     ratio = cell_ratio(transitions, seed=seed)
-    weights = _with_last(ratio.reshape(len(chains), -1), chains)
+    weights = _with_last(ratio.reshape(number, -1), draws)
     before, noise = stationarity(transitions, np.ones(len(transitions)), seed)
-    noise = min(noise, plain_noise(noise, len(chains), len(transitions)))
+    noise = min(noise, plain_noise(noise, number, len(transitions)))
     after, noise_after = stationarity(transitions, ratio, seed)
-    size = effective_sample_size(weights.ravel())
-    mixed = mixing(chains, seed)
-    draws = np.array([independent_draws(chains[:, :, i]) for i in range(chains.shape[2])])
-    plain = Plain(len(chains), float(draws.min()), means_drift(chains), mixed.apart, mixed.differ)
-    helped, verdict = judge(before, after, noise, noise_after, size, plain)
-    replicates = bootstrap_weights(transitions, len(chains), bootstrap, seed)
+    mixed = mixing(draws, seed)
+    independent = np.array([independent_draws(draws[:, :, i]) for i in range(size)])
+    effective = effective_sample_size(weights.ravel())
+    plain = Plain(number, float(independent.min()), means_drift(draws), mixed.apart, mixed.differ)
+    left = distance_left(draws, ratio)
+    helped, verdict = judge(before, after, noise, noise_after, effective, plain, left)
+    replicates = bootstrap_weights(transitions, number, bootstrap, seed)
     return PostProcessed(
-        draws=chains,
+        draws=draws,
         weights=weights,
-        coordinates=tuple(_corrected(name, chains[:, :, i], weights, replicates) for i, name in enumerate(names)),
-        effective_sample_size=size,
-        independent_draws=draws,
+        coordinates=tuple(_corrected(name, draws[:, :, i], weights, replicates) for i, name in enumerate(names)),
+        effective_sample_size=effective,
+        independent_draws=independent,
         rhat=mixed.rhat,
         residual_before=before,
         residual_after=after,
@@ -212,23 +205,6 @@ def plain_noise(noise: float, chains: int, rows: int) -> float:
     return float(np.sqrt(left_out * noise**2 + chains / rows**2))
 
 
-def means_drift(chains: Floats) -> bool:
-    """Test whether the chains' last draws differ from their first ones in the mean, by Student's t over chains.
-
-    A slow drift of all chains is seen here long before the residual of bounded functions shows it.
-
-    Args:
-        chains: shape (chains, draws, d).
-    """
-    number, _, size = chains.shape
-    if number < FEWEST_CHAINS:
-        return False
-    change = chains[:, -1] - chains[:, 0]
-    error = change.std(axis=0, ddof=1) / np.sqrt(number)
-    limit = student.ppf(1 - DRIFT_LEVEL / (2 * size), number - 1)
-    return bool((np.abs(change.mean(axis=0)) > limit * error).any())
-
-
 def bootstrap_weights(transitions: Transitions, chains: int, fits: int, seed: int) -> Floats:
     """Return the weights of the rows in fits to resampled segments of the chains, shape (fits, rows).
 
@@ -244,62 +220,6 @@ def bootstrap_weights(transitions: Transitions, chains: int, fits: int, seed: in
         ratio = cell_ratio(transitions.select(drawn), partitions=FIT_PARTITIONS, seed=int(rng.integers(2**31)))
         weights[fit] = np.bincount(drawn, weights=ratio, minlength=len(transitions))
     return weights
-
-
-@dataclass(frozen=True)
-class Plain:
-    """What the unweighted chains tell about themselves, apart from the stationarity residual."""
-
-    chains: int = 2
-    """How many there are."""
-    independent: float = np.inf
-    """Their effective sample size by autocorrelation, of the worst coordinate."""
-    drifts: bool = False
-    """Whether their means differ between their first and their last draws."""
-    apart: str | None = None
-    """What is said of chains without a region in common."""
-    differ: str | None = None
-    """What is said of chains that differ by more than their autocorrelation explains."""
-
-
-def judge(
-    before: float, after: float, noise: float, noise_after: float, size: float, plain: Plain | None = None
-) -> tuple[bool, str]:
-    """Decide from the data alone whether the weights helped, and say so in one sentence.
-
-    Chains that have no region in common are never said to be helped, for no weights can correct that. Chains that
-    differ by R̂ alone are not said to need nothing; but many short chains on their way are expected to differ, and
-    weights may help them.
-
-    Args:
-        before: the stationarity residual of the unweighted draws.
-        after: the stationarity residual of the weighted draws.
-        noise: the sampling noise of `before`.
-        noise_after: the sampling noise of `after`.
-        size: the effective sample size of the weights.
-        plain: what the chains tell about themselves.
-    """
-    plain = plain or Plain()
-    stationary = before <= BEYOND_NOISE * noise and not plain.drifts
-    apart = plain.apart or (plain.differ if stationary else None)
-    if apart is not None:
-        return False, f"do not mix: {apart}; {NOT_MIXED}"
-    if stationary:
-        return False, f"not needed: the draws are already as stationary as they can tell; {_as_they_are(plain)}"
-    if size < FEWEST:
-        return False, f"not trusted: the weights rest on {size:.0f} draws; start wider, or run the chains longer"
-    if after <= BEYOND_NOISE * noise_after:
-        return True, "helped: the plain draws are not stationary, the weighted ones are, as far as the data tells"
-    if after < before / 2:
-        return True, "helped in part: the weighted draws are closer to stationary, and not there yet; run longer"
-    return False, "did not help: the weighted draws are as far from stationary as the plain ones; run longer"
-
-
-def _as_they_are(plain: Plain) -> str:
-    """What to do with draws that need no weights, and what they cannot tell."""
-    few = plain.independent < FEWEST
-    advice = f"they are worth about {plain.independent:.0f} independent ones, so run longer" if few else USE_THEM
-    return advice if plain.chains > 1 else f"{advice} ({ONE_CHAIN})"
 
 
 def _worst(rhat: Floats) -> str:

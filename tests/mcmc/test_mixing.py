@@ -8,7 +8,7 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.mcmc.autocorrelation import autocorrelation_time
 from ope_vpm.mcmc.mixing import Mixing, chain_groups, mixing, rhat, rhat_noise
-from ope_vpm.mcmc.post_process import Plain, judge
+from ope_vpm.mcmc.verdict import Plain, judge
 from tests.arviz_shape import rhat_of_arviz
 
 
@@ -28,7 +28,7 @@ def around(centres, draws, memory, seed, scale=1.0):
 
 
 def said(chains, seed=0):
-    return ov.post_process_mcmc(chains, bootstrap=0, seed=seed)
+    return ov.post_process_mcmc(chains, chains=len(chains), bootstrap=0, seed=seed)
 
 
 def doubtful(chains, seed):

@@ -8,8 +8,10 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.envs.ornstein_uhlenbeck import OrnsteinUhlenbeck
 from ope_vpm.mcmc.autocorrelation import independent_draws
-from ope_vpm.mcmc.post_process import judge, means_drift, plain_noise
+from ope_vpm.mcmc.drift import distance_left, means_drift
+from ope_vpm.mcmc.post_process import plain_noise
 from ope_vpm.mcmc.samples import as_chains
+from ope_vpm.mcmc.verdict import judge
 from tests.arviz_shape import shape_of_arviz
 
 PROCESS = OrnsteinUhlenbeck(2.0, 1.0, 1.0)
@@ -29,7 +31,9 @@ def wide(rng, chains):
 
 
 def test_many_short_chains_are_corrected_towards_the_stationary_distribution():
-    results = [ov.post_process_mcmc(ou_chains(400, 6, wide, seed), bootstrap=20, seed=seed) for seed in range(10)]
+    results = [
+        ov.post_process_mcmc(ou_chains(400, 6, wide, seed), chains=400, bootstrap=20, seed=seed) for seed in range(10)
+    ]
     plain = np.array([result.coordinates[0].plain for result in results])
     corrected = np.array([result.coordinates[0].value for result in results])
     assert all(result.helped for result in results)
@@ -51,7 +55,7 @@ def test_long_chains_that_have_mixed_are_left_alone():
 
 
 def test_weights_have_the_draws_shape_and_any_function_an_expectation():
-    result = ov.post_process_mcmc(ou_chains(50, 8, wide, 1), bootstrap=5)
+    result = ov.post_process_mcmc(ou_chains(50, 8, wide, 1), chains=50, bootstrap=5)
     assert result.weights.shape == (50, 8)
     assert result.weights.mean() == pytest.approx(1)
     one = result.expectation(lambda x: np.ones(len(x)))
@@ -102,6 +106,53 @@ def test_arviz_itself_where_it_is_installed():
     np.testing.assert_array_equal(found.weights, plain.weights)
 
 
+def test_named_variables_are_chosen_and_read_by_chain():
+    """The same draws by ArviZ, by NumPyro's dictionary and by an array are one answer."""
+    arviz = pytest.importorskip("arviz", exc_type=ImportError)
+    chains = ou_chains(10, 30, wide, 2)
+    by_chain = {"a": chains[:, :, 0], "b": np.repeat(chains, 2, axis=2) ** 2}
+    old = int(arviz.__version__.partition(".")[0]) < 1
+    data = arviz.from_dict(posterior=by_chain) if old else arviz.from_dict({"posterior": by_chain})
+    for samples in (data, by_chain):
+        draws, names = as_chains(samples)
+        assert names == ("a", "b[0]", "b[1]")
+        assert draws.shape == (10, 30, 3)
+        draws, names = as_chains(samples, var_names="b")
+        assert names == ("b[0]", "b[1]")
+        np.testing.assert_array_equal(draws, by_chain["b"])
+        with pytest.raises(ValueError, match=r"there is no 'c', there are \['a', 'b'\]"):
+            ov.post_process_mcmc(samples, var_names=["a", "c"])
+    found, plain = (ov.post_process_mcmc(data, var_names=["a"], bootstrap=2), ov.post_process_mcmc(chains, bootstrap=2))
+    np.testing.assert_array_equal(found.weights, plain.weights)
+    with pytest.raises(ValueError, match="var_names are for variables that have names"):
+        ov.post_process_mcmc(chains, var_names=["a"])
+
+
+def test_arrays_of_fewer_axes():
+    """As ArviZ takes them: (draws,) is one chain, (chains, draws) are several of one coordinate."""
+    chains = ou_chains(4, 30, wide, 0)
+    np.testing.assert_array_equal(as_chains(chains[0, :, 0])[0], chains[:1])
+    np.testing.assert_array_equal(as_chains(chains[:, :, 0])[0], chains)
+
+
+def test_more_chains_than_draws_ask_which_is_which():
+    """The array of emcee's get_chain() has the steps first: taken for chains, all of its pairs would be wrong."""
+    chains = ou_chains(8, 100, wide, 0)
+    emcee = chains.swapaxes(0, 1)
+    for samples in (emcee, emcee[:, :, 0], {"a": emcee}):
+        with pytest.raises(
+            ValueError, match=r"more chains than draws: pass chains=100 .* chains=8 if steps come first"
+        ):
+            ov.post_process_mcmc(samples)
+    np.testing.assert_array_equal(as_chains(emcee, chains=8)[0], chains)
+    np.testing.assert_array_equal(as_chains(emcee, chains=100)[0], emcee)
+    with pytest.raises(ValueError, match="must have chains=7 on one of their first two axes"):
+        ov.post_process_mcmc(chains, chains=7)
+    xarray = pytest.importorskip("xarray")
+    named = xarray.DataArray(emcee, dims=("draw", "chain", "side"))  # axes with names ask nothing
+    np.testing.assert_array_equal(as_chains(named)[0], chains)
+
+
 def test_data_of_arviz_without_a_posterior_are_refused_by_the_names_of_their_groups():
     arviz = pytest.importorskip("arviz", exc_type=ImportError)
     if int(arviz.__version__.partition(".")[0]) >= 1:
@@ -122,8 +173,10 @@ def test_variables_without_chains_are_refused():
 @pytest.mark.parametrize(
     ("samples", "message"),
     [
-        (np.zeros((5, 4)), "three axes"),
-        (np.zeros((5, 1, 2)), "at least 2 draws"),
+        (np.float64(3.0), r"must have the axes \(chains, draws, …\)"),
+        (np.zeros((1, 1, 2)), "at least 2 draws"),
+        ({"a": np.zeros(50)}, "group_by_chain=True"),
+        ({"a": np.zeros((2, 50)), "b": np.zeros((2, 40))}, "as many chains and draws"),
         (np.array([[["a"], ["b"]]]), "must be numbers"),
         (np.where(np.arange(30)[None, :, None] == 1, np.nan, 0.0), "chain 0, draw 1"),
         (np.zeros((3, 7, 1)), r"at least 20 pairs of successive draws, and a coordinate: got shape \(3, 7, 1\)"),
@@ -141,7 +194,9 @@ def test_wrong_samples_are_refused(samples, message):
 
 def test_chains_too_short_for_rhat_say_so():
     """Chains of two draws have no halves to compare, and "nan" is no answer."""
-    assert "R̂ before correcting                   unknown" in str(ov.post_process_mcmc(ou_chains(40, 2, wide, 0)))
+    assert "R̂ before correcting                   unknown" in str(
+        ov.post_process_mcmc(ou_chains(40, 2, wide, 0), chains=40)
+    )
 
 
 def test_wrong_settings_and_functions_are_refused():
@@ -162,19 +217,45 @@ def autoregression(chains, draws, memory, start, seed):
     return np.stack(path, axis=1)[:, :, None]
 
 
-@pytest.mark.parametrize(("chains", "draws", "memory"), [(50, 40, 0.95), (200, 10, 0.99)])
-def test_chains_on_their_way_are_not_called_stationary(chains, draws, memory):
+@pytest.mark.parametrize(
+    ("chains", "draws", "memory", "verdict"), [(50, 40, 0.95, "helped"), (200, 10, 0.99, "not enough")]
+)
+def test_chains_on_their_way_are_not_called_stationary(chains, draws, memory, verdict):
     """The plain means are 1.2 and 2.8, the truth is 0: nobody should be told to use such draws as they are."""
     for seed in range(10):
-        result = ov.post_process_mcmc(autoregression(chains, draws, memory, 3.0, seed), bootstrap=0, seed=seed)
-        assert result.verdict.startswith("helped")
+        made = autoregression(chains, draws, memory, 3.0, seed)
+        result = ov.post_process_mcmc(made, chains=chains, bootstrap=0, seed=seed)
+        assert result.verdict.startswith(verdict)
+        assert result.helped == (verdict == "helped")
         assert abs(result.coordinates[0].value) < 0.6 * abs(result.coordinates[0].plain)
+
+
+def test_a_slow_chain_with_a_biased_start_is_not_enough():
+    """After 100 draws with memory 0.99 it has gone 63 % of its way: no weights on these draws find the rest."""
+    for seed in range(10):
+        result = ov.post_process_mcmc(autoregression(10, 100, 0.99, 5.0, seed), bootstrap=0, seed=seed)
+        assert not result.helped
+        assert result.verdict.startswith("not enough")
+        assert abs(result.coordinates[0].value) > 0.3
+
+
+def test_the_distance_left_of_two_chains_by_hand():
+    """Rows 2 → 1, 2 → 1, 0 → 0, 0 → 0: x' = x/2 exactly, so that a mean of 1 has 1 left to go, a deviation of 1.
+
+    Weighted by 1, 1, 3, 3 the mean is 1/2, the variance 3/4, and what is left 1/2: 0.577 deviations.
+    """
+    chains = np.array([[2.0, 1.0], [2.0, 1.0], [0.0, 0.0], [0.0, 0.0]])[:, :, None]
+    assert distance_left(chains, np.ones(4)) == pytest.approx(1.0)
+    assert distance_left(chains, np.array([1.0, 1.0, 3.0, 3.0])) == pytest.approx(0.5 / np.sqrt(0.75))
+    away = np.array([[2.0, 4.0], [1.0, 2.0], [0.0, 0.0], [3.0, 6.0]])[:, :, None]
+    assert distance_left(away, np.ones(4)) == np.inf
 
 
 @pytest.mark.parametrize(("chains", "draws", "memory"), [(50, 40, 0.95), (4, 200, 0.9), (100, 6, -0.5), (1, 200, 0.9)])
 def test_chains_at_rest_need_no_weights(chains, draws, memory):
     for seed in range(10):
-        result = ov.post_process_mcmc(autoregression(chains, draws, memory, 0.0, seed), bootstrap=0, seed=seed)
+        made = autoregression(chains, draws, memory, 0.0, seed)
+        result = ov.post_process_mcmc(made, chains=chains, bootstrap=0, seed=seed)
         assert result.verdict.startswith("not needed")
 
 
@@ -208,6 +289,9 @@ def test_verdicts(before, after, size, start):
     helped, verdict = judge(before, after, 0.01, 0.01, size)
     assert verdict.startswith(start)
     assert helped == start.startswith("helped")
+    helped, slow = judge(before, after, 0.01, 0.01, size, left=0.51)
+    assert not helped
+    assert slow.startswith("not enough" if start.startswith("helped") else start)
 
 
 def test_independent_draws_of_an_autoregression():
