@@ -23,7 +23,7 @@ from scipy import sparse
 from scipy.sparse.linalg import splu
 from torch import Tensor
 
-from ope_vpm.arrays import Floats, Integers, group_sums
+from ope_vpm.arrays import ROUNDING, Floats, Integers, group_sums
 from ope_vpm.linear.features import median_bandwidth
 from ope_vpm.ope.adapter.encoding import StateFeatures
 from ope_vpm.ope.adapter.ends import clock_remarks
@@ -44,8 +44,6 @@ is -1.89, -1.91, -1.92, -1.83 and -1.74 with 0.1, 0.2, 0.3, 0.5 and 1, and with 
 reward of the log."""
 NEARLY_ONE = 1e-12
 """1 minus the largest γ of a linear system: where nothing is lost, that of γ = 1 has no unique solution."""
-ROUNDING = 1e-9
-"""How much of the target a state may miss by rounding errors alone."""
 RIDGE = 1e-10
 """On w, relative to the mean of the normal equations' diagonal: only there so that a unique solution exists."""
 BATCH, LEARNING_RATE = 200, 3e-3

@@ -25,7 +25,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.optimize import nnls
 
-from ope_vpm.arrays import Bools, Floats, group_sums
+from ope_vpm.arrays import ROUNDING, Bools, Floats, group_sums
 from ope_vpm.baselines.importance_sampling import SMALLEST, step_weights
 from ope_vpm.ope.authoring import Bootstrap, EpisodeSums, Problem, ProblemEstimator, RawEstimate, evidence_of_weights
 from ope_vpm.ope.behaviour.action_ratio import held_actions, known_overlap
@@ -35,7 +35,6 @@ from ope_vpm.ope.finite.cross_fit import CrossFit, cross_fitted_counts
 from ope_vpm.ope.finite.limits import with_rare_rewards
 from ope_vpm.ope.finite.treatments import DEFAULT
 from ope_vpm.ope.inference.uncertainty import entry_rate, initial_sums
-from ope_vpm.ope.inference.verdict import ROUNDING
 from ope_vpm.ope.linear.sensitivity import beyond_log, with_feature_doubt
 from ope_vpm.ope.q.linear import cross_fitted_q, find_lstd, lstd_equations
 from ope_vpm.ope.q.values import QValues, influence

@@ -20,6 +20,10 @@ CHUNK = 1 << 16
 MOST_MARKS = 1 << 20
 """Codes up to about here are numbered by marking those that occur, which takes a megabyte: sorting is slower."""
 
+ROUNDING = 1e-9
+"""Of a quantity's own size: what differs by less is equal but for rounding, of which long sums and iterative solvers
+leave about 1e-12. No difference is ever compared with a number that is not in its own units."""
+
 LARGEST = 1e75
 """Of numbers to compute with: fourth powers of larger ones, as in the variance of squares, are infinite."""
 

@@ -48,7 +48,7 @@ class Standardiser:
         values = np.asarray(sample)
         mean, deviation = mean_and_deviation(values)
         largest = np.maximum(values.max(axis=0).astype(np.float64), -values.min(axis=0).astype(np.float64))
-        std = np.where(deviation > CONSTANT * (1 + largest), deviation, 1.0)
+        std = np.where(deviation > CONSTANT * largest, deviation, 1.0)
         unlimited = np.full_like(std, np.inf)
         return cls(mean, std, -unlimited, unlimited)
 

@@ -46,7 +46,10 @@ def broken_chain(data: LoggedDataset) -> Finding | None:
     for part in chunks(len(data) - 1, of=(data.observations, data.next_observations)):
         after, here = data.next_observations[part], data.observations[part.start + 1 : part.stop + 1]
         # Twice through float32 leaves a rounding of about 1e-7 of the value.
-        same = after == here if data.finite else np.isclose(after, here, rtol=1e-5, atol=1e-6, equal_nan=True)
+        same = after == here
+        if not data.finite:
+            size = np.fmax.reduce(np.abs(here), axis=0)  # of each coordinate: none is measured in another's units
+            same = np.isclose(after, here, rtol=1e-5, atol=1e-6 * size, equal_nan=True)
         broken[part] &= ~same.all(axis=tuple(range(1, same.ndim)))
     message = (
         "the next state is not the following row's state inside an episode: "
@@ -63,7 +66,7 @@ def actions_outside(data: LoggedDataset) -> Finding | None:
     if not isinstance(data.action_space, spaces.Box):
         return None
     low, high = data.action_space.low, data.action_space.high
-    slack = 1e-5 * np.maximum(1.0, np.where(np.isfinite(high - low), high - low, 1.0))
+    slack = 1e-5 * np.where(np.isfinite(high - low), high - low, np.abs(data.actions).max(axis=0))
     outside = ((data.actions < low - slack) | (data.actions > high + slack)).any(axis=1)
     rows = np.flatnonzero(outside)
     message = (

@@ -431,13 +431,13 @@ def test_finite_states_with_continuous_actions_have_a_coordinate_each(states, fi
 def test_what_the_target_usually_does_has_at_most_sixteen_numbers(columns, known):
     sample = np.random.default_rng(0).standard_normal((50, 1))
     policy = DeterministicPolicy(lambda s: np.hstack([s * (k + 1) for k in range(columns)] + [0 * s + 3]))
-    found = ActionCoordinates.of(policy, sample)
+    found = ActionCoordinates.of(policy, sample, policy.action(sample))
     assert (found is not None) is known
     if known:
         assert found.columns.tolist() == list(range(columns))  # the last one never varies
         np.testing.assert_allclose(found(sample).std(axis=0), 1)
     still = DeterministicPolicy(lambda s: 0 * s)
-    assert ActionCoordinates.of(still, sample) is None
+    assert ActionCoordinates.of(still, sample, sample) is None
 
 
 def test_features_reach_five_deviations():

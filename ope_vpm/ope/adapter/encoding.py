@@ -9,7 +9,7 @@ from weakref import ReferenceType, ref
 
 import numpy as np
 
-from ope_vpm.arrays import Array, Floats, Integers
+from ope_vpm.arrays import ROUNDING, Array, Floats, Integers
 from ope_vpm.linear.features import FourierFeatures, Standardiser, draw_frequencies
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.columns import are_numbers, state_sizes
@@ -142,9 +142,6 @@ MOST_ACTION_COORDINATES = 16
 """Numbers of the target's usual action that become coordinates of a state: of a policy with more discrete actions than
 that, their probabilities would be most of what tells two states apart."""
 
-LEAST_VARIED = 1e-9
-"""Of its size: a number that varies less over the states is the same everywhere but for rounding."""
-
 
 @dataclass(frozen=True, eq=False)
 class ActionCoordinates:
@@ -166,12 +163,19 @@ class ActionCoordinates:
         return _coordinates, (self.policy(), self.columns, self.scale)
 
     @classmethod
-    def of(cls, policy: TargetPolicy, sample: Array) -> ActionCoordinates | None:
-        """Scaled by what it does in a sample of states; None where that is not known, never varies, or is too much."""
+    def of(cls, policy: TargetPolicy, sample: Array, actions: Array) -> ActionCoordinates | None:
+        """Scaled by what it does in a sample of states; None where that is not known, never varies, or is too much.
+
+        Args:
+            policy: the target.
+            sample: of the states.
+            actions: some logged ones, whose size says what is rounding; that of probabilities is 1.
+        """
         usual = policy.usual_action(sample)
         if usual is None:
             return None
-        columns = np.flatnonzero(np.ptp(usual, axis=0) > LEAST_VARIED * (1 + np.abs(usual).max(axis=0)))
+        size = np.abs(actions).max(axis=0) if actions.dtype.kind == "f" else np.ones(1)
+        columns = np.flatnonzero(np.ptp(usual, axis=0) > ROUNDING * (size + np.abs(usual).max(axis=0)))
         known = 0 < len(columns) <= MOST_ACTION_COORDINATES
         return cls(ref(policy), columns, Standardiser.fit(usual[:, columns])) if known else None
 

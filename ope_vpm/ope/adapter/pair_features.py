@@ -391,7 +391,7 @@ def _state_features(log: Log, policy: TargetPolicy, n_features: int, time_limit:
     sample, usual = log.sample, None
     if not log.data.finite:
         rows = sample.rows[:: max(1, len(sample.rows) // SCALE_ROWS)]
-        usual = ActionCoordinates.of(policy, sample.data.observations[rows])
+        usual = ActionCoordinates.of(policy, sample.data.observations[rows], sample.data.actions[rows])
     clock, encoder = clock_of(log.data, time_limit), log.shared(state_encoder)
     return StateFeatures.draw(sample.data, n_features, seed, clock, usual, encoder)
 

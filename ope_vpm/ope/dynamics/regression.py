@@ -7,13 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ope_vpm.arrays import Bools, Floats, Integers, chunks
+from ope_vpm.arrays import ROUNDING, Bools, Floats, Integers, chunks
 from ope_vpm.linear.features import BATCH_ROWS, Standardiser
 
 RIDGES = 10.0 ** np.arange(-9, -0.5, 0.5)
 """Of the mean eigenvalue of the features' Gram matrix; the best one for each column is taken on held-out episodes."""
-ROUNDING = 1e-9
-"""Of its size: a column that varies less is constant but for rounding, and is explained by its mean."""
 
 
 @dataclass(frozen=True)
@@ -28,16 +26,17 @@ class Columns:
     """(columns,): which do not vary but for rounding."""
 
     @classmethod
-    def of(cls, y: Floats, train: Bools, held_out: Bools) -> Columns:
+    def of(cls, y: Floats, train: Bools, held_out: Bools, size: float) -> Columns:
         """Scale the columns.
 
         Args:
             y: (n, columns).
             train: (n,): the rows that are fitted.
             held_out: (n,): the rows that judge.
+            size: of what the columns were computed from: what varies by a rounding error of it is constant.
         """
         scale = Standardiser.fit(y[train])
-        constant = np.ptp(y[train | held_out], axis=0) <= ROUNDING * (1 + np.abs(scale.mean))
+        constant = np.ptp(y[train | held_out], axis=0) <= ROUNDING * (size + np.abs(scale.mean))
         return cls((y - scale.mean) / scale.std, scale.mean, scale.std, constant)
 
     def beside(self, other: Columns) -> Columns:
@@ -123,7 +122,7 @@ class Regression:
             y: (n, columns).
             held_out: (n,): the rows that judge.
         """
-        columns = Columns.of(y, ~held_out, held_out)
+        columns = Columns.of(y, ~held_out, held_out, size=float(np.abs(y).max(initial=0.0)))
         (sums,) = sums_over(lambda rows: x[rows], columns.scaled, [~held_out])
         return cls.of_sums(sums, columns, x[held_out], columns.scaled[held_out])
 

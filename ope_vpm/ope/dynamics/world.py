@@ -194,8 +194,9 @@ def _fitted(
     """
     train, width = ~held_out, change.shape[1]
     of_change, of_reward = slice(0, width), slice(width, None)
-    columns = Columns.of(change, train, held_out)
-    columns = columns.beside(Columns.of(rewards[:, None], train & going_on, held_out & going_on))
+    columns = Columns.of(change, train, held_out, size=1.0)  # of standardised states
+    size = float(np.abs(rewards).max(initial=0.0))
+    columns = columns.beside(Columns.of(rewards[:, None], train & going_on, held_out & going_on, size))
     scaled = columns.scaled[held_out]
     if going_on.all():  # both on the same rows, so that they share a factorisation
         (sums,) = sums_over(features, columns.scaled, [train])

@@ -8,16 +8,12 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from ope_vpm.arrays import Floats, Integers
+from ope_vpm.arrays import ROUNDING, Floats, Integers
 from ope_vpm.chain.finite.chain import FiniteChain, named_states, reducibility
 from ope_vpm.chain.finite.solve import SparseMatrix
 from ope_vpm.ope.finite.mixture import Mixture
 from ope_vpm.ope.finite.problem import FiniteProblem
 from ope_vpm.ope.finite.solve import Completion, FiniteSolution
-
-ROUNDING = 1e-12
-"""By how much a uniform random number stays below 1, so that probabilities that sum to 1 but for rounding always
-choose something."""
 
 
 @dataclass(frozen=True, eq=False)

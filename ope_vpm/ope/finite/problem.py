@@ -7,15 +7,12 @@ from functools import cached_property
 
 import numpy as np
 
-from ope_vpm.arrays import Floats, group_sums
+from ope_vpm.arrays import ROUNDING, Floats, group_sums
 from ope_vpm.ope.adapter.pairs import absorbed_share
 from ope_vpm.ope.finite.counts import PairCounts, count_pairs
 from ope_vpm.ope.finite.similar import Borrowed, borrowed, standardised_features
 from ope_vpm.ope.finite.tally import count_stream
 from ope_vpm.ope.problem import Problem
-
-ROUNDING = 1e-12
-"""Probabilities below it are what rounding leaves of sums that should be 1."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ope_vpm.arrays import Bools, Floats, Integers, effective_sample_size, group_sums
+from ope_vpm.arrays import ROUNDING, Bools, Floats, Integers, effective_sample_size, group_sums
 from ope_vpm.chain.finite.solve import gmres
 from ope_vpm.ope.finite.problem import FiniteProblem
 from ope_vpm.ope.finite.rare_pairs import RARE, centred_log_probabilities, rare_pair_weights
@@ -35,8 +35,6 @@ policies of two trainings, four sizes) hold 95, 96, 97 and 98 % of the truths, a
 wide; without `halves` they hold 79, 84, 87 and 92 %."""
 NOT_LEFT_OUT = 0.1
 """The least share of a rare pair's prediction that rests on the others; keeps leave-one-out residuals finite."""
-ROUNDING = 1e-9
-"""How far outside the range of the rewards a value may lie because of rounding."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -207,7 +205,8 @@ class PredictedPairs(Completion):
         reward = self.problem.counts.reward
         ends = [0.0] if self.problem.gamma < 1 else []
         low, high = min([reward.min(), *ends]), max([reward.max(), *ends])
-        return bool(low - ROUNDING <= value <= high + ROUNDING)
+        slack = ROUNDING * max(abs(low), abs(high))
+        return bool(low - slack <= value <= high + slack)
 
     def _settled_coefficient(self) -> float:
         """β after a number of value sweeps, each with the coefficient that the last one's y ask for."""

@@ -18,6 +18,7 @@ from scipy.spatial import cKDTree
 
 from ope_vpm.arrays import Array, Floats
 from ope_vpm.chain.finite.solve import SparseMatrix
+from ope_vpm.linear.features import Standardiser
 from ope_vpm.ope.finite.counts import PairCounts
 
 NEAREST = 10
@@ -27,7 +28,7 @@ COUNT_POWER = 0.5
 """A pair seen n times counts n^½, as in `preference`, and so does the state. With 1 in place of N^½ the gain was about
 the same on the wards, with 3·N^½ half as much."""
 SMALLEST = 1e-12
-"""Probabilities, deviations and weights below it are taken for 0."""
+"""Probabilities and weights below it are taken for 0."""
 
 StateFeatures = Any
 """(states, d) numbers with a row for each state by its number, or a function of observations that returns such rows."""
@@ -57,8 +58,7 @@ def standardised_features(given: StateFeatures, observations: Array) -> Floats:
             "state_features must be finite numbers, one row for each state: got shape "
             f"{features.shape} for {len(observations)} states"
         )
-    scaled: Floats = (features - features.mean(axis=0)) / np.maximum(features.std(axis=0), SMALLEST)
-    return scaled
+    return Standardiser.fit(features)(features)
 
 
 def _rows(given: Any, observations: Array) -> Floats:

@@ -17,7 +17,7 @@ from typing import Self, cast
 import numpy as np
 from scipy import stats
 
-from ope_vpm.arrays import Floats, Integers, chunks, group_sums
+from ope_vpm.arrays import ROUNDING, Floats, Integers, chunks, group_sums
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
 
@@ -146,8 +146,6 @@ LARGEST_DRAW = 1 << 20
 would be 3.2 GB."""
 LEVEL = 0.95
 """The probability with which an interval is meant to hold the truth."""
-EQUAL = 1e-9
-"""Replicates whose spread is below this share of the value are equal but for rounding."""
 
 Interval = tuple[float, float]
 NOTHING: Interval = (np.inf, -np.inf)
@@ -294,7 +292,7 @@ def percentile_interval(drawn: Floats, value: float, episodes: int, bias: float)
     tail = float(stats.norm.cdf(-np.sqrt(episodes / (episodes - 1)) * quantile))
     low, high = np.quantile(drawn - value, [tail, 1 - tail])
     spread = float(drawn.std())
-    if spread <= EQUAL * (abs(value) + abs(bias)):
+    if spread <= ROUNDING * (abs(value) + abs(bias)):
         return float(value + low - quantile * bias), float(value + high + quantile * bias)
     factor = float(np.sqrt(1 + (bias / spread) ** 2))
     return float(value + factor * low), float(value + factor * high)

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ope_vpm.arrays import Floats, effective_sample_size, group_sums, read_only
+from ope_vpm.arrays import ROUNDING, Floats, effective_sample_size, group_sums, read_only
 from ope_vpm.linear.weight_sums import WeightSums
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.inference.uncertainty import Derived, EpisodeSums, Interval, Uncertainty
-from ope_vpm.ope.inference.verdict import ROUNDING, Evidence, Hull, Level, advise, judge, return_hull, rewards_hull
+from ope_vpm.ope.inference.verdict import Evidence, Hull, Level, advise, judge, return_hull, rewards_hull
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem, Question
 

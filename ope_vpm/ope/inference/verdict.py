@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from ope_vpm.arrays import ROUNDING
 from ope_vpm.ope.adapter.ends import limit_of
 from ope_vpm.ope.inference.uncertainty import Interval
 from ope_vpm.ope.problem import Problem
@@ -332,10 +333,6 @@ def _number(name: str, evidence: Evidence, episodes: int) -> float | None:
         return max(0.0, evidence.residual - 3 * (evidence.residual_noise or 0.0))
     number: float | None = getattr(evidence, name)
     return number
-
-
-ROUNDING = 1e-9
-"""Of the largest reward: differences below it are rounding errors, which iterative solvers leave at about 1e-12."""
 
 
 @dataclass(frozen=True)

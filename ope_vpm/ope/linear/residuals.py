@@ -19,13 +19,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from ope_vpm.arrays import Array, Bools, Floats, Integers
+from ope_vpm.arrays import ROUNDING, Array, Bools, Floats, Integers
 from ope_vpm.linear.features import Standardiser
 from ope_vpm.linear.system import gram_penalty, predicted_mean, solve_gram
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.encoding import NEAR, nearness
 from ope_vpm.ope.adapter.pair_features import PairFeatures, action_functions
-from ope_vpm.ope.inference.verdict import ROUNDING
 from ope_vpm.ope.log import Log, Memory
 from ope_vpm.ope.problem import Problem
 

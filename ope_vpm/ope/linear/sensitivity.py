@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ope_vpm.arrays import Floats, Integers
+from ope_vpm.arrays import ROUNDING, Floats, Integers
 from ope_vpm.linear.moments import apply
 from ope_vpm.linear.system import COARSE_RIDGES
 from ope_vpm.ope.adapter.pair_features import PairFeatures
@@ -24,7 +24,7 @@ from ope_vpm.ope.inference.logged_mean import logged_mean, relative_error, with_
 from ope_vpm.ope.inference.returns import Estimate
 from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.inference.value import RawEstimate
-from ope_vpm.ope.inference.verdict import LEAST_HELD, ROUNDING, Evidence, rewards_hull
+from ope_vpm.ope.inference.verdict import LEAST_HELD, Evidence, rewards_hull
 from ope_vpm.ope.linear.estimate import (
     LinearEstimate,
     PairEquations,

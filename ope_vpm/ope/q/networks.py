@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ope_vpm.arrays import Array, Floats, Integers
+from ope_vpm.arrays import ROUNDING, Array, Floats, Integers
 from ope_vpm.ope.adapter.encoding import StateFeatures
 from ope_vpm.ope.adapter.ends import clock_of, times
 from ope_vpm.ope.adapter.pair_features import centred_features
@@ -61,7 +61,7 @@ def inputs(problem: Problem, draws: int) -> Inputs:
     there = features.limited_coordinates(problem.following, np.where(problem.ending[plan.rows], 0, time + 1))
     start = problem.log.initial_observations
     first = features.limited_coordinates(start, np.zeros(len(start), dtype=np.int64)) if len(start) else here[:1]
-    rewards, _, _ = standardised(data.rewards[plan.rows], bool(plan.absorbed.any()))
+    rewards, _, _ = standardised(data.rewards[plan.rows], bool(plan.absorbed.any()), data.reward_facts.size)
     return Inputs(
         here=_tensor(here),
         there=_tensor(there),
@@ -96,7 +96,7 @@ def fit_networks(
     fold = folds[problem.data.episode[plan.rows]]
     count = int(folds.max()) + 1
     base = base or nothing(problem, count)
-    rewards, shift, scale = standardised(base.residual, bool(plan.absorbed.any()))
+    rewards, shift, scale = standardised(base.residual, bool(plan.absorbed.any()), problem.data.reward_facts.size)
     usable = [np.flatnonzero((fold != k) | (count == 1)) for k in range(count) for _ in range(members)]
     network = Ensemble(count * members, seen.here.shape[1], 1 + seen.centred.shape[1], problem.seed)
     with torch.no_grad():
@@ -120,10 +120,16 @@ def nothing(problem: Problem, count: int) -> Base:
     return Base(np.tile(rewards, (count, 1)), np.zeros((count, problem.data.from_reset.sum())), np.zeros(count))
 
 
-def standardised(residual: Floats, absorbs: bool) -> tuple[Floats, float, float]:
-    """Numbers of deviation 1 and, unless ends absorb, mean 0; and the shift and scale that undo it."""
+def standardised(residual: Floats, absorbs: bool, size: float = 0.0) -> tuple[Floats, float, float]:
+    """Numbers of deviation 1 and, unless ends absorb, mean 0; and the shift and scale that undo it.
+
+    Args:
+        residual: the numbers, in units of the rewards.
+        absorbs: whether nothing follows some steps.
+        size: of the rewards: what is left of equal ones is rounding, of which there is nothing to learn.
+    """
     shift, scale = 0.0 if absorbs else float(residual.mean()), float(residual.std())
-    if scale <= 1e-9 * (1 + np.abs(residual).max()):  # what is left of equal rewards is rounding: nothing to learn
+    if scale <= ROUNDING * max(size, float(np.abs(residual).max())):
         return np.zeros_like(residual), shift, 0.0
     return (residual - shift) / scale, shift, scale
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ope_vpm.arrays import Bools, Floats
+from ope_vpm.arrays import ROUNDING, Bools, Floats
 from ope_vpm.linear.moments import accumulate
 from ope_vpm.ope.linear.estimate import PairEquations
 
@@ -111,7 +111,9 @@ def lagrangian_means(equations: PairEquations, ridge: float, active: Bools) -> L
     mean, flow = means.gram[:, 0], means.flow(gamma, restart)
     if not restart:
         mean = mean + gamma / (1 - gamma) * means.ended
-    shift, scale = pairs.rewards.mean(), pairs.rewards.std() or 1.0
+    shift, scale = pairs.rewards.mean(), float(pairs.rewards.std())
+    if scale <= ROUNDING * problem.data.reward_facts.size:  # equal rewards deviate by rounding errors alone
+        scale = 1.0
     return LagrangianMeans(
         flow=flow,
         gram=means.gram,
