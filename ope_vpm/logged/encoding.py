@@ -115,6 +115,8 @@ class Encoding:
     """What each column was taken for, in one sentence."""
     observations: Array = field(default_factory=lambda: np.empty(0), repr=False)
     """The encoded states of the table's rows, for `others`."""
+    order: Array | None = field(default=None, repr=False)
+    """The table's number of each of these rows; None where they stand as in the table."""
     others: Mapping[str, Column] = field(default_factory=dict, repr=False)
     """Columns that play no part in the log, by name: one of them may say what a rule would have done in each row."""
 
@@ -133,9 +135,10 @@ class Encoding:
         parts = np.split(np.asarray(observations), edges, axis=1)
         return {column.name: column.decode(part) for column, part in zip(self.state, parts, strict=True)}
 
-    def frame(self, observations: Array) -> Any:
-        """The same as a data frame of the table's own kind."""
+    def frame(self, observations: Array, names: Sequence[str] | None = None) -> Any:
+        """The same as a data frame of the table's own kind; `names` chooses columns and their order."""
         columns = self.columns(observations)
+        columns = columns if names is None else {name: columns[name] for name in names}
         if self.frame_kind is None:
             return columns
         import narwhals.stable.v1 as nw

@@ -216,7 +216,7 @@ def _column(name: str, values: Array, declared: tuple[str, ...] = ()) -> Column:
 
 def _of_objects(name: str, values: Array, declared: tuple[str, ...]) -> Column:
     """A column of Python's own objects, which must be of one kind."""
-    missing = np.array([_is_missing(value) for value in values], dtype=np.bool_)
+    missing = np.array([is_missing(value) for value in values], dtype=np.bool_)
     known = values[~missing].tolist()
 
     def filled(converted: list[Any], filler: Any, dtype: Any) -> Array:
@@ -244,7 +244,7 @@ def _of_objects(name: str, values: Array, declared: tuple[str, ...]) -> Column:
     )
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
     """Whether a value is None, NaN, NaT or the NA of pandas."""
     return (
         value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, Real) and value != value)

@@ -42,6 +42,8 @@ class Table:
     one_step: bool
     """Whether each row is an episode."""
     frame_kind: str | None
+    order: Integers | None = None
+    """The number that each row had in the table, after they were sorted."""
 
     def role(self, name: str) -> Column | None:
         """The one column of a role, complete; None where the role is not played."""
@@ -70,7 +72,7 @@ class Table:
             name: replace(each, values=each.values[order], missing=each.missing[order])
             for name, each in self.columns.items()
         }
-        return replace(self, columns=columns)
+        return replace(self, columns=columns, order=order)
 
     def _check(self) -> None:
         """Refuse what cannot be used while rows still have the table's numbers, by which errors name them."""
@@ -91,7 +93,7 @@ class Table:
         episode = self._episode(len(rewards))
         encoding, observations = self._states(episode)
         actions, levels = self._actions()
-        encoding = replace(encoding, actions=levels, observations=observations)
+        encoding = replace(encoding, actions=levels, observations=observations, order=self.order)
         data = LoggedDataset.from_arrays(
             observations,
             actions,
