@@ -10,7 +10,7 @@ from ope_vpm.providers import provide
 
 if TYPE_CHECKING:
     from ope_vpm.chain import VPM, Diagnostics, Expectation, StationaryEstimate, StationaryWarning, Transitions
-    from ope_vpm.logged import LoggedDataset, inspect, load_dataset, scan_dataset
+    from ope_vpm.logged import LoggedDataset, from_table, inspect, load_dataset, scan_dataset
     from ope_vpm.mcmc import post_process_mcmc
     from ope_vpm.ope import PolicyValue, estimators
     from ope_vpm.ope.evaluate import evaluate
@@ -30,6 +30,7 @@ __all__ = [
     "as_policy",
     "estimators",
     "evaluate",
+    "from_table",
     "inspect",
     "load_dataset",
     "load_policy",
@@ -53,6 +54,7 @@ _HOMES = {
     "as_policy": "policy",
     "estimators": "ope",
     "evaluate": "ope",
+    "from_table": "logged",
     "inspect": "logged",
     "load_dataset": "logged",
     "load_policy": "policy",

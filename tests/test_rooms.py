@@ -19,6 +19,7 @@ ROOMS = (
     "policy",
     "ope.adapter.ends",
     "ope.log",
+    "ope.adapter.named",
     "ope.adapter.encoding",
     "ope.adapter.pairs",
     "ope.problem",

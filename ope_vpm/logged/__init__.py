@@ -5,5 +5,6 @@ from ope_vpm.logged.doctor import Finding, Report, inspect
 from ope_vpm.logged.episode import Episode
 from ope_vpm.logged.formats import load_dataset
 from ope_vpm.logged.scan import scan_dataset
+from ope_vpm.logged.tables import from_table
 
-__all__ = ["Episode", "Finding", "LoggedDataset", "Report", "inspect", "load_dataset", "scan_dataset"]
+__all__ = ["Episode", "Finding", "LoggedDataset", "Report", "from_table", "inspect", "load_dataset", "scan_dataset"]

@@ -33,6 +33,7 @@ from ope_vpm.logged.episode_table import EpisodeTable, RewardFacts
 
 if TYPE_CHECKING:
     from ope_vpm.logged.describe import Description
+    from ope_vpm.logged.encoding import Encoding
     from ope_vpm.logged.episode import Episode
 
 
@@ -68,6 +69,8 @@ class LoggedDataset:
     """Discrete, MultiDiscrete or a flat Box, where known."""
     action_space: Space | None = None
     """Discrete or a flat Box, where known."""
+    encoding: Encoding | None = None
+    """The names behind the numbers, where the log came from a table: see `ope_vpm.from_table`."""
 
     def __post_init__(self) -> None:
         _check_columns(self)

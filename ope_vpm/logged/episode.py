@@ -68,6 +68,7 @@ def take(data: LoggedDataset, episodes: npt.NDArray[np.intp], longest: int | Non
         from_reset=data.from_reset[episodes],
         observation_space=data.observation_space,
         action_space=data.action_space,
+        encoding=data.encoding,
     )
 
 
@@ -88,6 +89,7 @@ def join(parts: Sequence[LoggedDataset]) -> LoggedDataset:
         from_reset=np.concatenate([part.from_reset for part in parts]),
         observation_space=_common_space([part.observation_space for part in parts]),
         action_space=_common_space([part.action_space for part in parts]),
+        encoding=parts[0].encoding if all(part.encoding is parts[0].encoding for part in parts) else None,
     )
 
 

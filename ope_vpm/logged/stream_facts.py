@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -225,8 +226,9 @@ def episodes_of(data: StreamedDataset, episodes: Integers, longest: int) -> Logg
     first, last = data.starts[chosen] // data.part_rows, (data.starts[chosen] + lengths - 1) // data.part_rows
     needed = {number for a, b in zip(first.tolist(), last.tolist(), strict=True) for number in range(a, b + 1)}
     found = data.total(_chosen_rows, chosen, longest, title="sampling", only=sorted(needed)).pieces
+    columns: dict[str, Any] = {name: np.concatenate([piece[name] for piece in found]) for name in found[0]}
     whole = LoggedDataset(
-        **{name: np.concatenate([piece[name] for piece in found]) for name in found[0]},
+        **columns,
         starts=np.cumsum(lengths) - lengths,
         from_reset=data.from_reset[chosen],
         observation_space=data.observation_space,

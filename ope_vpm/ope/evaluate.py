@@ -11,6 +11,7 @@ import numpy as np
 
 from ope_vpm.logged import LoggedDataset, scan_dataset
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
+from ope_vpm.ope.adapter.named import is_one_policy
 from ope_vpm.ope.estimator import Estimator, ProblemEstimator, make, needs_rows
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.inference.values import PolicyValues
@@ -110,7 +111,7 @@ def evaluate(
 
     if isinstance(policy, Mapping | list | tuple) and not policy:
         raise ValueError(f"policy must be one policy, or a list or mapping of at least one: got {policy!r}")
-    if isinstance(policy, Mapping):
+    if isinstance(policy, Mapping) and not is_one_policy(log, policy):
         return PolicyValues((name, one(target)) for name, target in policy.items())
     if isinstance(policy, list | tuple) and not _is_table(policy):
         return [one(target) for target in policy]

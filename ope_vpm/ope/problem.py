@@ -11,7 +11,7 @@ import numpy as np
 from ope_vpm.arrays import Array, Bools, Floats, usable
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.streamed import StreamedDataset
-from ope_vpm.ope.adapter.encoding import check_match
+from ope_vpm.ope.adapter.encoding import check_match, target_of
 from ope_vpm.ope.adapter.ends import OnEnd, Steps, TimeLimit, check_choices, ended_episodes, ending_rows, plan_steps
 from ope_vpm.ope.adapter.pairs import Pairs, pairs_of
 from ope_vpm.ope.log import Log, Memory, StreamedLog
@@ -87,7 +87,7 @@ class Problem:
             state_features: what is known of finite states: a row for each by its number, or a function of observations.
         """
         if isinstance(data, LoggedDataset):  # what is cheap to check comes before the doctor looks at every row
-            policy = TargetPolicy.of(policy)
+            policy = target_of(data, policy)
             if data.discrete_actions or policy.n_actions is None:  # floats may be numbers of actions: see `Log`
                 policy = check_match(data, policy)
         check_choices(gamma, on_end, time_limit)
@@ -111,7 +111,7 @@ class Problem:
         """The same for a log that was already checked; arguments as in `pose`."""
         choice = check_choices(gamma, on_end, time_limit)
         check_seed(seed)
-        target = TargetPolicy.of(policy)
+        target = target_of(log.data, policy)
         log = log.for_actions(target)
         target = check_match(log.data, target)
         if gamma < 1 and not log.data.from_reset.any():
@@ -125,7 +125,7 @@ class Problem:
 
     def with_policy(self, policy: Any) -> Problem:
         """The same question about another policy; what depends on the log alone stays shared."""
-        posed = replace(self, policy=check_match(self.data, TargetPolicy.of(policy)), _memory=Memory())
+        posed = replace(self, policy=check_match(self.data, target_of(self.data, policy)), _memory=Memory())
         posed.of_policy(_check_policy)
         return posed
 

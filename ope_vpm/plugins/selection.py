@@ -17,13 +17,14 @@ from scipy import stats
 
 from ope_vpm.arrays import Floats
 from ope_vpm.logged import LoggedDataset, scan_dataset
+from ope_vpm.ope.adapter.encoding import target_of
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
 from ope_vpm.ope.estimator import Estimator, ProblemEstimator, needs_rows
 from ope_vpm.ope.inference.uncertainty import LEVEL
 from ope_vpm.ope.inference.value import PolicyValue, policy_value
 from ope_vpm.ope.inference.verdict import rewards_hull
 from ope_vpm.plugins.valuation import Choices, Valuation
-from ope_vpm.policy import TargetPolicy, as_policy
+from ope_vpm.policy import TargetPolicy
 
 RankBy = Literal["lower", "value"]
 
@@ -211,11 +212,13 @@ def select(
     choices.check(gamma)  # a misspelt name is answered before a large file is read
     valuation = Valuation.of(data if isinstance(data, LoggedDataset) else scan_dataset(data), choices)
     found: dict[str, Estimate] = {}
+    targets: dict[str, TargetPolicy] = {}
     for name, policy in named.items():
-        found[name] = estimated(valuation, as_policy(policy))
+        targets[name] = target_of(valuation.log.data, policy)
+        found[name] = estimated(valuation, targets[name])
         if progress is not None:
             progress(len(found))
-    hull = rewards_hull(valuation.problem(as_policy(next(iter(named.values())))))
+    hull = rewards_hull(valuation.problem(next(iter(targets.values()))))
     return ranked(found, rank_by, valuation.log.data.n_episodes, hull.high - hull.low)
 
 

@@ -28,6 +28,11 @@ def read(path: Path, options: Options) -> LoggedDataset:
 
 def read_columns(path: Path) -> dict[str, Array]:
     """The columns by the names in the header: integers, floats or text."""
+    return {name: _parse(cells) for name, cells in read_cells(path).items()}
+
+
+def read_cells(path: Path) -> dict[str, list[str]]:
+    """The texts of each column by the names in the header."""
     warn_if_cut(path)
     with path.open(newline="", encoding="utf-8-sig") as file:
         header, *rows = _rows(path, csv.reader(file, strict=True))
@@ -35,8 +40,7 @@ def read_columns(path: Path) -> dict[str, Array]:
         raise ValueError(f"{path} must have a header and at least one row: it has a header only")
     names = [name.strip() for name in header]
     check_unique(path, names)
-    columns = {name: [row[index].strip() for row in rows] for index, name in enumerate(names)}
-    return {name: _parse(cells) for name, cells in columns.items()}
+    return {name: [row[index].strip() for row in rows] for index, name in enumerate(names)}
 
 
 def _rows(path: Path, lines: Iterable[list[str]]) -> Iterator[list[str]]:

@@ -354,6 +354,15 @@ class StateFeatures:
         self.fourier.fill(self.coordinates(observations, time), out)
 
 
+def target_of(data: Any, policy: Any) -> TargetPolicy:
+    """Whatever was given as a policy; in the words of a table, where the dataset came from one."""
+    if isinstance(policy, TargetPolicy) or getattr(data, "encoding", None) is None:
+        return TargetPolicy.of(policy)
+    from ope_vpm.ope.adapter.named import named_policy  # for logs with names alone
+
+    return named_policy(data.encoding, policy)
+
+
 def check_match(data: LoggedDataset, policy: TargetPolicy) -> TargetPolicy:
     """The policy, once its kind is known; one for another observation or action space than the data's is refused."""
     size = int(np.prod(data.head.observations.shape[1:]))

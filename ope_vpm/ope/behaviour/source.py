@@ -10,10 +10,10 @@ import numpy as np
 
 from ope_vpm.arrays import Floats
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.adapter.encoding import check_match
+from ope_vpm.ope.adapter.encoding import check_match, target_of
 from ope_vpm.ope.behaviour.clone import Clone, clone
 from ope_vpm.ope.problem import Problem
-from ope_vpm.policy import TargetPolicy, as_policy
+from ope_vpm.policy import TargetPolicy
 
 Behaviour = Any
 """What a user gives: "cloned", "logged", or a policy as `as_policy` takes it."""
@@ -70,7 +70,7 @@ class Known(Source):
 def source_of(behaviour: Behaviour, data: LoggedDataset) -> Source:
     """What the option means; what the data or a policy cannot give is refused."""
     if not isinstance(behaviour, str):
-        policy = check_match(data, as_policy(behaviour))
+        policy = check_match(data, target_of(data, behaviour))
         if not policy.has_log_prob:
             raise ValueError("a behaviour policy needs densities, and this one has none: use behaviour='cloned'")
         return Known(policy)

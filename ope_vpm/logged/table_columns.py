@@ -1,0 +1,268 @@
+"""Any table as named columns: of pandas, polars and pyarrow, dicts, records, CSV, Parquet and JSON lines."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from importlib.util import find_spec
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from ope_vpm.arrays import Array, Bools
+from ope_vpm.logged.formats.csv import read_cells
+from ope_vpm.logged.formats.table import check_unique
+from ope_vpm.optional import library
+from ope_vpm.outside import check_regular, reading
+
+Kind = Literal["number", "flag", "label", "date"]
+FRAMES = ("pandas", "polars", "pyarrow")
+"""Kinds of data frames, the first that is installed being given to policies where the table was none itself."""
+DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d.*)?")
+"""How text begins that is read as a date: ISO 8601."""
+FLAGS = {"true": True, "false": False}
+DAY = np.timedelta64(1, "D")
+MOST_ROWS_NAMED = 5
+"""Rows that an error names: enough to find the others by."""
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """One column of a table, its kind found out."""
+
+    name: str
+    kind: Kind
+    values: Array
+    """(n,): int64 or float64 for numbers, 0 and 1 for flags, texts for labels, datetime64[us] (UTC) for dates."""
+    missing: Bools
+    """(n,): where there is no value."""
+    declared: tuple[str, ...] = ()
+    """Labels that a categorical column declares, whether or not they occur."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether it holds integers, which may be amounts or names."""
+        return self.kind == "number" and self.values.dtype.kind == "i"
+
+    @property
+    def levels(self) -> tuple[Any, ...]:
+        """The different values in order: those that occur or are declared, and False and True of flags."""
+        if self.kind == "flag":
+            return (False, True)
+        known = self.values[~self.missing].tolist()
+        return tuple(sorted({*known, *self.declared}))
+
+    def require(self, role: str) -> Column:
+        """The column itself, unless a value is missing that its role needs."""
+        if self.missing.any():
+            raise ValueError(
+                f"{role} must be given in every row: {self.name!r} is missing in {rows_of(self.missing)} "
+                "(leave these rows out, or fill them)"
+            )
+        return self
+
+    def numbers(self, role: str) -> Array:
+        """Its numbers as float64, none of them missing."""
+        if self.kind not in ("number", "flag"):
+            raise TypeError(f"{role} must be numbers: {self.name!r} holds {self.kind}s, such as {self._example()!r}")
+        return self.require(role).values.astype(np.float64)
+
+    def _example(self) -> str:
+        return str(self.values[np.argmin(self.missing)])
+
+
+def rows_of(mask: Bools) -> str:
+    """The rows where a mask is set, in words; rows are counted from 0."""
+    rows = np.flatnonzero(mask)
+    named = ", ".join(map(str, rows[:MOST_ROWS_NAMED]))
+    more = f" and {len(rows) - MOST_ROWS_NAMED} more" if len(rows) > MOST_ROWS_NAMED else ""
+    return f"row{'s' * (len(rows) > 1)} {named}{more}"
+
+
+def read_table(table: Any) -> tuple[dict[str, Column], str | None]:
+    """The columns of a table by name, and which kind of data frame it is, or may be given back as.
+
+    Args:
+        table: a pandas, polars or pyarrow table, whatever offers the Arrow stream protocol, a mapping from names to
+            columns, a list of records, or the path of a .csv, .parquet or .jsonl file.
+    """
+    frame = next((name for name in FRAMES if find_spec(name) is not None), None)
+    if isinstance(table, str | Path):
+        table = _read_file(Path(table).expanduser())
+    if isinstance(table, list) and table and all(isinstance(record, Mapping) for record in table):
+        table = _of_records(table)
+    if isinstance(table, Mapping):
+        arrays = {str(name): _as_array(values) for name, values in table.items()}
+        return _checked({name: _column(name, values) for name, values in arrays.items()}), frame
+    return _of_frame(table)
+
+
+def _checked(columns: dict[str, Column]) -> dict[str, Column]:
+    lengths = {name: len(column.values) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"columns of a table must have the same length: got {lengths}")
+    if not any(lengths.values()):
+        raise ValueError("the table has no rows: a dataset needs at least one step")
+    return columns
+
+
+def _of_frame(table: Any) -> tuple[dict[str, Column], str]:
+    import narwhals.stable.v1 as nw
+
+    names = getattr(table, "column_names", None) or getattr(table, "columns", None)
+    if names is not None and not hasattr(table, "collect"):
+        check_unique("the table", [str(name) for name in names])
+    if not nw.dependencies.is_into_dataframe(table) and hasattr(table, "__arrow_c_stream__"):
+        table = library("pyarrow", "parquet").table(table)
+    try:
+        found: Any = nw.from_native(table)
+    except TypeError as error:
+        raise TypeError(
+            "a table must be a pandas, polars or pyarrow table, a dict of columns, or the path of a .csv, .parquet or "
+            f".jsonl file: got a {type(table).__name__}"
+        ) from error
+    frame = found.collect() if isinstance(found, nw.LazyFrame) else found
+    columns = {}
+    for name in frame.columns:
+        series = frame[name]
+        declared: tuple[str, ...] = ()
+        if isinstance(series.dtype, nw.Categorical | nw.Enum):
+            declared = tuple(str(level) for level in series.cat.get_categories().to_list())
+            series = series.cast(nw.String)
+        columns[str(name)] = _column(str(name), series.to_numpy(), declared)
+    return _checked(columns), frame.implementation.value
+
+
+def _read_file(path: Path) -> Any:
+    check_regular(path)
+    with reading(path, "a table"):
+        if path.suffix == ".csv":
+            return {name: _of_cells(cells) for name, cells in read_cells(path).items()}
+        if path.suffix in (".parquet", ".pq"):
+            return library("pyarrow.parquet", "parquet").read_table(path)
+        if path.suffix in (".jsonl", ".ndjson"):
+            lines = path.read_text(encoding="utf-8-sig").splitlines()
+            return [json.loads(line) for line in lines if line.strip()]
+    raise ValueError(f"a table is read from .csv, .parquet or .jsonl: got {path}")
+
+
+def _of_records(records: list[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Columns from records; a record within a record becomes columns such as `request.length`."""
+    flat = [
+        {
+            key: value
+            for name, entry in record.items()
+            for key, value in (
+                {f"{name}.{part}": inner for part, inner in entry.items()}
+                if isinstance(entry, Mapping)
+                else {str(name): entry}
+            ).items()
+        }
+        for record in records
+    ]
+    names = dict.fromkeys(name for record in flat for name in record)
+    return {name: [record.get(name) for record in flat] for name in names}
+
+
+def _of_cells(cells: list[str]) -> Array:
+    """Flags where every cell is true or false, numbers where every cell is one, otherwise texts; empty is missing."""
+    known = [cell for cell in cells if cell]
+    if known and all(cell.lower() in FLAGS for cell in known):
+        return np.array([FLAGS.get(cell.lower()) for cell in cells], dtype=object)
+    try:
+        if len(known) == len(cells):
+            return np.array([int(cell) for cell in cells], dtype=np.int64)
+    except (ValueError, OverflowError):
+        pass
+    try:
+        return np.array([float(cell or "nan") for cell in cells])
+    except ValueError:
+        return np.array([cell or None for cell in cells], dtype=object)
+
+
+def _as_array(values: Any) -> Array:
+    """A column of a mapping; lists may mix what NumPy would turn into texts."""
+    if not isinstance(values, list | tuple):
+        return np.asarray(values)
+    array: Array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+def _column(name: str, values: Array, declared: tuple[str, ...] = ()) -> Column:
+    """A column from an array of any type."""
+    if values.ndim != 1:
+        raise ValueError(f"a column must hold one value a row: {name!r} has shape {values.shape}")
+    kind = values.dtype.kind
+    none = np.zeros(len(values), dtype=np.bool_)
+    if kind == "b":
+        return Column(name, "flag", values.astype(np.float64), none)
+    if kind in "iu":
+        return Column(name, "number", values.astype(np.int64), none)
+    if kind == "f":
+        return Column(name, "number", values.astype(np.float64), np.isnan(values))
+    if kind == "M":
+        return Column(name, "date", values.astype("datetime64[us]"), np.isnat(values))
+    if kind == "m":
+        return Column(name, "number", values / DAY, np.isnat(values))
+    return _of_objects(name, values.astype(object), declared)
+
+
+def _of_objects(name: str, values: Array, declared: tuple[str, ...]) -> Column:
+    """A column of Python's own objects, which must be of one kind."""
+    missing = np.array([is_missing(value) for value in values], dtype=np.bool_)
+    known = values[~missing].tolist()
+
+    def filled(converted: list[Any], filler: Any, dtype: Any) -> Array:
+        array: Array = np.full(len(values), filler, dtype=dtype)
+        array[~missing] = converted
+        return array
+
+    if all(isinstance(value, bool | np.bool_) for value in known) and known:
+        return Column(name, "flag", filled(known, np.nan, np.float64), missing)
+    if all(isinstance(value, Integral) for value in known) and not missing.any():
+        return Column(name, "number", filled(known, 0, np.int64), missing)
+    if all(isinstance(value, Real | Decimal) and not isinstance(value, bool) for value in known):
+        return Column(name, "number", filled([float(value) for value in known], np.nan, np.float64), missing)
+    if all(isinstance(value, timedelta) for value in known):
+        return Column(name, "number", filled([value / timedelta(days=1) for value in known], np.nan, float), missing)
+    dates = known if not all(isinstance(value, str) for value in known) else _dates(known)
+    if dates is not None and all(isinstance(value, date | np.datetime64) for value in dates):
+        return Column(name, "date", filled([_utc(value) for value in dates], "NaT", "datetime64[us]"), missing)
+    if all(isinstance(value, str) for value in known):
+        return Column(name, "label", filled(known, "", object), missing, declared)
+    kinds = sorted({type(value).__name__ for value in known})
+    raise TypeError(
+        f"a column must hold numbers, texts, dates, or true and false, all of one kind: {name!r} holds "
+        f"{' and '.join(kinds)} (convert it, or leave it out with drop=[{name!r}])"
+    )
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN, NaT or the NA of pandas."""
+    return (
+        value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, Real) and value != value)
+    )
+
+
+def _dates(texts: list[str]) -> list[datetime] | None:
+    """Texts as dates, where all of them are."""
+    if not all(DATE.fullmatch(text) for text in texts):
+        return None
+    try:
+        return [datetime.fromisoformat(text) for text in texts]
+    except ValueError:
+        return None
+
+
+def _utc(value: Any) -> Any:
+    """A date without a time zone: that of UTC, where it had another."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        value = value.astimezone(UTC).replace(tzinfo=None)
+    return np.datetime64(value, "us")

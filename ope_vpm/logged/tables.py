@@ -1,0 +1,89 @@
+"""`from_table`: a log from a table with named columns, whatever library it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Literal, get_args
+
+from ope_vpm.logged.dataset import LoggedDataset
+from ope_vpm.logged.table_columns import read_table
+from ope_vpm.logged.table_roles import names_of, roles_of, single_steps
+from ope_vpm.logged.table_steps import End, Table
+
+Missing = Literal["fill", "refuse"]
+Role = str | Literal[False] | None
+
+
+def from_table(
+    table: Any,
+    state: str | Sequence[str] | None = None,
+    action: str | Sequence[str] | None = None,
+    reward: str | None = None,
+    *,
+    episode: Role = None,
+    time: Role = None,
+    propensity: Role = None,
+    terminal: Role = None,
+    truncated: Role = None,
+    one_step: bool | None = None,
+    drop: str | Collection[str] = (),
+    missing: Missing = "fill",
+    ends: End | None = None,
+    labels: str | Collection[str] = (),
+    numbers: str | Collection[str] = (),
+    verbose: bool = True,
+) -> LoggedDataset:
+    """A log from a table, one row a step; what each column was taken for is printed in one line.
+
+    Texts, categories and flags are encoded, and their names kept in `data.encoding`: policies may then speak of
+    columns and actions by name. One state column of texts, categories, flags or recurring whole numbers gives finite
+    states. Otherwise every column becomes features: a number itself, a flag 0 or 1, one feature for each level of texts
+    and categories, and a date the days since the episode's start (the first `time` of the episode where that is a date,
+    otherwise the column's own first date there; where each row is an episode, the first date of the table).
+
+    Args:
+        table: a pandas, polars or pyarrow table, a dict of columns, a list of records, or the path of a .csv, .parquet
+            or .jsonl file.
+        state: the columns of the state; without it, all that have no other role.
+        action: the column of the action; several columns of numbers are one continuous action. Texts, categories,
+            flags and at most 50 different whole numbers are discrete actions.
+        reward: the column of the reward.
+        episode: the column that says to which episode a row belongs. Without it, episodes end where `terminal` or
+            `truncated` says so; without these either, see `one_step`.
+        time: the column by which the rows of an episode are sorted; without it they keep their order.
+        propensity: the probability (or density) with which the logged action was taken.
+        terminal: the column that says where the task ended; an episode without it was cut off.
+        truncated: the column that says where an episode was cut off, although the task had not ended.
+        one_step: of a table without episodes and ends. True: each row is an episode of one step, as of a bandit. False:
+            all rows are one trajectory. By default True where no column says the order of time, and an error that asks
+            where one does, for such rows may be either.
+        drop: columns to leave out altogether.
+        missing: "fill" puts the mean (0 for flags and dates) in place of a missing number of the state, beside a
+            feature that says so, and makes a missing name a level of its own; "refuse" names the rows instead.
+        ends: without `terminal` and `truncated`, what the last row of an episode is: "terminated", the task ended
+            there, so that the sum of an episode's rewards is its return; or "truncated", the logging stopped there, and
+            the last row has no known next state. By default "terminated", and "truncated" of one trajectory.
+        labels: columns whose whole numbers are names.
+        numbers: columns whose whole numbers are amounts.
+        verbose: whether to print the line.
+
+    A role that is not given is recognised by the column's name; False says that there is none.
+    """
+    if missing not in get_args(Missing) or ends not in (None, *get_args(End)):
+        raise ValueError(
+            f"missing must be 'fill' or 'refuse', and ends 'terminated' or 'truncated': got {missing!r}, {ends!r}"
+        )
+    columns, frame_kind = read_table(table)
+    dropped = names_of(columns, drop, "drop")
+    kept = {name: column for name, column in columns.items() if name not in dropped}
+    given = {"action": action, "reward": reward, "episode": episode, "time": time, "propensity": propensity}
+    roles = roles_of(kept, {**given, "terminal": terminal, "truncated": truncated}, state)
+    single = single_steps(roles, one_step)
+    forced = names_of(kept, labels, "labels"), names_of(kept, numbers, "numbers")
+    last: End = ends or ("terminated" if single or roles["episode"] else "truncated")
+    made = Table(kept, roles, *forced, missing == "refuse", last, single, frame_kind).sorted()
+    data = made.dataset()
+    made.ask()
+    if verbose and data.encoding is not None:
+        print(data.encoding.taken)
+    return data
