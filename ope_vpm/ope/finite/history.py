@@ -10,7 +10,7 @@ from ope_vpm.arrays import Floats, Integers
 from ope_vpm.ope.finite.influence import SolvedSteps
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.solve import FiniteSolution
-from ope_vpm.ope.inference.verdict import ROUNDING
+from ope_vpm.ope.inference.estimate import ROUNDING
 from ope_vpm.ope.log import StreamedLog
 from ope_vpm.ope.problem import Problem
 

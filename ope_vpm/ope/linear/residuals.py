@@ -25,7 +25,7 @@ from ope_vpm.linear.system import gram_penalty, predicted_mean, solve_gram
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.encoding import NEAR, nearness
 from ope_vpm.ope.adapter.pair_features import PairFeatures, action_functions
-from ope_vpm.ope.inference.verdict import ROUNDING
+from ope_vpm.ope.inference.estimate import ROUNDING
 from ope_vpm.ope.log import Log, Memory
 from ope_vpm.ope.problem import Problem
 
