@@ -11,8 +11,8 @@ import torch
 from ope_vpm.arrays import Floats
 from ope_vpm.logged.formats.d3rlpy import to_d3rlpy
 from ope_vpm.ope.authoring import Bootstrap, Problem, ProblemEstimator, RawEstimate
+from ope_vpm.ope.inference.doubts import remarks
 from ope_vpm.ope.inference.uncertainty import initial_sums
-from ope_vpm.ope.inference.verdict import Evidence
 from ope_vpm.optional import is_from, library
 
 
@@ -50,7 +50,7 @@ class D3rlpyFQE(ProblemEstimator):
         return RawEstimate(
             value=float(values.mean()),
             uncertainty=Bootstrap(episodes=initial_sums(problem, 1.0, values)),
-            evidence=Evidence(remarks=("the interval takes d3rlpy's Q as known",)),
+            doubts=remarks(["the interval takes d3rlpy's Q as known"]),
             diagnostics={"solver": "d3rlpy"},
         )
 

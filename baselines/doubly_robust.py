@@ -16,10 +16,25 @@ import numpy as np
 
 from ope_vpm.arrays import Floats, Integers, group_sums
 from ope_vpm.ope.adapter.ends import clock_remarks
-from ope_vpm.ope.authoring import Bootstrap, Problem, ProblemEstimator, RawEstimate, evidence_of_weights
+from ope_vpm.ope.authoring import Bootstrap, Problem, ProblemEstimator, RawEstimate, doubts_of_weights, remarks
 from ope_vpm.ope.estimator import check_positive, check_ridge
 from ope_vpm.ope.finite.counted import counted_estimate
 from ope_vpm.ope.finite.cross_fit import CrossFit, cross_fitted_counts
+from ope_vpm.ope.inference.doubts import (
+    HELD_ACTIONS,
+    HISTORY,
+    LEVERAGE,
+    OVERLAP,
+    PAST_ACTION,
+    RARE_REWARDS,
+    RELATIVE_ERROR,
+    RESIDUAL_CORRELATION,
+    RIDGE,
+    UNSEEN_MASS,
+    among,
+    joined,
+    remarks_among,
+)
 from ope_vpm.ope.inference.logged_mean import logged_mean, relative_error, with_return_doubt
 from ope_vpm.ope.inference.returns import ends_under, reaches_ends, uncharged
 from ope_vpm.ope.linear.estimate import LinearEstimate
@@ -110,17 +125,11 @@ def _also_counted(found: RawEstimate, counted: RawEstimate) -> RawEstimate:
     Folds do not see whether observations are states, how few episodes pay, or what nobody ever did, and no estimate
     from counts is surer of unseen pairs than the counts of the whole log are.
     """
-    known, own = counted.evidence, found.evidence
-    evidence = replace(
-        own,
-        unseen_mass=max(own.unseen_mass or 0.0, known.unseen_mass or 0.0),
-        history=known.history,
-        rare_reward_episodes=known.rare_reward_episodes,
-    )
+    doubts = joined(found.doubts, among(counted.doubts, UNSEEN_MASS, HISTORY, RARE_REWARDS))
     doubt = found.uncertainty and replace(
         found.uncertainty, suspected_bias=max(found.suspected_bias, counted.suspected_bias)
     )
-    return replace(found, uncertainty=doubt, evidence=evidence)
+    return replace(found, uncertainty=doubt, doubts=doubts)
 
 
 def _also_doubted(found: RawEstimate, ratio: LinearEstimate) -> RawEstimate:
@@ -129,18 +138,8 @@ def _also_doubted(found: RawEstimate, ratio: LinearEstimate) -> RawEstimate:
     Left out are how much of the log the weights use, which `found` knows of its own, and the ratio's error, which is
     part of its own.
     """
-    known, own = ratio.evidence, found.evidence
-    evidence = replace(
-        own,
-        overlap=known.overlap,
-        held_actions=known.held_actions,
-        residual_correlation=known.residual_correlation,
-        past_action=known.past_action,
-        ridge=known.ridge,
-        leverage=known.leverage,
-        remarks=tuple(dict.fromkeys((*own.remarks, *known.remarks))),
-    )
-    return replace(found, evidence=evidence)
+    known = among(ratio.doubts, OVERLAP, HELD_ACTIONS, RESIDUAL_CORRELATION, PAST_ACTION, RIDGE, LEVERAGE)
+    return replace(found, doubts=joined(found.doubts, known, remarks_among(ratio.doubts)))
 
 
 def corrected(problem: Problem, fit: CrossFit, notes: dict[str, Any]) -> RawEstimate:
@@ -160,12 +159,11 @@ def corrected(problem: Problem, fit: CrossFit, notes: dict[str, Any]) -> RawEsti
         value=plain + correction,
         uncertainty=Bootstrap(episodes=sums, suspected_bias=fit.error),
         weights=weights,
-        evidence=evidence_of_weights(
-            problem.data,
-            weights,
-            unseen_mass=fit.unseen_mass,
-            relative_error=None if problem.finite else relative_error(logged_mean(problem), error, fit.error),
-            remarks=(*fit.doubts, *clock_remarks(problem.data, problem.time_limit, known=not problem.finite)),
+        doubts=(
+            *doubts_of_weights(problem.data, weights),
+            *UNSEEN_MASS.of(fit.unseen_mass),
+            *RELATIVE_ERROR.of(None if problem.finite else relative_error(logged_mean(problem), error, fit.error)),
+            *remarks((*fit.doubts, *clock_remarks(problem.data, problem.time_limit, known=not problem.finite))),
         ),
         diagnostics={
             **notes,

@@ -8,13 +8,21 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ope_vpm.arrays import Bools, Floats
-from ope_vpm.ope.authoring import Bootstrap, EpisodeSums, Problem, ProblemEstimator, RawEstimate, evidence_of_weights
+from ope_vpm.ope.authoring import (
+    Bootstrap,
+    EpisodeSums,
+    Problem,
+    ProblemEstimator,
+    RawEstimate,
+    doubts_of_weights,
+    remarks,
+)
 from ope_vpm.ope.behaviour.source import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.finite.limits import with_rare_rewards
+from ope_vpm.ope.inference.doubts import UNLOGGED
+from ope_vpm.ope.inference.estimate import rewards_hull, value_or_nan
 from ope_vpm.ope.inference.logged_mean import time_weights, weighted_sums
 from ope_vpm.ope.inference.returns import ends_under, with_ratio_return, with_weighted_return
-from ope_vpm.ope.inference.value import value_or_nan
-from ope_vpm.ope.inference.verdict import rewards_hull
 
 SMALLEST = 1e-300
 """Keeps divisions by weights that have all vanished defined."""
@@ -42,13 +50,15 @@ class _ImportanceSampling(ProblemEstimator):
     ) -> RawEstimate:
         """The sum of the ratios, with the weights that the rows have in it, and what cut episodes leave unknown."""
         value = value_or_nan(sums.ratios.sum(), weights)
-        bias, remarks = cut_short(problem, value, weights, unlogged)
+        bias, cautions = cut_short(problem, value, weights, unlogged)
         return RawEstimate(
             value=value,
             uncertainty=Bootstrap(episodes=sums, suspected_bias=bias),
             weights=weights,
-            evidence=evidence_of_weights(
-                problem.data, weights, unlogged=unlogged if problem.gamma < 1 else None, remarks=remarks
+            doubts=(
+                *doubts_of_weights(problem.data, weights),
+                *UNLOGGED.of(unlogged if problem.gamma < 1 else None, bias=bias),
+                *remarks(cautions),
             ),
             diagnostics=fit,
         )

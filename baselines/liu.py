@@ -27,13 +27,22 @@ from ope_vpm.arrays import ROUNDING, Floats, Integers, group_sums
 from ope_vpm.linear.features import median_bandwidth
 from ope_vpm.ope.adapter.encoding import StateFeatures
 from ope_vpm.ope.adapter.ends import clock_remarks
-from ope_vpm.ope.authoring import Bootstrap, EpisodeSums, Problem, ProblemEstimator, RawEstimate, evidence_of_weights
+from ope_vpm.ope.authoring import (
+    Bootstrap,
+    EpisodeSums,
+    Problem,
+    ProblemEstimator,
+    RawEstimate,
+    doubts_of_weights,
+    remarks,
+)
 from ope_vpm.ope.behaviour.action_ratio import ActionRatio
 from ope_vpm.ope.behaviour.clone import Clone, logged_frequencies
 from ope_vpm.ope.behaviour.source import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.finite.counts import number_states
+from ope_vpm.ope.inference.doubts import OVERLAP
+from ope_vpm.ope.inference.estimate import value_or_nan
 from ope_vpm.ope.inference.returns import with_weighted_return
-from ope_vpm.ope.inference.value import value_or_nan
 from ope_vpm.ope.q.training import mlp
 
 PRIOR = 0.3
@@ -91,14 +100,11 @@ class Liu2018(ProblemEstimator):
             value=value_or_nan(sums.ratios[0], weights),
             uncertainty=Bootstrap(episodes=sums),
             weights=weights,
-            evidence=evidence_of_weights(
-                problem.data,
-                weights,
-                overlap=min(action.overlap, 1.0),
-                remarks=(
-                    "the interval takes the state ratio as known",
-                    *clock_remarks(problem.data, problem.time_limit, known=False),
-                ),
+            doubts=(
+                *doubts_of_weights(problem.data, weights),
+                *OVERLAP.of(min(action.overlap, 1.0)),
+                *remarks(["the interval takes the state ratio as known"]),
+                *remarks(clock_remarks(problem.data, problem.time_limit, known=False)),
             ),
             diagnostics={
                 "behaviour_held_out_log_likelihood": clone.held_out_log_likelihood,

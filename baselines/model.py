@@ -27,8 +27,8 @@ from ope_vpm.ope.finite.model import CompletedModel
 from ope_vpm.ope.finite.pooling import Pooled
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.treatments import DEFAULT, treatment
+from ope_vpm.ope.inference.doubts import UNSEEN_MASS
 from ope_vpm.ope.inference.uncertainty import Spread
-from ope_vpm.ope.inference.verdict import Evidence
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.q.training import Ensemble
 
@@ -146,7 +146,7 @@ class ModelBased(ProblemEstimator):
         found = RawEstimate(
             value=float(rolled.values.mean()),
             uncertainty=Spread(members=rolled.values),
-            evidence=Evidence(unseen_mass=rolled.at_edge),
+            doubts=UNSEEN_MASS.of(rolled.at_edge),
             diagnostics=diagnostics | {"dropped": problem.steps.dropped},
         )
         if not problem.episodic:

@@ -13,6 +13,8 @@ from ope_vpm.ope.authoring import Problem, ProblemEstimator, RawEstimate
 from ope_vpm.ope.behaviour.action_ratio import CAP, ActionRatio, RatioModel, action_ratio, ratio_model
 from ope_vpm.ope.behaviour.source import Behaviour, Cloned, check_behaviour, source_of
 from ope_vpm.ope.estimator import NEEDS_ROWS
+from ope_vpm.ope.inference.doubts import OVERLAP, remarks
+from ope_vpm.ope.inference.estimate import doubts_of_sums, value_or_nan
 from ope_vpm.ope.inference.logged_mean import (
     RewardSums,
     reward_sums,
@@ -20,7 +22,6 @@ from ope_vpm.ope.inference.logged_mean import (
     time_weights,
     weighted_estimate,
 )
-from ope_vpm.ope.inference.value import evidence_of_sums, value_or_nan
 from ope_vpm.ope.log import StreamedLog
 from ope_vpm.policy import TargetPolicy
 
@@ -70,14 +71,13 @@ class OneStep(ProblemEstimator):
     def _estimate(
         self, problem: Problem, sums: RewardSums, weights: Floats | None, overlap: float, likelihood: float
     ) -> RawEstimate:
-        evidence = evidence_of_sums(
-            problem.data,
-            sums.of_weights,
-            overlap=min(overlap, 1.0),
-            remarks=("the action ratio alone ignores that the target visits other states",),
+        doubts = (
+            *doubts_of_sums(problem.data, sums.of_weights),
+            *OVERLAP.of(min(overlap, 1.0)),
+            *remarks(["the action ratio alone ignores that the target visits other states"]),
         )
         fit = {"behaviour_held_out_log_likelihood": likelihood}
-        found = weighted_estimate(problem, sums, weights, evidence=evidence, diagnostics=fit)
+        found = weighted_estimate(problem, sums, weights, doubts=doubts, diagnostics=fit)
         return replace(found, value=value_or_nan(found.value, sums.weight))
 
     def _ratio(self, problem: Problem) -> ActionRatio:

@@ -19,7 +19,7 @@ Differences from the paper:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -27,13 +27,31 @@ from scipy.optimize import nnls
 
 from ope_vpm.arrays import ROUNDING, Bools, Floats, group_sums
 from ope_vpm.baselines.importance_sampling import SMALLEST, step_weights
-from ope_vpm.ope.authoring import Bootstrap, EpisodeSums, Problem, ProblemEstimator, RawEstimate, evidence_of_weights
+from ope_vpm.ope.authoring import (
+    Bootstrap,
+    EpisodeSums,
+    Problem,
+    ProblemEstimator,
+    RawEstimate,
+    doubts_of_weights,
+    remarks,
+)
 from ope_vpm.ope.behaviour.action_ratio import held_actions, known_overlap
 from ope_vpm.ope.behaviour.source import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.finite.counted import counted_value
 from ope_vpm.ope.finite.cross_fit import CrossFit, cross_fitted_counts
 from ope_vpm.ope.finite.limits import with_rare_rewards
 from ope_vpm.ope.finite.treatments import DEFAULT
+from ope_vpm.ope.inference.doubts import (
+    HELD_ACTIONS,
+    HISTORY,
+    OVERLAP,
+    PAST_ACTION,
+    RESIDUAL_CORRELATION,
+    UNSEEN_MASS,
+    among,
+    joined,
+)
 from ope_vpm.ope.inference.uncertainty import entry_rate, initial_sums
 from ope_vpm.ope.linear.sensitivity import beyond_log, with_feature_doubt
 from ope_vpm.ope.q.linear import cross_fitted_q, find_lstd, lstd_equations
@@ -45,10 +63,10 @@ is singular."""
 HALF = 0.6745
 """Standard errors to each side of a 50 % interval, outside which a shorter horizon counts as biased."""
 
-ON_Q = 0.05
+ON_Q = UNSEEN_MASS.caution
 """The share of time that rests on Q alone from which it matters whether observations are states, as they must be for Q:
 the share of steps without data from which every estimate asks for caution."""
-PAST = ("residual_correlation", "past_action", "history")
+PAST = (RESIDUAL_CORRELATION, PAST_ACTION, HISTORY)
 """What is known about that."""
 ALONE = 1e-9
 """Of all products of a time: an episode beside which the others have less is the only one, but for rounding."""
@@ -91,22 +109,20 @@ class WeightedDoublyRobust(ProblemEstimator):
         # Where the target does what nobody did, Q extrapolates and products of ratios weigh the wrong rows.
         held, overlap = held_actions(problem), None if problem.finite else known_overlap(problem)
         suspected = float(np.hypot(suspected, beyond_log(problem, held)))
-        evidence = evidence_of_weights(
-            problem.data,
-            weights,
-            unseen_mass=fit.unseen_mass,
-            held_actions=held,
-            overlap=overlap,
-            remarks=fit.doubts,
+        doubts = (
+            *doubts_of_weights(problem.data, weights),
+            *UNSEEN_MASS.of(fit.unseen_mass),
+            *HELD_ACTIONS.of(held, bias=beyond_log(problem, held)),
+            *OVERLAP.of(overlap),
+            *remarks(fit.doubts),
         )
         if beyond > ON_Q:
-            past = {name: getattr(doubt.evidence, name) for name in PAST}
-            evidence = replace(evidence, **past)
+            doubts = joined(doubts, among(doubt.doubts, *PAST))
         found = RawEstimate(
             value=terms.q_value + float(blend @ terms.corrections),
             uncertainty=Bootstrap(episodes=sums, suspected_bias=float(np.hypot(suspected, terms.undecided(blend)))),
             weights=weights,
-            evidence=evidence,
+            doubts=doubts,
             diagnostics={
                 "behaviour_held_out_log_likelihood": clone.held_out_log_likelihood,
                 "fqe_value": terms.q_value,

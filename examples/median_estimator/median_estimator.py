@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ope_vpm.ope.authoring import Problem, ProblemEstimator, RawEstimate, Uncertainty, evidence_of_weights
+from ope_vpm.ope.authoring import Problem, ProblemEstimator, RawEstimate, Uncertainty, doubts_of_weights, remarks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,5 +48,5 @@ class Median(ProblemEstimator):
         return RawEstimate(
             value=float(np.median(means)),
             uncertainty=MedianBootstrap(means=means, replicates=self.replicates),
-            evidence=evidence_of_weights(data, np.ones(len(data)), remarks=(remark,)),
+            doubts=(*doubts_of_weights(data, np.ones(len(data))), *remarks([remark])),
         )

@@ -1,4 +1,4 @@
-"""All that an estimator is written with: eight names.
+"""All that an estimator is written with: nine names.
 
 An estimator is a frozen dataclass of keyword-only settings, with a `name` and one method:
 
@@ -9,14 +9,15 @@ An estimator is a frozen dataclass of keyword-only settings, with a `name` and o
 
 `problem` has the log (`problem.data`), the target (`problem.policy`), `gamma`, the steps of the target's chain
 (`problem.steps`) and what is shared with other estimators (`problem.shared`). `RawEstimate` takes a value, its
-uncertainty, the weights of the rows and the evidence; the interval and the verdict are made of these. At γ = 1 on tasks
+uncertainty, the weights of the rows and the doubts about it; interval and verdict are made of these. At γ = 1 on tasks
 that end, `find` is asked about two further rewards for the return of an episode, unless the estimate has it as
 `per_episode`.
 """
 
 from ope_vpm.ope.estimator import ProblemEstimator
+from ope_vpm.ope.inference.doubts import remarks
+from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_weights
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, Uncertainty, influence_sums
-from ope_vpm.ope.inference.value import RawEstimate, evidence_of_weights
 from ope_vpm.ope.problem import Problem
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "ProblemEstimator",
     "RawEstimate",
     "Uncertainty",
-    "evidence_of_weights",
+    "doubts_of_weights",
     "influence_sums",
+    "remarks",
 ]

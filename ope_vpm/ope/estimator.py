@@ -1,4 +1,4 @@
-"""What an estimator is."""
+"""What an estimator is, and how its estimate becomes a policy value: an interval, a verdict, weights of mean 1."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
+import numpy as np
 import scipy.linalg  # noqa: F401  # its BLAS must be loaded before it can be limited
 import torch  # noqa: F401  # the same for OpenMP
 from threadpoolctl import ThreadpoolController
 
 from ope_vpm import others
+from ope_vpm.arrays import Floats, effective_sample_size, read_only
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.inference.returns import with_return
-from ope_vpm.ope.inference.value import PolicyValue, RawEstimate, policy_value
+from ope_vpm.ope.inference.doubts import advise, judge
+from ope_vpm.ope.inference.estimate import Hull, RawEstimate, all_doubts, interval_of, outside, rewards_hull
+from ope_vpm.ope.inference.returns import ONE_EPISODE, episode_return, with_return
+from ope_vpm.ope.inference.value import NOT_TOLD, PolicyValue
 from ope_vpm.ope.problem import Problem
 from ope_vpm.providers import PROVIDERS
 from ope_vpm.suggestions import suggestion
@@ -184,3 +188,92 @@ def _others() -> dict[str, EntryPoint]:
 
 def _load(point: EntryPoint) -> type[Estimator]:
     return cast(type[Estimator], others.loaded(point))
+
+
+SAYS_NOTHING = "every logged step pays the same, so the log says nothing about the value per step"
+NO_VALUE = "no value: every weight is zero, the log holds nothing the target does"
+RETURN_SAYS = "every logged step pays the same, so the value per step is known: the verdict is that of the return"
+NOTHING_ENDS = (
+    "at gamma = 1 the return is that of an episode, and no logged episode ends: use gamma < 1, or time_limit='restart' "
+    "if a time limit is part of the task"
+)
+NEVER_REACHED = (
+    "at gamma = 1 the return is that of an episode, and by these data the target reaches no end: use gamma < 1, or "
+    "time_limit='restart' if a time limit is part of the task"
+)
+
+
+def policy_value(problem: Problem, estimator: str, raw: RawEstimate) -> PolicyValue:
+    """Put intervals around what was found, and judge it."""
+    hull, episodes = rewards_hull(problem), problem.data.n_episodes
+    error, interval = interval_of(problem, raw)
+    weights = None if raw.weights is None else _mean_one(raw.weights)
+    doubts = all_doubts(problem, raw)
+    level, reasons = judge(doubts)
+    of_return = None if raw.per_episode is None else episode_return(problem, raw.per_episode)
+    objections = _objections(raw.value, hull)
+    if objections:
+        level, reasons = "unreliable", (*objections, *reasons)
+    elif hull.single:
+        level, reasons = "unreliable", (SAYS_NOTHING, *reasons)
+        if of_return is not None:
+            level, reasons = of_return.verdict, (RETURN_SAYS, *of_return.reasons)
+    elif interval is None:
+        reasons = (ONE_EPISODE, *reasons)
+    if interval is not None and level == "unreliable":
+        anything = rewards_hull(problem, unlogged_ends=True)  # a short interval would say what nobody knows
+        interval = anything.low, anything.high
+    elif interval is not None:
+        interval = hull.cut(interval)
+    return PolicyValue(
+        estimator=estimator,
+        value=hull.nearest(raw.value),
+        gamma=problem.gamma,
+        standard_error=error,
+        interval=interval,
+        effective_sample_size=raw.effective_rows if weights is None else effective_sample_size(weights),
+        verdict=level,
+        reasons=reasons,
+        diagnostics={"episodes": episodes, "rows": len(problem.data), **_numbers(raw), **raw.diagnostics},
+        weights=None if weights is None else read_only(weights),
+        advice=advise(doubts),
+        question=problem.question,
+        episode_return=of_return,
+        no_return=_no_return(problem, estimator, raw),
+    )
+
+
+def _no_return(problem: Problem, estimator: str, raw: RawEstimate) -> str:
+    """Why there is no return of an episode; nothing where there is one."""
+    if problem.gamma < 1:
+        return ""
+    if not problem.episodic:
+        return NOTHING_ENDS
+    if not np.isfinite(raw.value):
+        return NO_VALUE
+    if raw.per_episode is None:
+        return NOT_TOLD.format(estimator)
+    return "" if np.isfinite(raw.per_episode.value) else NEVER_REACHED
+
+
+def _objections(value: float, hull: Hull) -> tuple[str, ...]:
+    """Why a value means nothing, whatever speaks for it: it is none, or it is impossible."""
+    if not np.isfinite(value):
+        return (NO_VALUE,)
+    beyond = max(hull.low - value, value - hull.high)
+    found = (outside("estimate", value, hull),) if beyond > hull.rounding else ()
+    return (*found, SAYS_NOTHING) if found and hull.single else found
+
+
+def _mean_one(weights: Floats) -> Floats:
+    """Weights that are not negative and have mean 1."""
+    positive = np.maximum(weights, 0)
+    total = positive.sum()
+    if total > 0:
+        positive *= len(positive) / total
+    return positive
+
+
+def _numbers(raw: RawEstimate) -> dict[str, Any]:
+    """The numbers that were judged, by the names of their rules."""
+    return {"suspected_bias": raw.suspected_bias} | {each.code: each.size for each in raw.doubts if each.rule}

@@ -18,8 +18,8 @@ import numpy as np
 from ope_vpm.logged import LoggedDataset, load_dataset
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
 from ope_vpm.ope.estimator import Estimator
+from ope_vpm.ope.inference.doubts import LEVELS
 from ope_vpm.ope.inference.value import PolicyValue
-from ope_vpm.ope.inference.verdict import LEVELS
 from ope_vpm.plugins.valuation import NAN, Choices, Valuation, as_numbers
 from ope_vpm.policy.d3rlpy import from_d3rlpy
 

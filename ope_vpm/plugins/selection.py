@@ -19,10 +19,10 @@ from ope_vpm.arrays import Floats
 from ope_vpm.logged import LoggedDataset, scan_dataset
 from ope_vpm.ope.adapter.encoding import target_of
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
-from ope_vpm.ope.estimator import Estimator, ProblemEstimator, needs_rows
+from ope_vpm.ope.estimator import Estimator, ProblemEstimator, needs_rows, policy_value
+from ope_vpm.ope.inference.estimate import rewards_hull
 from ope_vpm.ope.inference.uncertainty import LEVEL
-from ope_vpm.ope.inference.value import PolicyValue, policy_value
-from ope_vpm.ope.inference.verdict import rewards_hull
+from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.plugins.valuation import Choices, Valuation
 from ope_vpm.policy import TargetPolicy
 

@@ -18,6 +18,7 @@ from ope_vpm.baselines.wdr import Magic, Terms, WeightedDoublyRobust, least_on_s
 from ope_vpm.envs.linear_gaussian import TARGET, GaussianController, LinearGaussian
 from ope_vpm.ope import Problem
 from ope_vpm.ope.finite.cross_fit import CrossFit, cross_fitted_counts
+from ope_vpm.ope.inference.doubts import OVERLAP, RELATIVE_ERROR, UNLOGGED, UNSEEN_MASS, judge, remarks_among
 from ope_vpm.ope.inference.uncertainty import EpisodeSums
 from ope_vpm.ope.q.training import Ensemble
 from ope_vpm.ope.q.values import QValues
@@ -88,7 +89,7 @@ def test_the_whole_time_of_step_wise_weights(ended, gamma, norm, unlogged):
 def test_what_lies_beyond_cut_trajectories(ended, unlogged):
     """Weights ½ and 1, γ² and γ of their time after the log at γ = ½; it may pay 0 to 4, and 2 is half of that."""
     found = TrajectoryWise(behaviour=UNIFORM).find(posed([0, 1, 1], [1, 2, 4], [2, 1], ended=ended, gamma=0.5))
-    assert found.evidence.unlogged == pytest.approx(unlogged)
+    assert found.size(UNLOGGED) == pytest.approx(unlogged)
     assert found.suspected_bias == pytest.approx(2 * unlogged)
 
 
@@ -100,8 +101,8 @@ def test_a_mean_over_cut_episodes_is_no_long_run(estimator):
     )
     assert cut.value == ended.value == pytest.approx(2)
     assert cut.suspected_bias == pytest.approx(1)
-    assert any("long run" in remark for remark in cut.evidence.remarks)
-    assert (ended.suspected_bias, ended.evidence.remarks, cut.evidence.unlogged) == (0, (), None)
+    assert any("long run" in remark for remark in judge(cut.doubts)[1])
+    assert (ended.suspected_bias, remarks_among(ended.doubts), cut.size(UNLOGGED)) == (0, (), None)
 
 
 @pytest.mark.parametrize("name", ["wist", "wiss"])
@@ -196,7 +197,7 @@ def test_caps_of_one_step():
     found = OneStep(behaviour=UNIFORM, cap=1.0).find(problem)
     np.testing.assert_allclose(found.weights, [3 / 7, 1, 1])
     assert found.value == pytest.approx((3 / 7 + 2 + 4) / (17 / 7))
-    assert found.evidence.overlap == 1
+    assert found.size(OVERLAP) == 1
 
     class Model:
         def ratio(self, data, policy, cap):
@@ -280,7 +281,7 @@ def test_the_correction_of_a_wrong_q():
     assert found.diagnostics["correction"] == pytest.approx(7 / 3)
     assert found.diagnostics["standard_errors_apart"] == pytest.approx(7 / 3 / found.sums.standard_error)
     np.testing.assert_allclose(found.weights, [2, 0, 1])
-    assert (found.evidence.unseen_mass, found.evidence.relative_error) == (0.25, None)
+    assert (found.size(UNSEEN_MASS), found.size(RELATIVE_ERROR)) == (0.25, None)
     mixed = replace(fit_of, mixture=EpisodeSums(np.array([[0.5], [0.0]]), np.array([[0.5], [0.5]])))
     assert corrected(problem, mixed, {}).value == pytest.approx(7 / 3 + 0.5)
 

@@ -10,10 +10,10 @@ from ope_vpm.ope import Problem
 from ope_vpm.ope.auto import estimator as auto
 from ope_vpm.ope.auto.estimator import Auto, _error, _followed, _less_doubtful, _networks, _with_departure
 from ope_vpm.ope.inference import logged_mean as means
+from ope_vpm.ope.inference.doubts import DEPARTURE, OVERLAP, RELATIVE_ERROR
+from ope_vpm.ope.inference.estimate import RawEstimate, found_on_sample
 from ope_vpm.ope.inference.logged_mean import RewardSums, logged_mean, reward_sums, weighted_estimate
 from ope_vpm.ope.inference.uncertainty import Bootstrap, Derived, EpisodeSums, percentile_interval
-from ope_vpm.ope.inference.value import RawEstimate, found_on_sample
-from ope_vpm.ope.inference.verdict import Evidence
 from ope_vpm.ope.q.fitted import Networks
 from ope_vpm.policy import GaussianPolicy
 
@@ -50,13 +50,13 @@ def test_errors_are_compared_with_their_suspected_bias():
 def test_a_model_that_is_more_certain_takes_the_place_of_the_first_choice():
     """3 ± 0.5 by vpm, 4 ± 0.4 by the model; the weights stay vpm's, and the evidence is the model's own."""
     problem, weights = pose(), np.arange(48.0)
-    found = raw(3.0, 0.5, weights=weights, diagnostics=NOTES, evidence=Evidence(overlap=0.5))
+    found = raw(3.0, 0.5, weights=weights, diagnostics=NOTES, doubts=OVERLAP.of(0.5))
     chosen = _less_doubtful(problem, found, raw(4.0, 0.4, diagnostics=MODEL))
     assert chosen.value == 4
     assert chosen.weights is weights
-    assert chosen.evidence.overlap is None
+    assert chosen.size(OVERLAP) is None
     own = logged_mean(problem).sums.standard_error
-    assert chosen.evidence.relative_error == pytest.approx(0.4 / own)
+    assert chosen.size(RELATIVE_ERROR) == pytest.approx(0.4 / own)
     assert chosen.diagnostics["chosen"] == "model"
     assert chosen.diagnostics["candidates"] == {"vpm": 3.0, "model": 4.0}
     assert chosen.diagnostics["why"] == (
@@ -65,7 +65,7 @@ def test_a_model_that_is_more_certain_takes_the_place_of_the_first_choice():
     for error, bias in ((0.51, 0.0), (0.4, 0.4)):
         kept = _less_doubtful(problem, found, raw(4.0, error, bias, diagnostics=MODEL))
         assert kept.value == 3
-        assert kept.evidence.overlap == 0.5
+        assert kept.size(OVERLAP) == 0.5
         assert kept.diagnostics == NOTES | {"candidates": {"vpm": 3.0, "model": 4.0}}
 
 
@@ -76,7 +76,7 @@ def test_the_return_is_chosen_by_itself():
     found = raw(3.0, 0.5, diagnostics=NOTES, per_episode=raw(12.0, 2.0))
     chosen = _less_doubtful(problem, found, raw(4.0, 0.6, diagnostics=MODEL, per_episode=raw(16.0, 1.0, 0.5)))
     assert (chosen.value, chosen.per_episode.value) == (3, 16)
-    assert chosen.per_episode.evidence.relative_error == pytest.approx(np.hypot(1.0, 0.5) / own)
+    assert chosen.per_episode.size(RELATIVE_ERROR) == pytest.approx(np.hypot(1.0, 0.5) / own)
     chosen = _less_doubtful(problem, found, raw(4.0, 0.4, diagnostics=MODEL, per_episode=raw(16.0, 3.0)))
     assert (chosen.value, chosen.per_episode.value) == (4, 12)
     chosen = _less_doubtful(problem, found, raw(4.0, 0.4, diagnostics=MODEL))
@@ -87,25 +87,25 @@ def test_the_return_is_chosen_by_itself():
 
 
 def test_a_followed_estimate_without_sums_cannot_be_compared():
-    assert _followed(RawEstimate(value=1.0), None, raw(2.0, 1.0)).evidence.relative_error is None
+    assert _followed(RawEstimate(value=1.0), None, raw(2.0, 1.0)).size(RELATIVE_ERROR) is None
 
 
 def test_how_far_the_target_leaves_the_log_speaks_against_both():
     """A quarter of the steps may pay anything within the rewards: twice an eighth of their range is that."""
     problem = pose()
     width = float(np.ptp(problem.data.rewards))
-    whole = raw(3.0, 0.5, 0.25, per_episode=raw(9.0, 1.0, evidence=Evidence(overlap=0.7)))
+    whole = raw(3.0, 0.5, 0.25, per_episode=raw(9.0, 1.0, doubts=OVERLAP.of(0.7)))
     found = _with_departure(problem, whole, 0.25)
-    assert found.evidence.departure == 0.25
+    assert found.size(DEPARTURE) == 0.25
     assert found.suspected_bias == pytest.approx(np.hypot(0.25, width / 8))
     own = logged_mean(problem).sums.standard_error
-    assert found.evidence.relative_error == pytest.approx(np.hypot(0.5, found.suspected_bias) / own)
-    assert (found.per_episode.evidence.departure, found.per_episode.evidence.overlap) == (0.25, 0.7)
+    assert found.size(RELATIVE_ERROR) == pytest.approx(np.hypot(0.5, found.suspected_bias) / own)
+    assert (found.per_episode.size(DEPARTURE), found.per_episode.size(OVERLAP)) == (0.25, 0.7)
     assert found.per_episode.suspected_bias == whole.per_episode.suspected_bias
     for share in (None, 0.1):  # a few steps are there by the noise of the walks
         same = _with_departure(problem, raw(3.0, 0.5, 0.25), share)
-        assert (same.per_episode, same.suspected_bias, same.evidence.departure) == (None, 0.25, share)
-    assert _with_departure(problem, RawEstimate(value=1.0), 0.25).evidence.departure == 0.25
+        assert (same.per_episode, same.suspected_bias, same.size(DEPARTURE)) == (None, 0.25, share)
+    assert _with_departure(problem, RawEstimate(value=1.0), 0.25).size(DEPARTURE) == 0.25
 
 
 def test_the_interval_of_a_sample_is_widened_as_well():

@@ -7,9 +7,9 @@ import ope_vpm as ov
 from ope_vpm.baselines.fqe import FQE
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
+from ope_vpm.ope.inference.doubts import LEVERAGE, RELATIVE_ERROR, RETURN_ERROR, RIDGE, judge, remarks, remarks_among
+from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
-from ope_vpm.ope.inference.value import RawEstimate
-from ope_vpm.ope.inference.verdict import Evidence
 from ope_vpm.ope.linear.sensitivity import SHARE, Rows, feature_spreads, ratio_error_bound, row_doubt, with_linear_doubt
 from ope_vpm.ope.q.fitted import Networks, _fitted
 from ope_vpm.ope.q.linear import find_lstd, lstd_equations
@@ -62,9 +62,7 @@ def test_the_parts_of_the_doubt_by_hand():
     rng = np.random.default_rng(0)
     rows = Rows(rng.uniform(0.5, 1.5, 800), rng.standard_normal(800))
     sums = EpisodeSums.of_influence(1.0, rng.standard_normal(40) / 100)
-    found = RawEstimate(
-        value=1.0, uncertainty=Bootstrap(episodes=sums, suspected_bias=0.5), evidence=Evidence(remarks=("mine",))
-    )
+    found = RawEstimate(value=1.0, uncertainty=Bootstrap(episodes=sums, suspected_bias=0.5), doubts=remarks(["mine"]))
     doubted = with_linear_doubt(equations, linear, found, rows)
     spread, bound = feature_spreads(equations, linear)[0], ratio_error_bound(rows.tau, rows.residual)
     known = doubted.diagnostics
@@ -73,8 +71,8 @@ def test_the_parts_of_the_doubt_by_hand():
     parts = [0.5, SHARE * np.sqrt(spread * bound), past, missed]
     assert doubted.suspected_bias == pytest.approx(np.linalg.norm(parts))
     assert doubted.value == 1
-    assert doubted.evidence.remarks[0] == "mine"
-    assert doubted.evidence.ridge == linear.evidence.ridge
+    assert "mine" in judge(doubted.doubts)[1]
+    assert doubted.size(RIDGE) == linear.size(RIDGE)
     alone = RawEstimate(value=1.0)  # nothing is known of it, and nothing can be added
     assert with_linear_doubt(equations, linear, alone, rows) is alone
 
@@ -115,8 +113,8 @@ def test_a_return_by_networks_has_doubts_of_its_own():
     )
     found = FQE(members=1, training_steps=50).find(Problem.pose(ended, TARGET.policy(), gamma=1.0))
     assert found.per_episode is not None
-    assert found.evidence.return_error == found.per_episode.evidence.relative_error
-    assert found.per_episode.evidence.relative_error is not None
+    assert found.size(RETURN_ERROR) == found.per_episode.size(RELATIVE_ERROR)
+    assert found.per_episode.size(RELATIVE_ERROR) is not None
 
 
 @pytest.mark.parametrize("name", ["mql", "fqe"])
@@ -134,9 +132,9 @@ def test_features_miss_nothing_of_rounding_errors():
     data = LinearGaussian().dataset(100, 50, BEHAVIOUR, seed=0)
     equations = lstd_equations(Problem.pose(data, TARGET.policy(), gamma=0.9), 20, 4)
     left = np.abs(data.actions[:, 0])
-    assert row_doubt(equations, np.ones(5000), left).remarks
+    assert remarks_among(row_doubt(equations, np.ones(5000), left).doubts)
     doubt = row_doubt(equations, np.ones(5000), 1e-15 * left)
-    assert doubt.remarks == ()
+    assert remarks_among(doubt.doubts) == ()
     assert doubt.bias == 0
 
 
@@ -185,4 +183,4 @@ def test_leverage_is_the_share_of_rows_that_features_use_up():
     found = find_lstd(problem, 4, 1e-12, 4, waves=0)
     rank = np.linalg.matrix_rank(equations.system.matrix)
     assert 10 < rank <= equations.rows.size
-    assert found.evidence.leverage == pytest.approx(rank / 800, rel=1e-3)
+    assert found.size(LEVERAGE) == pytest.approx(rank / 800, rel=1e-3)

@@ -12,10 +12,10 @@ from ope_vpm.baselines.fqe import FQE
 from ope_vpm.baselines.model import ModelBased
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
+from ope_vpm.ope.inference.doubts import PAST_ACTION, RELATIVE_ERROR, RESIDUAL_CORRELATION, RETURN_ERROR, judge
+from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.logged_mean import relative_error, with_return_doubt
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, Likelihood
-from ope_vpm.ope.inference.value import RawEstimate
-from ope_vpm.ope.inference.verdict import Evidence, judge
 from ope_vpm.ope.linear.residuals import (
     History,
     Missed,
@@ -62,8 +62,8 @@ def test_doubt_of_features_adds_to_the_suspected_bias():
     doubted = _doubted(found, 4.0, RowDoubt(bound=9.0, history=History(-0.6, 0.25), missed=Missed()), 2.0, None)
     parts = [found.suspected_bias, 1.8, 0.54, 1.35, 2.0]
     assert doubted.suspected_bias == pytest.approx(np.linalg.norm(parts))
-    assert doubted.evidence.residual_correlation == 0.6
-    assert doubted.evidence.past_action == 0.25
+    assert doubted.size(RESIDUAL_CORRELATION) == 0.6
+    assert doubted.size(PAST_ACTION) == 0.25
     assert doubted.value == found.value
     np.testing.assert_array_equal(doubted.sums.influence, found.sums.influence)
 
@@ -259,7 +259,7 @@ def test_observations_that_come_a_step_late_are_noticed(seed):
 )
 def test_a_value_per_step_is_no_more_certain_than_the_return_that_it_is_made_of(error, verdict):
     """Where episodes end after 2 and 3 steps; where all have one length the return says nothing more."""
-    found = RawEstimate(value=1.0, per_episode=RawEstimate(value=2.5, evidence=Evidence(relative_error=error)))
+    found = RawEstimate(value=1.0, per_episode=RawEstimate(value=2.5, doubts=RELATIVE_ERROR.of(error)))
     states = np.arange(10.0)[:, None]
     for ends, said in (([1, 4, 6, 9], verdict), ([4, 9], "reliable")):
         last = np.isin(np.arange(10), ends)
@@ -267,10 +267,10 @@ def test_a_value_per_step_is_no_more_certain_than_the_return_that_it_is_made_of(
         data = ov.LoggedDataset.from_arrays(states, np.zeros((10, 1)), np.arange(10.0), **flags)
         problem = Problem.pose(data, lambda seen: seen, gamma=1.0, time_limit="restart", ignore=QUIET)
         doubted = with_return_doubt(problem, found)
-        level, reasons = judge(doubted.evidence, 20, ())
+        level, reasons = judge(doubted.doubts)
         assert level == said
         assert len(reasons) == (said != "reliable")
-    assert with_return_doubt(problem, RawEstimate(value=1.0)).evidence.return_error is None
+    assert with_return_doubt(problem, RawEstimate(value=1.0)).size(RETURN_ERROR) is None
 
 
 def test_a_linear_estimate_is_as_doubtful_as_its_features():

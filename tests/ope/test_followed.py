@@ -17,7 +17,6 @@ from ope_vpm.ope.dynamics.estimate import Followed, find_followed
 from ope_vpm.ope.dynamics.regression import Regression
 from ope_vpm.ope.dynamics.world import _end_coefficients, _explained, fit_world, with_products
 from ope_vpm.ope.inference.uncertainty import EpisodeSums
-from ope_vpm.ope.inference.verdict import Evidence
 from ope_vpm.policy import CategoricalPolicy, GaussianPolicy
 
 QUIET = ("flags-confused", "one-row-off", "constant-columns", "duplicated-episodes", "broken-chain")
@@ -52,7 +51,7 @@ def test_the_error_of_a_number_of_steps_is_a_root_of_squares():
 
 
 def chosen(*found):
-    return following._chosen(list(found), SimpleNamespace(explained=0.9999), Evidence())
+    return following._chosen(list(found), SimpleNamespace(explained=0.9999), ())
 
 
 def test_the_most_steps_are_taken_whose_error_is_at_most_twice_the_least():

@@ -6,9 +6,10 @@ from scipy import stats
 
 import ope_vpm as ov
 from ope_vpm.ope import Problem
+from ope_vpm.ope.estimator import SAYS_NOTHING, policy_value
+from ope_vpm.ope.inference.doubts import EFFECTIVE_ROWS, OVERLAP, RULES, UNSEEN_MASS, judge, remarks
+from ope_vpm.ope.inference.estimate import RawEstimate, disagreement
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, Spread, percentile_interval, replicates
-from ope_vpm.ope.inference.value import SAYS_NOTHING, RawEstimate, disagreement, policy_value
-from ope_vpm.ope.inference.verdict import RULES, Evidence, judge
 
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes")
 
@@ -66,11 +67,11 @@ def test_a_suspected_bias_widens_like_one_more_standard_error():
 
 
 def test_nothing_wrong_is_reliable():
-    assert judge(Evidence(effective_rows=500, rows=1000, overlap=1.0, unseen_mass=0.0), 50, ()) == ("reliable", ())
+    assert judge((*EFFECTIVE_ROWS.of(500.0), *OVERLAP.of(1.0), *UNSEEN_MASS.of(0.0))) == ("reliable", ())
 
 
 def test_reasons_come_worst_first_with_their_numbers():
-    level, reasons = judge(Evidence(effective_rows=20, rows=100, unseen_mass=0.1, remarks=("odd",)), 50, ("warned",))
+    level, reasons = judge((*remarks(["odd", "warned"]), *UNSEEN_MASS.of(0.1), *EFFECTIVE_ROWS.of(20.0)))
     assert level == "unreliable"
     assert reasons == (
         "the weighted log is worth 20 rows of equal weight",
@@ -80,20 +81,13 @@ def test_reasons_come_worst_first_with_their_numbers():
     )
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_each_rule_has_three_levels(rule):
     between = (rule.caution + rule.unreliable) / 2
     beyond = rule.unreliable * (0.5 if rule.low_is_bad else 2)
     fine = rule.caution * (2 if rule.low_is_bad else 0.5)
     assert [rule.judge(number) for number in (fine, between, beyond)] == [0, 1, 2]
     assert rule.judge(float("nan")) == 2
-
-
-def test_residuals_within_chance_are_no_reason():
-    assert judge(Evidence(residual=0.3, residual_noise=0.1), 50, ())[0] == "reliable"
-    assert judge(Evidence(residual=0.4, residual_noise=0.1), 50, ())[0] == "caution"
-    assert judge(Evidence(mean_ratio=0.4), 50, ())[0] == "unreliable"
-    assert judge(Evidence(), 2, ())[0] == "unreliable"
 
 
 def log_of(rewards, ended=False):
@@ -105,12 +99,12 @@ def log_of(rewards, ended=False):
     )  # fmt: skip
 
 
-def judged(rewards, value, members=(0.0, 0.0), gamma=1.0, ended=False, evidence=None):
+def judged(rewards, value, members=(0.0, 0.0), gamma=1.0, ended=False, doubts=()):
     """What becomes of an estimate whose models differ by `members` from it."""
     quiet = ("constant-columns", "flags-confused", "duplicated-episodes")
     problem = Problem.pose(log_of(rewards, ended), [[1.0]] * 2, gamma=gamma, ignore=quiet)
     spread = Spread(members=value + np.array(members))
-    raw = RawEstimate(value=value, uncertainty=spread, evidence=evidence or Evidence())
+    raw = RawEstimate(value=value, uncertainty=spread, doubts=doubts)
     return policy_value(problem, "mine", raw)
 
 
@@ -157,9 +151,9 @@ def test_equal_rewards_say_nothing_about_the_value_per_step():
 def test_an_unreliable_discounted_value_may_be_that_of_an_end_that_was_never_logged():
     """Every logged step pays -1 and none ends: a target that reaches a goal at once is worth 0, not -1."""
     assert judged([-1], -1, gamma=0.9).interval == (-1, 0)
-    assert judged([1, 2], 1.5, gamma=0.9, evidence=Evidence(overlap=0.1)).interval == (0, 2)
-    assert judged([1, 2], 1.5, evidence=Evidence(overlap=0.1)).interval == (1, 2)  # at γ = 1 an end restarts
-    low, high = judged([1, 2], 1.5, members=(-0.1, 0.0, 0.1), gamma=0.9, evidence=Evidence(overlap=0.5)).interval
+    assert judged([1, 2], 1.5, gamma=0.9, doubts=OVERLAP.of(0.1)).interval == (0, 2)
+    assert judged([1, 2], 1.5, doubts=OVERLAP.of(0.1)).interval == (1, 2)  # at γ = 1 an end restarts
+    low, high = judged([1, 2], 1.5, members=(-0.1, 0.0, 0.1), gamma=0.9, doubts=OVERLAP.of(0.5)).interval
     assert 1 <= low < high <= 2  # of a cautious answer what was logged
 
 

@@ -21,6 +21,7 @@ from ope_vpm.ope.adapter.pair_features import pair_features
 from ope_vpm.ope.adapter.pair_sums import PairSums
 from ope_vpm.ope.adapter.pairs import absorbed_share
 from ope_vpm.ope.behaviour.action_ratio import RatioWeighting, action_ratio, ratio_model, weighted_pairs
+from ope_vpm.ope.inference.doubts import EFFECTIVE_ROWS, EFFECTIVE_SHARE, judge
 from ope_vpm.ope.inference.uncertainty import EpisodeSums
 from ope_vpm.ope.linear.estimate import (
     FEW_ENDS,
@@ -171,7 +172,7 @@ def test_a_bias_that_is_not_known_is_as_large_as_the_value():
     free = equations.system.degrees_of_freedom(0.05) / 60
     widened = known.sums.standard_error / path.sums[0].standard_error
     assert widened == pytest.approx(1 / (1 - min(free, 0.5)))
-    assert known.evidence.rows == 60
+    assert known.size(EFFECTIVE_SHARE) == known.size(EFFECTIVE_ROWS) / 60
 
 
 def test_leverage_widens_at_most_twofold():
@@ -543,7 +544,7 @@ def test_the_value_of_a_ratio_with_ends_that_absorb():
     found = ratio_estimate(equations, lstd, zeta)
     total = zeta @ end_mass(equations)
     assert found.value == pytest.approx(zeta @ problem.data.rewards / total)
-    assert found.evidence.mean_ratio == pytest.approx(total / 60)
+    assert found.diagnostics["mean_ratio"] == pytest.approx(total / 60)
     _, residual = equations.apply(lstd.theta, lstd.theta)
     doubt, spread = row_doubt(equations, 60 * zeta / total, residual), feature_spreads(equations, lstd)[0]
     parts = [found.value - lstd.value, 0.3 * np.sqrt(spread * doubt.bound), doubt.bias]
@@ -643,7 +644,7 @@ def test_half_of_the_action_ratio_is_the_default():
 def test_a_ratio_that_does_not_settle_says_so(monkeypatch, unsettled, said):
     monkeypatch.setattr(dice, "linear_ratio", lambda equations, *_: (np.ones(len(equations.pairs)), unsettled))
     found = ov.estimators()["gendice"](n_features=4, ridge=0.05).find(pose(ended=False, gamma=0.8))
-    assert any("did not settle" in remark for remark in found.evidence.remarks) is said
+    assert any("did not settle" in remark for remark in judge(found.doubts)[1]) is said
 
 
 @pytest.mark.parametrize("options", [{"power": 0.0}, {"power": 1.0}, {"n_features": 1}, {"ridge": 1e-9}])

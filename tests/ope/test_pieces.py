@@ -7,10 +7,11 @@ import torch
 import ope_vpm as ov
 from ope_vpm.ope import Problem
 from ope_vpm.ope.behaviour.action_ratio import ActionRatio, categorical_clone
+from ope_vpm.ope.inference.doubts import RATE_ERROR
+from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.logged_mean import time_weights, weighted_sums
 from ope_vpm.ope.inference.returns import ends_under, fixed_length, reaches_ends, uncharged, with_rate_doubt
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
-from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.q.training import Ensemble, mlp, train
 from ope_vpm.ope.q.values import QValues, influence
 from ope_vpm.ope.vpm.pairs import initial_values, td_residual
@@ -90,7 +91,7 @@ def test_what_is_left_of_charged_rewards_is_divided_by_the_rate():
     assert found.value == 7
     assert found.suspected_bias == pytest.approx(1.2)
     np.testing.assert_allclose(found.sums.influence, [0.4, -0.4])
-    assert with_rate_doubt(found, 0.31).evidence.rate_error == 0.31
+    assert with_rate_doubt(found, 0.31).size(RATE_ERROR) == 0.31
 
 
 def test_action_ratios_are_scaled_and_capped():

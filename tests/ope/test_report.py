@@ -13,8 +13,8 @@ import ope_vpm as ov
 from ope_vpm.cli import main
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.envs.random_mdp import RandomMDP
+from ope_vpm.ope.inference.doubts import EFFECTIVE_ROWS, EFFECTIVE_SHARE, OVERLAP, UNSEEN_MASS, advise, remarks
 from ope_vpm.ope.inference.value import EpisodeReturn
-from ope_vpm.ope.inference.verdict import Evidence, advise
 from ope_vpm.ope.reporting import words
 from ope_vpm.ope.reporting.html import element
 from ope_vpm.ope.reporting.page import by_name, logged_mean, side_by_side
@@ -124,13 +124,13 @@ def test_ticks_are_round_and_within_the_axis():
 
 
 def test_advice_follows_the_rules_that_were_broken_worst_first():
-    evidence = Evidence(overlap=0.5, unseen_mass=0.3, effective_rows=50, rows=100)
-    assert advise(evidence, 50, ()) == (
+    doubts = (*OVERLAP.of(0.5), *UNSEEN_MASS.of(0.3), *EFFECTIVE_ROWS.of(50.0), *EFFECTIVE_SHARE.of(0.5))
+    assert advise(doubts) == (
         "log the actions that the target takes, in the states that it visits",
         "log episodes of the target, or of a policy nearer to it",
     )
-    assert advise(Evidence(), 50, ()) == ()
-    assert advise(Evidence(), 50, ("odd",)) == ("look at what `ope-vpm inspect` finds in the data",)
+    assert advise(()) == ()
+    assert advise(remarks(["odd"], "look")) == ("look",)
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.9])

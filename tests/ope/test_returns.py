@@ -9,9 +9,9 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
+from ope_vpm.ope.estimator import RETURN_SAYS
+from ope_vpm.ope.inference.estimate import return_hull
 from ope_vpm.ope.inference.returns import share_limits
-from ope_vpm.ope.inference.value import RETURN_SAYS
-from ope_vpm.ope.inference.verdict import return_hull
 from ope_vpm.policy import CategoricalPolicy
 
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes")

@@ -7,8 +7,23 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.ope import Problem
+from ope_vpm.ope.estimator import NEVER_REACHED, NO_VALUE, NOTHING_ENDS, SAYS_NOTHING, policy_value
+from ope_vpm.ope.inference.doubts import (
+    COUNTED_ERROR,
+    EFFECTIVE_EPISODES,
+    EFFECTIVE_ROWS,
+    OVERLAP,
+    RARE_REWARDS,
+    RATE_ERROR,
+    judge,
+    remarks_among,
+)
+from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.returns import (
     LONGER,
+    NO_ENDS,
+    ONE_EPISODE,
+    SAME_RETURN,
     UNKNOWN,
     fixed_length,
     return_estimate,
@@ -19,19 +34,7 @@ from ope_vpm.ope.inference.returns import (
     with_weighted_return,
 )
 from ope_vpm.ope.inference.uncertainty import NOTHING, Bootstrap, Derived, EpisodeSums
-from ope_vpm.ope.inference.value import (
-    NEVER_REACHED,
-    NO_ENDS,
-    NO_VALUE,
-    NOT_TOLD,
-    NOTHING_ENDS,
-    ONE_EPISODE,
-    SAME_RETURN,
-    SAYS_NOTHING,
-    RawEstimate,
-    policy_value,
-)
-from ope_vpm.ope.inference.verdict import Evidence
+from ope_vpm.ope.inference.value import NOT_TOLD
 
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes", "one-row-off")
 
@@ -87,8 +90,8 @@ def test_a_return_that_is_known_is_kept():
 def weighted(problem, weights, influence=(0.3, -0.3)):
     """An estimator that is linear in the rewards: Σ w r / Σ w."""
     value = float(weights @ problem.data.rewards / weights.sum())
-    evidence = Evidence(effective_episodes=50.0)
-    return RawEstimate(value=value, uncertainty=bootstrap(value, influence), weights=weights, evidence=evidence)
+    evidence = EFFECTIVE_EPISODES.of(50.0)
+    return RawEstimate(value=value, uncertainty=bootstrap(value, influence), weights=weights, doubts=evidence)
 
 
 def test_the_return_by_two_further_questions():
@@ -106,7 +109,7 @@ def test_the_return_by_two_further_questions():
     assert asked == [[0, 0, 1] * 2, [1, 2, 5 - 6.5] * 2]
     assert found.per_episode.value == pytest.approx(6.5)
     np.testing.assert_allclose(found.per_episode.sums.influence, [0.6, -0.6])
-    assert found.per_episode.evidence.rate_error == pytest.approx(np.sqrt(0.18) / 0.5)
+    assert found.per_episode.size(RATE_ERROR) == pytest.approx(np.sqrt(0.18) / 0.5)
 
 
 def test_one_step_of_newton_where_the_estimator_is_not_linear():
@@ -132,12 +135,12 @@ def test_without_an_end_or_a_value_there_is_no_return():
 # -- Ends that were counted
 
 
-def counted(problem, value, weights, rate, found=None, **evidence):
+def counted(problem, value, weights, rate, found=None, doubts=()):
     of_return = RawEstimate(
         value=value,
         uncertainty=bootstrap(value, np.zeros(problem.data.n_episodes), 0.125),
         weights=np.array(weights),
-        evidence=Evidence(**evidence),
+        doubts=doubts,
     )
     return with_counted_ends(problem, found or RawEstimate(value=value * rate), rate, of_return)
 
@@ -150,7 +153,7 @@ def test_where_only_ends_pay_the_interval_holds_the_limits_of_their_share():
     assert found.uncertainty.limits == pytest.approx((6 * low, 6 * high))
     assert found.uncertainty.suspected_bias == 0.125
     assert found.uncertainty.sums is found.uncertainty.of.sums
-    assert found.evidence.effective_episodes == 4
+    assert found.size(EFFECTIVE_EPISODES) == 4
 
 
 def test_ends_that_may_cost_as_well_as_pay():
@@ -159,7 +162,7 @@ def test_ends_that_may_cost_as_well_as_pay():
     found = counted(problem, 2.0, [1.0, 3, 1, 1, 1, -1], 0.5)
     low, high = share_limits(0.75 * 1.6, 1.6)
     assert found.uncertainty.limits == pytest.approx((-1 + 4 * low, -1 + 4 * high))
-    assert found.evidence.effective_episodes == pytest.approx(1.6)
+    assert found.size(EFFECTIVE_EPISODES) == pytest.approx(1.6)
     beyond = counted(problem, 9.0, [1.0, 3, 1, 1, 1, -1], 0.5)  # cut at the largest pay
     assert beyond.uncertainty.limits[1] == pytest.approx(3)
 
@@ -172,7 +175,7 @@ def test_a_return_reaches_as_far_as_its_value_where_steps_pay():
     assert found.uncertainty.limits == (6, 16)
     unknown = counted(problem, 8.0, np.ones(4), 0.25, RawEstimate(value=2.0, uncertainty=bootstrap(2.0, [0.0, 0.0])))
     assert unknown.uncertainty.limits == NOTHING
-    assert unknown.evidence.effective_episodes == 2
+    assert unknown.size(EFFECTIVE_EPISODES) == 2
 
 
 def test_what_holds_something_is_never_shorter():
@@ -183,20 +186,21 @@ def test_what_holds_something_is_never_shorter():
     assert Derived(of=of, limits=(low / 2, 9.0)).interval(0.0, log_of, 0)[1] == (low, 9)
 
 
-def test_evidence_of_a_return_is_the_worse_of_two():
+def test_a_doubt_about_a_return_is_the_worse_of_two():
     problem = pose([1.0, 2, 1, 6], [2, 2])
-    value = RawEstimate(value=2.0, evidence=Evidence(counted_error=3.0, rare_reward_episodes=7.0))
-    found = counted(problem, 4.0, np.ones(4), 0.5, value, counted_error=2.0, effective_episodes=1.5).evidence
-    assert (found.counted_error, found.rare_reward_episodes, found.effective_episodes) == (3, 7, 1.5)
-    found = counted(problem, 4.0, np.ones(4), 0.5, value, counted_error=4.0, rare_reward_episodes=2.0).evidence
-    assert (found.counted_error, found.rare_reward_episodes, found.effective_episodes) == (4, 2, 2)
-    assert counted(problem, 4.0, np.ones(4), 0.5).evidence.counted_error is None
+    value = RawEstimate(value=2.0, doubts=(*COUNTED_ERROR.of(3.0), *RARE_REWARDS.of(7.0)))
+    rules = COUNTED_ERROR, RARE_REWARDS, EFFECTIVE_EPISODES
+    found = counted(problem, 4.0, np.ones(4), 0.5, value, (*COUNTED_ERROR.of(2.0), *EFFECTIVE_EPISODES.of(1.5)))
+    assert [found.size(rule) for rule in rules] == [3, 7, 1.5]
+    found = counted(problem, 4.0, np.ones(4), 0.5, value, (*COUNTED_ERROR.of(4.0), *RARE_REWARDS.of(2.0)))
+    assert [found.size(rule) for rule in rules] == [4, 2, 2]
+    assert counted(problem, 4.0, np.ones(4), 0.5).size(COUNTED_ERROR) is None
 
 
 def test_episodes_longer_than_any_logged_one_are_a_reason_for_caution():
     problem = pose([1.0, 2, 1, 6], [2, 2])
-    assert counted(problem, 4.0, np.ones(4), 0.49).evidence.remarks == (LONGER.format(1 / 0.49),)
-    assert counted(problem, 4.0, np.ones(4), 0.5).evidence.remarks == ()
+    assert judge(counted(problem, 4.0, np.ones(4), 0.49).doubts)[1][-1] == LONGER.format(1 / 0.49)
+    assert remarks_among(counted(problem, 4.0, np.ones(4), 0.5).doubts) == ()
 
 
 def test_without_weights_nothing_is_counted():
@@ -215,8 +219,8 @@ def test_a_return_from_influences():
     assert found.value == 5
     assert found.suspected_bias == 0.25
     np.testing.assert_allclose(found.sums.influence, [0.5, -0.5])
-    assert found.evidence.rate_error == 0.31
-    assert return_estimate(RawEstimate(value=1.0), 5.0, np.zeros(2)).evidence.rate_error == 0
+    assert found.size(RATE_ERROR) == 0.31
+    assert return_estimate(RawEstimate(value=1.0), 5.0, np.zeros(2)).size(RATE_ERROR) == 0
 
 
 def test_a_ratio_of_two_linear_estimates():
@@ -227,7 +231,7 @@ def test_a_ratio_of_two_linear_estimates():
     of_return = with_ratio_return(problem, found, rate).per_episode
     assert of_return.value == 4
     np.testing.assert_allclose(of_return.sums.influence, [0.04, -0.04])
-    assert of_return.evidence.rate_error == pytest.approx(np.sqrt(2) * 0.02 / 0.5)
+    assert of_return.size(RATE_ERROR) == pytest.approx(np.sqrt(2) * 0.02 / 0.5)
     never = EpisodeSums.of_influence(0.0, np.array([0.02, -0.02]))
     assert with_ratio_return(problem, found, never).per_episode is UNKNOWN
     assert with_ratio_return(problem, RawEstimate(value=2.0), rate).per_episode is UNKNOWN
@@ -260,7 +264,7 @@ def test_an_unreliable_return_has_all_that_is_possible_as_its_interval():
     low, high = found.return_interval
     assert 2.9 < low < 3 < high < 3.1
     assert found.episode_return.standard_error == pytest.approx(0.01 * np.sqrt(12 * 12 / 11), rel=0.15)
-    doubted = replace(sure, evidence=Evidence(overlap=0.1))
+    doubted = replace(sure, doubts=OVERLAP.of(0.1))
     found = valued(problem, 1.5, spread, per_episode=doubted)
     assert found.return_verdict == "unreliable"
     assert found.return_interval == (1, 4)
@@ -309,7 +313,7 @@ def test_equal_pay_says_nothing():
 def test_a_value_that_cannot_be_says_so_before_everything_else():
     problem = pose([1.0, 2] * 12, [2] * 12)
     spread = np.tile([0.01, -0.01], 6)
-    found = valued(problem, 5.0, spread, evidence=Evidence(overlap=0.1))
+    found = valued(problem, 5.0, spread, doubts=OVERLAP.of(0.1))
     assert found.reasons[0].startswith("the estimate 5 lies outside")
     assert len(found.reasons) == 2
     assert (found.value, found.interval, found.verdict) == (2, (1, 2), "unreliable")
@@ -332,7 +336,7 @@ def test_why_there_is_no_return():
 
 def test_how_many_rows_an_estimate_without_weights_is_worth():
     problem = pose([1.0, 2] * 12, [2] * 12)
-    known = RawEstimate(value=1.5, evidence=Evidence(effective_rows=9.0))
+    known = RawEstimate(value=1.5, doubts=EFFECTIVE_ROWS.of(9.0))
     assert policy_value(problem, "mine", known).effective_sample_size == 9
     assert policy_value(problem, "mine", replace(known, rows_worth=7.0)).effective_sample_size == 7
     weights = np.array([1.0, 3] * 12)

@@ -8,7 +8,7 @@ import ope_vpm as ov
 from ope_vpm.ope import Problem
 from ope_vpm.ope.behaviour.action_ratio import held_actions, known_overlap
 from ope_vpm.ope.dynamics.departure import unfamiliar
-from ope_vpm.ope.inference.verdict import Evidence, judge
+from ope_vpm.ope.inference.doubts import HELD_ACTIONS, RIDGE, judge
 from ope_vpm.ope.linear.sensitivity import beyond_log
 from ope_vpm.ope.q.linear import find_lstd
 from ope_vpm.policy import GaussianPolicy
@@ -66,14 +66,14 @@ def test_a_model_is_not_certain_about_actions_that_a_controller_never_took():
 
 
 def test_a_strong_ridge_is_unreliable_unless_it_was_given():
-    assert judge(Evidence(ridge=0.01), 20, ())[0] == "reliable"
-    level, reasons = judge(Evidence(ridge=10**-1.5), 20, ())
+    assert judge(RIDGE.of(0.01))[0] == "reliable"
+    level, reasons = judge(RIDGE.of(10**-1.5))
     assert level == "unreliable"
     assert reasons[0].startswith("only a strong ridge (0.032 of")
     problem = pose(controlled(-0.5, 0.3), -0.5)
     chosen = find_lstd(problem, 20, None, 4)
-    assert chosen.evidence.ridge == chosen.ridge
-    assert find_lstd(problem, 20, 0.1, 4).evidence.ridge is None
+    assert chosen.size(RIDGE) == chosen.ridge
+    assert find_lstd(problem, 20, 0.1, 4).size(RIDGE) is None
 
 
 def noisy(data, variance):
@@ -128,4 +128,4 @@ def test_a_target_with_three_times_the_variance_asks_for_caution_and_a_wide_inte
     ("held", "level"), [(0.91, "reliable"), (0.89, "caution"), (0.71, "caution"), (0.69, "unreliable")]
 )
 def test_how_much_must_be_held(held, level):
-    assert judge(Evidence(held_actions=held), 50, ())[0] == level
+    assert judge(HELD_ACTIONS.of(held))[0] == level

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,9 @@ from scipy import stats
 
 import ope_vpm as ov
 from ope_vpm.ope import Problem
+from ope_vpm.ope.estimator import policy_value
+from ope_vpm.ope.inference.doubts import DEPARTURE, EFFECTIVE_EPISODES, OVERLAP, RULES, joined, judge, remarks
+from ope_vpm.ope.inference.estimate import Hull, RawEstimate, doubts_of_weights, return_hull, rewards_hull
 from ope_vpm.ope.inference.uncertainty import (
     Bootstrap,
     Derived,
@@ -21,8 +25,7 @@ from ope_vpm.ope.inference.uncertainty import (
     initial_sums,
     percentile_interval,
 )
-from ope_vpm.ope.inference.value import RawEstimate, evidence_of_weights, policy_value
-from ope_vpm.ope.inference.verdict import RULES, Evidence, Hull, judge, return_hull, rewards_hull
+from ope_vpm.ope.vpm.pairs import _fit_doubts
 
 ROOT = Path(__file__).parents[2]
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes")
@@ -40,40 +43,58 @@ def test_the_table_of_verdicts_has_the_thresholds_of_every_rule():
 
 
 @pytest.mark.parametrize(
-    ("evidence", "expected"),
+    ("residual", "noise", "mean", "expected"),
     [
-        ({"effective_rows": 150, "rows": 3000}, "reliable"),  # 5 % of the rows
-        ({"effective_rows": 150, "rows": 3001}, "caution"),
-        ({"effective_rows": 150, "rows": 15_001}, "unreliable"),
-        ({"effective_rows": 99, "rows": 99}, "caution"),
-        ({"mean_ratio": 1.09}, "reliable"),
-        ({"mean_ratio": 0.89}, "caution"),
-        ({"mean_ratio": 1.51}, "unreliable"),
-        ({"residual": 0.34, "residual_noise": 0.1}, "reliable"),
-        ({"residual": 0.36, "residual_noise": 0.1}, "caution"),
-        ({"residual": 0.51, "residual_noise": 0.1}, "unreliable"),
-        ({"residual": 0.06}, "caution"),
-        ({"remarks": ("odd",)}, "caution"),
+        (0.34, 0.1, 1.09, "reliable"),
+        (0.34, 0.1, 0.89, "caution"),
+        (0.34, 0.1, 1.51, "unreliable"),
+        (0.36, 0.1, 1.0, "caution"),
+        (0.51, 0.1, 1.0, "unreliable"),
+        (0.06, None, None, "caution"),
+        (None, None, None, "reliable"),
     ],
 )
-def test_evidence_that_is_computed_before_it_is_judged(evidence, expected):
-    assert judge(Evidence(**evidence), 50, ())[0] == expected
+def test_what_a_chain_reports_is_judged_beyond_its_noise(residual, noise, mean, expected):
+    """A residual counts beyond three times its noise, a mean ratio by its distance from 1."""
+    report = SimpleNamespace(stationarity_residual=residual, stationarity_noise=noise, mean_ratio=mean, unseen_mass=0.0)
+    assert judge(_fit_doubts(report))[0] == expected
 
 
-def test_evidence_of_weights_by_hand():
+def test_a_remark_asks_for_caution():
+    assert judge(remarks(["odd"])) == ("caution", ("odd",))
+
+
+def test_of_two_doubts_with_one_code_the_worse_is_kept():
+    """Low overlap is worse, high departure is; remarks are one where they say the same; the larger bias stays."""
+    one = (*OVERLAP.of(0.5, bias=0.25), *DEPARTURE.of(0.5), *remarks(["odd"]))
+    other = (*DEPARTURE.of(0.2, bias=2.0), *OVERLAP.of(0.4, bias=0.125), *remarks(["odd", "even"]))
+    for groups in ((one, other), (other, one)):
+        kept = {doubt.code: doubt for doubt in joined(*groups)}
+        assert {code: doubt.size for code, doubt in kept.items()} == {
+            "overlap": 0.4,
+            "departure": 0.5,
+            "odd": 1,
+            "even": 1,
+        }
+        assert (kept["overlap"].bias, kept["departure"].bias, kept["odd"].bias) == (0.25, 2, None)
+        assert "40%" in kept["overlap"].sentence
+
+
+def test_doubts_of_weights_by_hand():
     """Rows 2, 2, 0, 0 and -1 in episodes of 1, 1 and 3 rows: 16/8 rows; episodes 2, 2, 0 are worth 2 of 3.
 
     Equal rows would make the episodes' sums 1, 1 and 3, worth 25/11 of 3: so 2·3/(25/11).
     """
     data = ov.LoggedDataset.from_arrays(np.zeros(5, int), np.zeros(5, int), np.zeros(5), terminated=[1, 1, 0, 0, 1])
     weights = np.array([2.0, 2, 0, 0, -1])
-    found = evidence_of_weights(data, weights, overlap=0.5)
-    assert found.effective_rows == 2
-    assert found.rows == 5
-    assert found.negative_mass == pytest.approx(0.2)
-    assert found.overlap == 0.5
-    assert found.effective_episodes == pytest.approx(2 * 3 / (25 / 11))
-    assert evidence_of_weights(data, np.ones(5)).effective_episodes == pytest.approx(3)
+    sizes = {doubt.code: doubt.size for doubt in doubts_of_weights(data, weights)}
+    episodes = 2 * 3 / (25 / 11)
+    assert sizes == pytest.approx(
+        {"effective_rows": 2, "effective_share": 0.4, "negative_mass": 0.2, "effective_episodes": episodes}
+    )
+    assert RawEstimate(value=0.0, doubts=doubts_of_weights(data, np.ones(5))).size(EFFECTIVE_EPISODES) == pytest.approx(
+        3
+    )
 
 
 def test_what_is_possible():

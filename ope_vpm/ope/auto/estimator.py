@@ -21,19 +21,15 @@ from ope_vpm.ope.dynamics.departure import departure
 from ope_vpm.ope.dynamics.estimate import find_followed
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.finite.shrinkage import shrunk
+from ope_vpm.ope.inference.doubts import DEPARTURE, OVERLAP, RELATIVE_ERROR
+from ope_vpm.ope.inference.estimate import RawEstimate, found_on_sample, rewards_hull
 from ope_vpm.ope.inference.logged_mean import logged_mean, relative_error, with_return_doubt
 from ope_vpm.ope.inference.returns import with_return
-from ope_vpm.ope.inference.value import RawEstimate, found_on_sample
-from ope_vpm.ope.inference.verdict import rewards_hull
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.fitted import Networks, fitted_q
 from ope_vpm.ope.q.linear import doubted_lstd
 from ope_vpm.ope.vpm.estimator import VPMEstimator
 
-LEAST_OVERLAP = 0.3
-"""Below it the verdicts call ratios unreliable."""
-MUCH_DEPARTURE = 0.1
-"""From here the verdicts ask for caution. Hopper, whose model is poor, has up to 0.08 where all is well."""
 DRAWS = 8
 """Target actions per state where the policy's mean action is not known otherwise."""
 
@@ -91,7 +87,7 @@ class Auto(ProblemEstimator):
         if not problem.policy.has_log_prob:
             return self._doubted_lstd, "continuous states, and a policy without densities: Q in closed form, no ratios"
         overlap = min(ratio_model(problem).overlap, 1.0)  # a mean of ratios, which by its noise may exceed 1
-        if overlap < LEAST_OVERLAP:
+        if overlap < OVERLAP.unreliable:
             networks = Networks(training_steps=self.training_steps, n_features=self.n_features)
             reason = f"continuous states with little overlap ({overlap:.0%}): Q by networks, no ratios"
             return Candidate("fqe", lambda question: _networks(question, networks)), reason
@@ -140,26 +136,24 @@ def _followed(estimate: RawEstimate, logged: RawEstimate | None, found: RawEstim
     """The model's estimate, compared with what the log says of its own policy, with the first choice's weights."""
     sums = estimate.sums
     error = None if sums is None else relative_error(logged, sums.standard_error, estimate.suspected_bias)
-    evidence = replace(estimate.evidence, relative_error=error)
-    return replace(estimate, weights=found.weights, evidence=evidence, per_episode=None)
+    return replace(estimate.doubting(RELATIVE_ERROR, error), weights=found.weights, per_episode=None)
 
 
 def _with_departure(problem: Problem, found: RawEstimate, share: float | None) -> RawEstimate:
-    """The estimate, and its return, with how far the target leaves the logged states among the evidence.
+    """The estimate, and its return, with how far the target leaves the logged states among the doubts.
 
     A step far from all logged states may pay anything that the rewards allow. So where that many steps are there as ask
     for caution, twice the standard error of the value holds all that they can change.
     """
-    per_episode = found.per_episode and replace(
-        found.per_episode, evidence=replace(found.per_episode.evidence, departure=share)
-    )
-    found = replace(found, evidence=replace(found.evidence, departure=share), per_episode=per_episode)
-    if share is None or share <= MUCH_DEPARTURE or found.uncertainty is None or found.sums is None:
+    per_episode = found.per_episode and found.per_episode.doubting(DEPARTURE, share)
+    found = replace(found.doubting(DEPARTURE, share), per_episode=per_episode)
+    if share is None or share <= DEPARTURE.caution or found.uncertainty is None or found.sums is None:
         return found
     hull = rewards_hull(problem)
-    doubt = found.uncertainty.widened(share * (hull.high - hull.low) / 2)
+    bias = share * (hull.high - hull.low) / 2
+    doubt = found.uncertainty.widened(bias)
     error = relative_error(logged_mean(problem), found.sums.standard_error, doubt.suspected_bias)
-    return replace(found, uncertainty=doubt, evidence=replace(found.evidence, relative_error=error))
+    return replace(found.doubting(DEPARTURE, share, bias).doubting(RELATIVE_ERROR, error), uncertainty=doubt)
 
 
 def _error(estimate: RawEstimate) -> float:

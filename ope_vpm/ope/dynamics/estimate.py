@@ -22,10 +22,10 @@ from ope_vpm.ope.adapter.pair_features import pair_features
 from ope_vpm.ope.dynamics.ahead import NO_CHARGE, Ahead, Charge, Simulator
 from ope_vpm.ope.dynamics.departure import unfamiliar
 from ope_vpm.ope.dynamics.world import World, world_of
+from ope_vpm.ope.inference.doubts import UNFAMILIAR, Doubts
+from ope_vpm.ope.inference.estimate import RawEstimate, rewards_hull
 from ope_vpm.ope.inference.returns import reaches_ends
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, initial_sums
-from ope_vpm.ope.inference.value import RawEstimate
-from ope_vpm.ope.inference.verdict import Evidence, rewards_hull
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
 
@@ -106,15 +106,15 @@ def find_followed(problem: Problem, n_features: int, draws: int) -> RawEstimate 
     found = _followed(problem, world, n_features, draws)
     if found is None:
         return None
-    evidence = Evidence(unfamiliar=unfamiliar(problem))
-    chosen = _chosen(found, world, evidence)
+    doubts = UNFAMILIAR.of(unfamiliar(problem))
+    chosen = _chosen(found, world, doubts)
     returns = [each.per_episode for each in found if each.per_episode is not None]
     if chosen is None or len(returns) < len(found):
         return chosen
-    return replace(chosen, per_episode=_chosen(returns, world, evidence))
+    return replace(chosen, per_episode=_chosen(returns, world, doubts))
 
 
-def _chosen(found: list[Followed], world: World, evidence: Evidence) -> RawEstimate | None:
+def _chosen(found: list[Followed], world: World, doubts: Doubts) -> RawEstimate | None:
     """The estimate for one of the numbers of steps; None where nothing is known about the error of any."""
     others = [found[1].value, *(each.value for each in found[:-1])]
     errors = np.array([each.error(other) for each, other in zip(found, others, strict=True)])
@@ -125,7 +125,7 @@ def _chosen(found: list[Followed], world: World, evidence: Evidence) -> RawEstim
     return RawEstimate(
         value=chosen.value,
         uncertainty=Bootstrap(episodes=chosen.sums, suspected_bias=bias),
-        evidence=evidence,
+        doubts=doubts,
         diagnostics={"model_steps": chosen.steps, "model_explained": world.explained, "model_missed": chosen.missed},
     )
 

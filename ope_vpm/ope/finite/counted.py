@@ -13,8 +13,8 @@ from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.regression import Regression
 from ope_vpm.ope.finite.solve import solve
 from ope_vpm.ope.finite.treatments import DEFAULT, treatment
+from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.returns import with_return
-from ope_vpm.ope.inference.value import RawEstimate
 from ope_vpm.ope.problem import Problem
 
 

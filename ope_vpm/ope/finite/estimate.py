@@ -1,4 +1,4 @@
-"""From the solution of a finite problem to an estimate: its uncertainty, and the evidence for its verdict."""
+"""From the solution of a finite problem to an estimate: its uncertainty, and the doubts about it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,21 @@ from ope_vpm.ope.finite.limits import RareRewards, worst_case
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.solve import FiniteSolution
 from ope_vpm.ope.finite.streamed import evidence_of_parts
+from ope_vpm.ope.inference.doubts import (
+    COUNTED_ERROR,
+    DISAGREEMENT,
+    EPISODES,
+    HISTORY,
+    PREDICTED_MASS,
+    RARE_REWARDS,
+    UNSEEN_MASS,
+    Doubts,
+    judge,
+    remarks,
+)
+from ope_vpm.ope.inference.estimate import NEGLIGIBLE, RawEstimate, disagreement, doubts_of_sums, rewards_hull
 from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.inference.uncertainty import Bootstrap, Derived, Interval
-from ope_vpm.ope.inference.value import NEGLIGIBLE, RawEstimate, disagreement, evidence_of_sums
-from ope_vpm.ope.inference.verdict import Evidence, judge, rewards_hull
 from ope_vpm.ope.log import StreamedLog
 from ope_vpm.ope.problem import Problem
 
@@ -29,16 +40,16 @@ def finite_estimate(
     problem: Problem,
     solution: FiniteSolution,
     diagnostics: dict[str, Any],
-    doubts: tuple[str, ...] = (),
+    cautions: tuple[str, ...] = (),
     widened: bool = False,
 ) -> RawEstimate:
-    """A solution with the influence of each episode, the weights of the logged rows, and the evidence for its verdict.
+    """A solution with the influence of each episode, the weights of the logged rows, and the doubts about it.
 
     Args:
         problem: the question, on finite states and actions.
         solution: its exact solution.
         diagnostics: for people to read.
-        doubts: reasons for caution, in sentences.
+        cautions: reasons for it, in sentences.
         widened: see `finite_influence`.
     """
     rows, past = row_evidence(problem, solution, widened), history(problem, solution)
@@ -47,28 +58,27 @@ def finite_estimate(
     apart = None
     if solution.alternative is not None:
         apart = disagreement(problem.data, abs(solution.alternative - solution.value), sums.standard_error)
-    evidence = evidence_of_sums(
-        problem.data,
-        rows.of_weights,
-        **unseen_evidence(problem, solution, foreseen),
-        disagreement=apart,
-        history=past.share,
-        counted_error=counted_error(logged_mean(problem), problem, sums.standard_error, bias),
-        rare_reward_episodes=None if rare is None else rare.episodes,
-        remarks=(*doubts, *_clock(problem, rows.cut)),
+    doubts = (
+        *doubts_of_sums(problem.data, rows.of_weights),
+        *unseen_doubts(problem, solution, foreseen),
+        *DISAGREEMENT.of(apart),
+        *HISTORY.of(past.share, bias=past.bias),
+        *COUNTED_ERROR.of(counted_error(logged_mean(problem), problem, sums.standard_error, bias)),
+        *RARE_REWARDS.of(None if rare is None else rare.episodes, problem.data.n_episodes),
+        *remarks((*cautions, *_clock(problem, rows.cut))),
     )
-    at_least = reach(problem, solution, rare, evidence, untried_share(problem, solution))
+    at_least = reach(problem, solution, rare, doubts, untried_share(problem, solution))
     return RawEstimate(
         value=solution.value,
         uncertainty=Derived(of=Bootstrap(episodes=sums, suspected_bias=bias), limits=at_least),
         weights=rows.weights,
         ends_worth=rows.ends_worth,
-        evidence=evidence,
+        doubts=doubts,
         diagnostics={**diagnostics, **seen(solution), **left_out(problem)},
     )
 
 
-def unseen_evidence(problem: Problem, solution: FiniteSolution, foreseen: bool) -> dict[str, float]:
+def unseen_doubts(problem: Problem, solution: FiniteSolution, foreseen: bool) -> Doubts:
     """The share of the target's steps on unseen pairs that were predicted, and of those on which there are no data.
 
     Predictions compare actions, so that they know nothing of one that nobody took in any state: such steps are steps
@@ -80,8 +90,9 @@ def unseen_evidence(problem: Problem, solution: FiniteSolution, foreseen: bool) 
         foreseen: whether unseen pairs were predicted.
     """
     if not foreseen:
-        return {"unseen_mass": solution.unseen_mass}
-    return {"unseen_mass": untried_share(problem, solution), "predicted_mass": solution.unseen_mass}
+        return UNSEEN_MASS.of(solution.unseen_mass, bias=solution.error)
+    untried, predicted = untried_share(problem, solution), solution.unseen_mass
+    return (*UNSEEN_MASS.of(untried), *PREDICTED_MASS.of(predicted, bias=solution.error))
 
 
 def untried_share(problem: Problem, solution: FiniteSolution) -> float:
@@ -123,7 +134,7 @@ def _clock(problem: Problem, cut: float) -> tuple[str, ...]:
 
 
 def reach(
-    problem: Problem, solution: FiniteSolution, rare: RareRewards | None, evidence: Evidence, untried: float
+    problem: Problem, solution: FiniteSolution, rare: RareRewards | None, doubts: Doubts, untried: float
 ) -> Interval:
     """What the interval holds at least.
 
@@ -137,7 +148,7 @@ def reach(
     if rare is not None:
         below, above = min(below, -rare.below), max(above, rare.above)
     low, high = solution.value + below, solution.value + above
-    if judge(evidence, problem.data.n_episodes, ())[0] != "unreliable":
+    if judge((*doubts, *EPISODES.of(problem.data.n_episodes)))[0] != "unreliable":
         return low, high
     least, largest = worst_case(problem, finite_problem(problem))
     return min(low, least), max(high, largest)

@@ -17,7 +17,7 @@ from ope_vpm.ope.finite.estimate import (
     reach,
     row_evidence,
     seen,
-    unseen_evidence,
+    unseen_doubts,
     untried_share,
 )
 from ope_vpm.ope.finite.halves import bias_left, by_halves
@@ -28,10 +28,11 @@ from ope_vpm.ope.finite.problem import FiniteProblem, finite_problem
 from ope_vpm.ope.finite.regression import Regression
 from ope_vpm.ope.finite.solve import FiniteSolution, HalfLog
 from ope_vpm.ope.finite.timed import TimedSteps, timed_sums
+from ope_vpm.ope.inference.doubts import COUNTED_ERROR, HISTORY, RARE_REWARDS
+from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_sums
 from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.inference.returns import with_counted_ends, with_rate_doubt
 from ope_vpm.ope.inference.uncertainty import Bootstrap, Derived, EpisodeSums
-from ope_vpm.ope.inference.value import RawEstimate, evidence_of_sums
 from ope_vpm.ope.problem import Problem
 
 
@@ -138,21 +139,20 @@ def _estimate(problem: Problem, solution: LimitedSolution, influence: Floats) ->
     rows = row_evidence(asked, solution, widened=False)  # but for its influence, which does not know the time
     rare, past = rows.rare, history(asked, solution)
     bias, foreseen = float(np.hypot(solution.error, past.bias)), finite_problem(asked).compares_actions
-    evidence = evidence_of_sums(
-        problem.data,
-        rows.of_weights,
-        **unseen_evidence(asked, solution, foreseen),
-        history=past.share,
-        counted_error=counted_error(logged_mean(problem), problem, sums.standard_error, bias),
-        rare_reward_episodes=None if rare is None else rare.episodes,
+    doubts = (
+        *doubts_of_sums(problem.data, rows.of_weights),
+        *unseen_doubts(asked, solution, foreseen),
+        *HISTORY.of(past.share, bias=past.bias),
+        *COUNTED_ERROR.of(counted_error(logged_mean(problem), problem, sums.standard_error, bias)),
+        *RARE_REWARDS.of(None if rare is None else rare.episodes, problem.data.n_episodes),
     )
     counted = {"solver": "counts", "unseen": solution.by, **seen(solution)}
-    at_least = reach(problem, solution, rare, evidence, untried_share(asked, solution))
+    at_least = reach(problem, solution, rare, doubts, untried_share(asked, solution))
     return RawEstimate(
         value=solution.value,
         uncertainty=Derived(of=Bootstrap(episodes=sums, suspected_bias=bias), limits=at_least),
         weights=rows.weights,
-        evidence=evidence,
+        doubts=doubts,
         diagnostics={**counted, **left_out(problem), **solution.details},
     )
 
@@ -164,6 +164,4 @@ def _return(problem: Problem, found: RawEstimate, pays: Total, influence: Floats
     error = None if logged is None else counted_error(logged, problem, sums.standard_error, pays.error)
     of = Bootstrap(episodes=sums, suspected_bias=pays.error)
     uncertainty = Derived(of=of, limits=(pays.value + low, pays.value + high))
-    return replace(
-        found, value=pays.value, uncertainty=uncertainty, evidence=replace(found.evidence, counted_error=error)
-    )
+    return replace(found.doubting(COUNTED_ERROR, error), value=pays.value, uncertainty=uncertainty)

@@ -18,9 +18,9 @@ from ope_vpm.chain.finite.chain import FiniteChain
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.finite.model import CompletedModel
 from ope_vpm.ope.finite.problem import FiniteProblem
+from ope_vpm.ope.inference.doubts import RARE_REWARDS, joined
+from ope_vpm.ope.inference.estimate import RawEstimate, rewards_hull
 from ope_vpm.ope.inference.uncertainty import LEVEL, NOTHING, Derived, Interval
-from ope_vpm.ope.inference.value import RawEstimate
-from ope_vpm.ope.inference.verdict import rewards_hull
 from ope_vpm.ope.problem import Problem
 
 RARE_SHARE = 0.5
@@ -96,8 +96,8 @@ def with_rare_rewards(data: LoggedDataset, found: RawEstimate, share: Floats) ->
         return found
     reach = found.value - rare.below, found.value + rare.above
     uncertainty = Derived(of=found.uncertainty, limits=reach)
-    evidence = replace(found.evidence, rare_reward_episodes=rare.episodes)
-    return replace(found, uncertainty=uncertainty, evidence=evidence)
+    doubts = joined(found.doubts, RARE_REWARDS.of(rare.episodes, data.n_episodes))
+    return replace(found, uncertainty=uncertainty, doubts=doubts)
 
 
 def binomial_limits(amounts: Floats) -> tuple[float, float]:

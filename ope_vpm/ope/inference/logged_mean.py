@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,10 +12,10 @@ from ope_vpm.linear.weight_sums import WeightSums, added
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.streamed import Part
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit, ended_episodes
+from ope_vpm.ope.inference.doubts import RELATIVE_ERROR, RETURN_ERROR, remarks
+from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.returns import Estimate, fixed_length, with_return_of_sums
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
-from ope_vpm.ope.inference.value import RawEstimate
-from ope_vpm.ope.inference.verdict import Evidence
 from ope_vpm.ope.log import StreamedLog
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy
@@ -175,13 +175,12 @@ def logged_mean(problem: Problem) -> RawEstimate:
 
 
 def _logged_mean(problem: Problem) -> RawEstimate:
-    remark = "the logged mean is the behaviour's value, whatever the target does"
-    evidence = Evidence(remarks=(remark,))
+    doubts = remarks(["the logged mean is the behaviour's value, whatever the target does"])
     if isinstance(problem.log, StreamedLog):
-        return weighted_estimate(problem, streamed_sums(problem, problem.log), None, evidence=evidence)
+        return weighted_estimate(problem, streamed_sums(problem, problem.log), None, doubts=doubts)
     weights, tail = time_weights(problem)
     sums = reward_sums(problem.data, weights, tail, problem.time_limit)
-    return weighted_estimate(problem, sums, weights, evidence=evidence)
+    return weighted_estimate(problem, sums, weights, doubts=doubts)
 
 
 def relative_error(logged: RawEstimate | None, error: float, bias: float) -> float | None:
@@ -195,10 +194,10 @@ def relative_error(logged: RawEstimate | None, error: float, bias: float) -> flo
 
 
 def with_return_doubt(problem: Problem, estimate: Estimate) -> Estimate:
-    """The estimate of a value per step, with the relative error of its return among the evidence.
+    """The estimate of a value per step, with the relative error of its return among the doubts.
 
     Where a time limit alone ends episodes the return is a multiple of the value, and says nothing more.
     """
     per_episode = estimate.per_episode
-    error = None if per_episode is None or fixed_length(problem) else per_episode.evidence.relative_error
-    return replace(estimate, evidence=replace(estimate.evidence, return_error=error))
+    error = None if per_episode is None or fixed_length(problem) else per_episode.size(RELATIVE_ERROR)
+    return estimate.doubting(RETURN_ERROR, error)

@@ -18,9 +18,19 @@ from scipy import stats
 
 from ope_vpm.arrays import Floats, effective_sample_size
 from ope_vpm.ope.adapter.ends import limit_of
+from ope_vpm.ope.inference.doubts import (
+    COUNTED_ERROR,
+    EFFECTIVE_EPISODES,
+    RARE_REWARDS,
+    RATE_ERROR,
+    among,
+    joined,
+    judge,
+    remarks,
+)
+from ope_vpm.ope.inference.estimate import RawEstimate, all_doubts, interval_of, outside, return_hull, rewards_hull
 from ope_vpm.ope.inference.uncertainty import LEVEL, Bootstrap, Derived, EpisodeSums, Interval
-from ope_vpm.ope.inference.value import RawEstimate
-from ope_vpm.ope.inference.verdict import Evidence, return_hull
+from ope_vpm.ope.inference.value import EpisodeReturn
 from ope_vpm.ope.problem import Problem
 
 LEAST_RATE = 1e-9
@@ -104,10 +114,10 @@ def with_counted_ends(problem: Problem, found: RawEstimate, rate: float, of_retu
         ends = effective_sample_size(np.maximum(of_return.weights, 0)[problem.ending])
     if ends is None or uncertainty is None:
         return of_return
-    evidence = _joined(found.evidence, of_return.evidence, ends)
-    if 1 / rate > problem.data.lengths.max():
-        evidence = replace(evidence, remarks=(*evidence.remarks, LONGER.format(1 / rate)))
-    of_return = replace(of_return, evidence=evidence)
+    of_value = among(found.doubts, COUNTED_ERROR, RARE_REWARDS)
+    few = EFFECTIVE_EPISODES.of(ends, problem.data.n_episodes)
+    longer = [LONGER.format(1 / rate)] if 1 / rate > problem.data.lengths.max() else []
+    of_return = replace(of_return, doubts=joined(of_return.doubts, of_value, few, remarks(longer)))
     width, rewards = hull.high - hull.low, problem.data.reward_facts
     inner = rewards.inner or bool(rewards.last[~problem.ends].any())
     if inner or not (np.isfinite(width) and width > 0 and ends > 0):
@@ -120,18 +130,6 @@ def with_counted_ends(problem: Problem, found: RawEstimate, rate: float, of_retu
         low, high = share_limits(share * ends, ends)
         reach = hull.low + width * low, hull.low + width * high
     return replace(of_return, uncertainty=Derived(of=uncertainty, limits=reach))
-
-
-def _joined(value: Evidence, of_return: Evidence, ends: float) -> Evidence:
-    """The evidence of a return: the worse of what is known of it and of the value, and from how many ends it is."""
-    rare, counted = value.rare_reward_episodes, (value.counted_error, of_return.counted_error)
-    known = [error for error in counted if error is not None]
-    return replace(
-        of_return,
-        effective_episodes=min(ends, of_return.effective_episodes or ends),
-        counted_error=max(known) if known else None,
-        rare_reward_episodes=rare if of_return.rare_reward_episodes is None else of_return.rare_reward_episodes,
-    )
 
 
 def share_limits(events: float, trials: float) -> Interval:
@@ -167,7 +165,7 @@ def return_estimate(
     """The estimate of a return, to first order.
 
     Args:
-        found: of the value, whose weights and evidence it shares.
+        found: of the value, whose weights and doubts it shares.
         value: R.
         influence: (episodes,): how each episode moves it, (ψ_r - R·ψ_e)/e.
         bias: how far it may be off, as large as one standard error would be.
@@ -178,8 +176,8 @@ def return_estimate(
 
 
 def with_rate_doubt(of_return: Estimate, rate_error: float) -> Estimate:
-    """The return with the relative standard error of the rate of ends, by which it divides, among the evidence."""
-    return replace(of_return, evidence=replace(of_return.evidence, rate_error=rate_error))
+    """The return with the relative standard error of the rate of ends, by which it divides, among the doubts."""
+    return of_return.doubting(RATE_ERROR, rate_error)
 
 
 def with_ratio_return(problem: Problem, found: RawEstimate, rate: EpisodeSums) -> RawEstimate:
@@ -228,3 +226,29 @@ def with_return_of_sums(problem: Problem, found: RawEstimate, sums: EpisodeSums,
         return replace(found, per_episode=UNKNOWN)
     per_episode = replace(found, value=float(sums.ratios[0]), uncertainty=Bootstrap(episodes=sums))
     return replace(found, per_episode=with_rate_doubt(per_episode, rate.standard_error / ends))
+
+
+NO_ENDS = "every logged step pays the same and a time limit alone ends episodes, so the log says nothing about ends"
+SAME_RETURN = "every logged episode ends with the same pay, so the log says nothing about other ends"
+ONE_EPISODE = "one episode gives no interval: it cannot say how episodes differ"
+
+
+def episode_return(problem: Problem, raw: RawEstimate) -> EpisodeReturn | None:
+    """The return with its interval and its verdict; None where the target reaches no end."""
+    if not np.isfinite(raw.value):
+        return None
+    hull = return_hull(problem)
+    error, interval = interval_of(problem, raw)
+    level, reasons = judge(all_doubts(problem, raw))
+    if interval is None:
+        reasons = (ONE_EPISODE, *reasons)
+    elif hull.single:
+        level, reasons = "unreliable", (SAME_RETURN, *reasons)
+    elif hull.beyond(interval):  # values beyond it by their noise are usual where the truth is near an end of the hull
+        level, reasons = "unreliable", (outside("return", raw.value, hull), *reasons)
+    if rewards_hull(problem).single and not problem.data.table.terminated.any():
+        level, reasons = "unreliable", (NO_ENDS, *reasons)
+    if level == "unreliable" and interval is not None:
+        interval = hull.low, hull.high  # without an end where episodes have no limit
+    cut = None if interval is None else hull.cut(interval)
+    return EpisodeReturn(hull.nearest(raw.value), error, cut, level, reasons)

@@ -23,9 +23,10 @@ from ope_vpm.ope.adapter.pair_features import PairFeatures
 from ope_vpm.ope.adapter.pair_stream import Pairs
 from ope_vpm.ope.adapter.pair_sums import PairSums
 from ope_vpm.ope.behaviour.action_ratio import held_actions, known_overlap
+from ope_vpm.ope.inference.doubts import DISAGREEMENT, HELD_ACTIONS, LEVERAGE, OVERLAP, RIDGE, remarks
+from ope_vpm.ope.inference.estimate import RawEstimate, disagreement, doubts_of_sums, weight_sums
 from ope_vpm.ope.inference.returns import reaches_ends, with_rate_doubt
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, influence_sums, initial_sums
-from ope_vpm.ope.inference.value import RawEstimate, disagreement, evidence_of_sums, weight_sums
 from ope_vpm.ope.linear.residuals import Missed
 from ope_vpm.ope.problem import Discount, Problem
 
@@ -424,17 +425,14 @@ def _estimate(equations: PairEquations, path: RidgePath) -> LinearEstimate:
         value=value,
         uncertainty=Bootstrap(episodes=sums.stretched(leverage_factor(equations, chosen)), suspected_bias=bias),
         weights=weights,
-        evidence=evidence_of_sums(
-            problem.data,
-            of_weights,
-            overlap=known_overlap(problem),
-            held_actions=held_actions(problem),
-            ridge=chosen
-            if len(path.ridges) > 1 + DECADE
-            else None,  # one that was given is whoever gave it to answer for
-            leverage=leverage(equations, chosen),
-            disagreement=apart,
-            remarks=(*clock_remarks(problem.data, problem.time_limit, known=True), *_few_ends(problem)),
+        doubts=(
+            *doubts_of_sums(problem.data, of_weights),
+            *OVERLAP.of(known_overlap(problem)),
+            *HELD_ACTIONS.of(held_actions(problem)),
+            *RIDGE.of(chosen if len(path.ridges) > 1 + DECADE else None),  # not one that somebody gave
+            *LEVERAGE.of(leverage(equations, chosen)),
+            *DISAGREEMENT.of(apart, bias=bias),
+            *remarks((*clock_remarks(problem.data, problem.time_limit, known=True), *_few_ends(problem))),
         ),
         ridge=chosen,
         theta=path.theta[:, path.chosen],

@@ -20,11 +20,25 @@ from ope_vpm.arrays import ROUNDING, Floats, Integers
 from ope_vpm.linear.moments import apply
 from ope_vpm.linear.system import COARSE_RIDGES
 from ope_vpm.ope.adapter.pair_features import PairFeatures
+from ope_vpm.ope.inference.doubts import (
+    DISAGREEMENT,
+    EFFECTIVE_ROWS,
+    HELD_ACTIONS,
+    LEVERAGE,
+    PAST_ACTION,
+    RELATIVE_ERROR,
+    RESIDUAL_CORRELATION,
+    RIDGE,
+    Doubt,
+    Doubts,
+    among,
+    joined,
+    remarks_among,
+)
+from ope_vpm.ope.inference.estimate import RawEstimate, rewards_hull
 from ope_vpm.ope.inference.logged_mean import logged_mean, relative_error, with_return_doubt
 from ope_vpm.ope.inference.returns import Estimate
 from ope_vpm.ope.inference.uncertainty import Bootstrap
-from ope_vpm.ope.inference.value import RawEstimate
-from ope_vpm.ope.inference.verdict import LEAST_HELD, Evidence, rewards_hull
 from ope_vpm.ope.linear.estimate import (
     LinearEstimate,
     PairEquations,
@@ -78,14 +92,19 @@ class RowDoubt:
         }
 
     @property
-    def remarks(self) -> tuple[str, ...]:
-        """Said where features miss more of the value than noise explains."""
-        if not self.missed.sure:
-            return ()
-        return (
-            "rewards or next states depend on state and action in ways that the features miss: the value may be off "
-            f"by {self.missed.value:.2g}",
+    def doubts(self) -> Doubts:
+        """What the past foretells, and that features miss more of the value than noise explains."""
+        found = (
+            *RESIDUAL_CORRELATION.of(abs(self.history.correlation), bias=self.history.bias(self.bound)),
+            *PAST_ACTION.of(self.history.foretold),
         )
+        if not self.missed.sure:
+            return found
+        sentence = (
+            "rewards or next states depend on state and action in ways that the features miss: the value may be off "
+            f"by {self.missed.value:.2g}"
+        )
+        return (*found, Doubt(sentence, self.missed.value, self.missed.bias, sentence, ""))
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,10 +167,10 @@ def with_linear_doubt(
     per_episode = found.per_episode
     if per_episode is not None and linear.per_episode is not None and of_return is not None:
         doubt_of_return = row_doubt(equations, *of_return.on_sample(equations))
-        per_episode = replace(per_episode, evidence=_of_linear(per_episode.evidence, linear.per_episode.evidence))
+        per_episode = replace(per_episode, doubts=_of_linear(per_episode.doubts, linear.per_episode.doubts))
         per_episode = _stretched(per_episode, leverage_factor(equations, linear.per_episode.ridge))
     found = _stretched(found, leverage_factor(equations, linear.ridge))
-    found = replace(found, evidence=_of_linear(found.evidence, linear.evidence), per_episode=per_episode)
+    found = replace(found, doubts=_of_linear(found.doubts, linear.doubts), per_episode=per_episode)
     return _with_doubts(equations, linear, found, doubt, doubt_of_return)
 
 
@@ -182,7 +201,7 @@ def _with_doubts(
     """
     problem, per_episode = equations.problem, found.per_episode
     spread, spread_of_return = feature_spreads(equations, linear)
-    beyond, logged = beyond_log(problem, linear.evidence.held_actions), logged_mean(problem)
+    beyond, logged = beyond_log(problem, linear.size(HELD_ACTIONS)), logged_mean(problem)
     if per_episode is not None and linear.per_episode is not None and of_return is not None:
         unlike = beyond * (linear.per_episode.steps or 1)
         per_episode = _doubted(per_episode, spread_of_return, of_return, unlike, logged.per_episode)
@@ -194,23 +213,15 @@ def _with_doubts(
     return with_return_doubt(problem, doubted)
 
 
-def _of_linear(own: Evidence, linear: Evidence) -> Evidence:
-    """The evidence of an estimate with what is known of the linear solution that it rests on.
+def _of_linear(own: Doubts, linear: Doubts) -> Doubts:
+    """The doubts about an estimate with those about the linear solution that it rests on.
 
     An estimate without weights of its own (`fqe`, `mql`) has an interval by LSTD-Q's ratio, which is worth as many rows
     as that one. On logs of 10 episodes of 3 steps (an autoregression in one dimension) 97 of 112 answers were called
     reliable without this, and 17 of the 97 missed. Which share of a long log these rows are is not asked.
     """
-    remarks = tuple(dict.fromkeys((*own.remarks, *linear.remarks)))
-    rows = linear.effective_rows if own.effective_rows is None else own.effective_rows
-    return replace(
-        own,
-        effective_rows=rows,
-        held_actions=linear.held_actions,
-        ridge=linear.ridge,
-        leverage=linear.leverage,
-        remarks=remarks,
-    )
+    rows = among(own, EFFECTIVE_ROWS) or among(linear, EFFECTIVE_ROWS)
+    return joined(own, rows, among(linear, HELD_ACTIONS, RIDGE, LEVERAGE), remarks_among(linear))
 
 
 def feature_spreads(equations: PairEquations, estimate: LinearEstimate) -> tuple[float, float]:
@@ -230,17 +241,11 @@ def _doubted(estimate: Estimate, spread: float, doubt: RowDoubt, beyond: float, 
     of_features = SHARE * float(np.sqrt(spread * doubt.bound))
     bias = float(np.linalg.norm([estimate.suspected_bias, of_features, doubt.bias]))
     relative = relative_error(logged, estimate.sums.standard_error, bias)
-    evidence = replace(
-        estimate.evidence,
-        relative_error=relative,
-        residual_correlation=abs(doubt.history.correlation),
-        past_action=doubt.history.foretold,
-        remarks=(*estimate.evidence.remarks, *doubt.remarks),
-    )
+    doubted = replace(estimate, doubts=joined(estimate.doubts, doubt.doubts)).doubting(RELATIVE_ERROR, relative)
     if relative is not None:  # what a larger ridge changes is part of this error, and not judged twice
-        evidence = replace(evidence, disagreement=None)
+        doubted = doubted.doubting(DISAGREEMENT, None)
     bias = float(np.hypot(bias, beyond))  # has a rule of its own, and is not judged twice
-    return replace(estimate, uncertainty=Bootstrap(episodes=estimate.sums, suspected_bias=bias), evidence=evidence)
+    return replace(doubted, uncertainty=Bootstrap(episodes=estimate.sums, suspected_bias=bias))
 
 
 def beyond_log(problem: Problem, held: float | None) -> float:
@@ -253,7 +258,7 @@ def beyond_log(problem: Problem, held: float | None) -> float:
         problem: the log and its rewards.
         held: the share of the target's actions that are like logged ones; None where that is not known.
     """
-    if held is None or held >= LEAST_HELD:
+    if held is None or held >= HELD_ACTIONS.caution:
         return 0.0
     hull = rewards_hull(problem)
     return (1 - held) * (hull.high - hull.low) / 2

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ope_vpm.ope.estimator import check_positive
-from ope_vpm.ope.inference.value import RawEstimate
+from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations
 from ope_vpm.ope.ratio.estimator import RatioEstimator, ratio_estimate
 from ope_vpm.ope.ratio.lagrangian import Regularisation, linear_ratio

@@ -18,9 +18,10 @@ from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.behaviour.action_ratio import known_overlap
 from ope_vpm.ope.estimator import ProblemEstimator, check_positive, check_ridge
 from ope_vpm.ope.finite.counted import counted_estimate
+from ope_vpm.ope.inference.doubts import DISAGREEMENT, MEAN_RATIO, OVERLAP, remarks
+from ope_vpm.ope.inference.estimate import RawEstimate, disagreement, doubts_of_weights, value_or_nan
 from ope_vpm.ope.inference.returns import UNKNOWN, reaches_ends, return_estimate
 from ope_vpm.ope.inference.uncertainty import Bootstrap
-from ope_vpm.ope.inference.value import RawEstimate, disagreement, evidence_of_weights, value_or_nan
 from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations
 from ope_vpm.ope.linear.sensitivity import Rows, with_linear_doubt
 from ope_vpm.ope.problem import Problem
@@ -72,7 +73,7 @@ def end_mass(equations: PairEquations) -> Floats:
 
 
 def ratio_estimate(
-    equations: PairEquations, lstd: LinearEstimate, zeta: Floats, solver: str = "linear", remarks: tuple[str, ...] = ()
+    equations: PairEquations, lstd: LinearEstimate, zeta: Floats, solver: str = "linear", cautions: tuple[str, ...] = ()
 ) -> RawEstimate:
     """The value Σ ζr / Σ ζ of a ratio ζ, the time after ends included in the sum below.
 
@@ -83,7 +84,7 @@ def ratio_estimate(
         lstd: what LSTD-Q finds with them.
         zeta: the ratio at each of their rows.
         solver: its name, for the record.
-        remarks: reasons for caution that the method has.
+        cautions: reasons for it that the method has.
     """
     problem, pairs = equations.problem, equations.rows
     weights, total = pairs.by_logged_row(zeta), float(zeta @ end_mass(equations))
@@ -96,15 +97,14 @@ def ratio_estimate(
         value=value,
         uncertainty=Bootstrap(episodes=sums, suspected_bias=distance),
         weights=weights,
-        evidence=evidence_of_weights(
-            problem.data,
-            weights,
-            mean_ratio=total / len(zeta),
-            overlap=known_overlap(problem),
-            disagreement=disagreement(problem.data, distance, sums.standard_error),
-            remarks=(*remarks, *clock_remarks(problem.data, problem.time_limit, known=True)),
+        doubts=(
+            *doubts_of_weights(problem.data, weights),
+            *MEAN_RATIO.of(abs(total / len(zeta) - 1)),
+            *OVERLAP.of(known_overlap(problem)),
+            *DISAGREEMENT.of(disagreement(problem.data, distance, sums.standard_error), bias=distance),
+            *remarks((*cautions, *clock_remarks(problem.data, problem.time_limit, known=True))),
         ),
-        diagnostics={"solver": solver, "ridge": lstd.ridge, "dropped": pairs.dropped},
+        diagnostics={"mean_ratio": total / len(zeta), "solver": solver, "ridge": lstd.ridge, "dropped": pairs.dropped},
     )
     rows = Rows(tau, residual)
     if not problem.episodic:
@@ -132,5 +132,5 @@ def _with_return(equations: PairEquations, lstd: LinearEstimate, found: RawEstim
     value = found.value / rate
     sums, distance = equations.influence(tau, known.residual, known.theta), abs(value - known.value)
     apart = disagreement(problem.data, rate * distance, rate * sums.standard_error)
-    judged = replace(found, evidence=replace(found.evidence, disagreement=apart))
+    judged = found.doubting(DISAGREEMENT, apart)
     return replace(found, per_episode=return_estimate(judged, value, sums.influence, distance))

@@ -18,7 +18,8 @@ from ope_vpm.ope.finite.pooling import Pooled
 from ope_vpm.ope.finite.preference import Preference
 from ope_vpm.ope.finite.regression import Regression
 from ope_vpm.ope.finite.treatments import Smooth, treatment
-from ope_vpm.ope.inference.value import RawEstimate, evidence_of_sums
+from ope_vpm.ope.inference.doubts import OVERLAP
+from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_sums
 from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations, linear_estimate
 from ope_vpm.ope.linear.sensitivity import with_feature_doubt
 from ope_vpm.ope.problem import Problem
@@ -212,7 +213,7 @@ def nothing_in_common(problem: Problem) -> LinearEstimate:
     return LinearEstimate(
         value=float("nan"),
         weights=None if problem.streamed else np.zeros(len(problem.data)),
-        evidence=evidence_of_sums(problem.data, nothing, overlap=0.0),
+        doubts=(*doubts_of_sums(problem.data, nothing), *OVERLAP.of(0.0)),
         ridge=float("nan"),
         theta=np.zeros(0),
         beta=np.zeros(0),

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ope_vpm.ope.finite.counted import counted_estimate
 from ope_vpm.ope.finite.problem import finite_problem
-from ope_vpm.ope.inference.value import RawEstimate
+from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.problem import Problem
 
 EXACT_TREATMENTS = ("auto", "restart", "good-turing", "regression", "smooth", "pooled", "preference")

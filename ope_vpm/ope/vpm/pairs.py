@@ -10,13 +10,15 @@ import numpy as np
 
 from ope_vpm.arrays import Floats, group_sums
 from ope_vpm.chain import VPM, StationaryEstimate, StationaryWarning, Transitions
+from ope_vpm.chain.diagnostics import Diagnostics
 from ope_vpm.chain.solvers.solution import ValueFunction
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.adapter.pairs import Pairs
 from ope_vpm.ope.finite.influence import MORE_THAN_ONCE, leverage, widening
+from ope_vpm.ope.inference.doubts import DISAGREEMENT, MEAN_RATIO, RESIDUAL, UNSEEN_MASS, Doubts, remarks
+from ope_vpm.ope.inference.estimate import RawEstimate, disagreement, doubts_of_weights
 from ope_vpm.ope.inference.returns import UNKNOWN, reaches_ends, return_estimate
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, influence_sums
-from ope_vpm.ope.inference.value import RawEstimate, disagreement, evidence_of_weights
 from ope_vpm.ope.problem import Problem
 
 
@@ -41,17 +43,18 @@ def find_by_solver(problem: Problem, method: VPM, draws: int) -> RawEstimate:
         value=value,
         uncertainty=Bootstrap(episodes=sums, suspected_bias=distance or 0.0),
         weights=weights,
-        evidence=evidence_of_weights(
-            problem.data,
-            weights,
-            mean_ratio=report.mean_ratio,
-            residual=report.stationarity_residual,
-            residual_noise=report.stationarity_noise,
-            unseen_mass=report.unseen_mass,
-            disagreement=None if distance is None else disagreement(problem.data, distance, sums.standard_error),
-            remarks=(*_smoothed(problem, pairs), *report.doubts, *_clock(problem)),
+        doubts=(
+            *doubts_of_weights(problem.data, weights),
+            *_fit_doubts(report),
+            *DISAGREEMENT.of(
+                None if distance is None else disagreement(problem.data, distance, sums.standard_error), bias=distance
+            ),
+            *remarks((*_smoothed(problem, pairs), *report.doubts, *_clock(problem))),
         ),
         diagnostics={
+            "mean_ratio": report.mean_ratio,
+            "stationarity_residual": report.stationarity_residual,
+            "stationarity_noise": report.stationarity_noise,
             "solver": report.solver,
             "dropped": pairs.dropped,
             "ended": pairs.ended,
@@ -60,6 +63,14 @@ def find_by_solver(problem: Problem, method: VPM, draws: int) -> RawEstimate:
         },
     )
     return _with_return(problem, pairs, found, estimate, other, draws) if problem.episodic else found
+
+
+def _fit_doubts(report: Diagnostics) -> Doubts:
+    """What the chain's own diagnostics say against its fit."""
+    residual = report.stationarity_residual
+    beyond = None if residual is None else max(0.0, residual - 3 * (report.stationarity_noise or 0.0))
+    mean = None if report.mean_ratio is None else abs(report.mean_ratio - 1)
+    return (*MEAN_RATIO.of(mean), *RESIDUAL.of(beyond), *UNSEEN_MASS.of(report.unseen_mass))
 
 
 SMOOTHED = (
@@ -98,7 +109,7 @@ def _with_return(
         other_rate = weighted_mean(other, ends)
         distance = abs(weighted_mean(other, pairs) / other_rate - value) if other_rate > 0 else abs(value)
         apart = disagreement(problem.data, rate * distance, rate * float(np.sqrt(np.sum(influence**2))))
-    judged = replace(found, evidence=replace(found.evidence, disagreement=apart))
+    judged = found.doubting(DISAGREEMENT, apart)
     per_episode = return_estimate(judged, value, influence, distance, of_rate.standard_error / rate)
     return replace(found, per_episode=per_episode)
 

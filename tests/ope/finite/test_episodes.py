@@ -23,6 +23,7 @@ from ope_vpm.ope.finite.pooling import pooled_model
 from ope_vpm.ope.finite.preference import PreferencePairs
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.regression import predicted_pairs
+from ope_vpm.ope.inference.doubts import COUNTED_ERROR
 from ope_vpm.ope.inference.logged_mean import logged_mean
 
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes", "one-row-off")
@@ -284,4 +285,4 @@ def test_errors_are_judged_by_the_logged_mean_of_returns():
     own = logged_mean(problem).per_episode
     ratio = found.per_episode.sums.standard_error / own.sums.standard_error
     value = found.sums.standard_error / logged_mean(problem).sums.standard_error
-    assert found.per_episode.evidence.counted_error == pytest.approx(max(ratio, value), rel=0.01)
+    assert found.per_episode.size(COUNTED_ERROR) == pytest.approx(max(ratio, value), rel=0.01)

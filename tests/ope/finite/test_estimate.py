@@ -12,7 +12,7 @@ from ope_vpm.ope import Problem
 from ope_vpm.ope.finite import choice
 from ope_vpm.ope.finite.choice import Chosen, chosen_solution
 from ope_vpm.ope.finite.cross_fit import cross_fitted_counts, solve_part
-from ope_vpm.ope.finite.estimate import _clock, counted_error, reach, unseen_evidence, untried_share
+from ope_vpm.ope.finite.estimate import _clock, counted_error, reach, unseen_doubts, untried_share
 from ope_vpm.ope.finite.history import products_by_past
 from ope_vpm.ope.finite.influence import evidence_of_rows, finite_influence, ratio_of_pairs, widening
 from ope_vpm.ope.finite.limits import RareRewards, worst_case
@@ -21,8 +21,8 @@ from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.regression import PredictedSolution, Regression, predicted_pairs
 from ope_vpm.ope.finite.solve import solve
 from ope_vpm.ope.finite.treatments import Restrict, treatment
+from ope_vpm.ope.inference.doubts import OVERLAP, UNSEEN_MASS
 from ope_vpm.ope.inference.logged_mean import logged_mean
-from ope_vpm.ope.inference.verdict import Evidence
 
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes", "one-row-off", "broken-chain")
 
@@ -100,7 +100,7 @@ def test_what_an_interval_reaches_at_least():
     states, actions = [0, 1] * 6, [0] * 12
     problem = pose(states, actions, [1.0, 9.0] * 6, [1, 0] * 6, [[1.0, 0.0]] * 2)
     solution = SimpleNamespace(value=5.0, unseen_range=(-1.0, 2.0))
-    fine, bad = Evidence(), Evidence(overlap=0.1)
+    fine, bad = (), OVERLAP.of(0.1)
     assert reach(problem, solution, None, fine, 0.0) == (4, 7)
     assert reach(problem, solution, RareRewards(4.0, 3.0, 1.0), fine, 0.0) == (2, 7)
     assert reach(problem, solution, RareRewards(4.0, 0.5, 2.5), fine, 0.0) == (4, 7.5)
@@ -114,11 +114,15 @@ def test_steps_with_actions_that_nobody_took_may_pay_anything():
     """Rewards are between 1 and 9, and a fifth of the target's steps are with an action that no state was left by."""
     table = [[0.8, 0.2], [1.0, 0.0]]
     problem = pose([0, 1] * 6, [0] * 12, [1.0, 9.0] * 6, [1, 0] * 6, table)
-    time = SimpleNamespace(value=4.0, unseen_range=(0.0, 0.0), distribution=np.array([0.75, 0.25]), unseen_mass=0.7)
+    time = SimpleNamespace(
+        value=4.0, unseen_range=(0.0, 0.0), distribution=np.array([0.75, 0.25]), unseen_mass=0.7, error=0.5
+    )
     assert untried_share(problem, time) == pytest.approx(0.15)
-    assert reach(problem, time, None, Evidence(), 0.15) == pytest.approx((4 - 0.15 * 3, 4 + 0.15 * 5))
-    assert unseen_evidence(problem, time, True) == {"unseen_mass": pytest.approx(0.15), "predicted_mass": 0.7}
-    assert unseen_evidence(problem, time, False) == {"unseen_mass": 0.7}
+    assert reach(problem, time, None, (), 0.15) == pytest.approx((4 - 0.15 * 3, 4 + 0.15 * 5))
+    untried, predicted = unseen_doubts(problem, time, True)
+    assert (untried.code, untried.size, untried.bias) == ("unseen_mass", pytest.approx(0.15), None)
+    assert (predicted.code, predicted.size, predicted.bias) == ("predicted_mass", 0.7, 0.5)
+    assert unseen_doubts(problem, time, False) == UNSEEN_MASS.of(0.7, bias=0.5)
 
 
 @pytest.mark.parametrize(("share", "verdict"), [(0.04, "reliable"), (0.1, "caution"), (0.3, "unreliable")])

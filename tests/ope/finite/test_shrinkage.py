@@ -11,9 +11,8 @@ from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope import Problem
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.shrinkage import one_step, ratio_of_actions, share_of_other, shrunk
+from ope_vpm.ope.inference.estimate import Hull, RawEstimate
 from ope_vpm.ope.inference.uncertainty import Bootstrap, Derived, EpisodeSums
-from ope_vpm.ope.inference.value import RawEstimate
-from ope_vpm.ope.inference.verdict import Hull
 from ope_vpm.ope.vpm.estimator import VPMEstimator
 
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes", "one-row-off", "broken-chain")

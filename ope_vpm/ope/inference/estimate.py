@@ -1,0 +1,233 @@
+"""What an estimator found: a value, its uncertainty, the weights of the rows, its doubts; what the rewards allow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+
+from ope_vpm.arrays import ROUNDING, Floats, effective_sample_size, group_sums
+from ope_vpm.linear.weight_sums import WeightSums
+from ope_vpm.logged import LoggedDataset
+from ope_vpm.ope.adapter.ends import limit_of
+from ope_vpm.ope.inference.doubts import (
+    EFFECTIVE_EPISODES,
+    EFFECTIVE_ROWS,
+    EFFECTIVE_SHARE,
+    EPISODES,
+    NEGATIVE_MASS,
+    Doubts,
+    Rule,
+    joined,
+    remarks,
+)
+from ope_vpm.ope.inference.uncertainty import Derived, EpisodeSums, Interval, Uncertainty
+from ope_vpm.ope.log import Log
+from ope_vpm.ope.problem import Problem
+
+
+@dataclass(frozen=True)
+class Hull:
+    """The least and the largest value that the rewards allow; returns of episodes without a limit may be infinite."""
+
+    low: float
+    high: float
+
+    @property
+    def rounding(self) -> float:
+        """How far beyond the ends a value may lie by rounding errors alone."""
+        ends = [abs(end) for end in (self.low, self.high) if np.isfinite(end)]
+        return ROUNDING * max(ends, default=0.0)
+
+    @property
+    def single(self) -> bool:
+        """Whether only one value is possible."""
+        return self.high - self.low <= self.rounding
+
+    def nearest(self, value: float) -> float:
+        """The possible value nearest to one; one that is not finite stays what it is."""
+        return float(np.clip(value, self.low, self.high)) if np.isfinite(value) else value
+
+    def beyond(self, interval: Interval) -> bool:
+        """Whether an interval holds nothing that is possible."""
+        low, high = interval
+        return low > self.high + self.rounding or high < self.low - self.rounding
+
+    def cut(self, interval: Interval) -> Interval:
+        """The part of an interval that is possible; everything possible, where the interval holds nothing of it."""
+        if self.beyond(interval):
+            return self.low, self.high
+        low, high = (float(np.clip(end, self.low, self.high)) for end in interval)
+        return low, high
+
+
+def rewards_hull(problem: Problem, unlogged_ends: bool = False) -> Hull:
+    """The hull of the logged rewards, and of 0 where episodes end for good: a mean over time cannot leave it.
+
+    Args:
+        problem: the question.
+        unlogged_ends: whether the target may end the task for good where no logged episode has: a target that goes
+            where nobody logged may.
+    """
+    rewards = problem.data.reward_facts
+    ends = [0.0] if problem.on_end == "absorb" and (unlogged_ends or problem.ends.any()) else []
+    return Hull(min([rewards.least, *ends]), max([rewards.largest, *ends]))
+
+
+def return_hull(problem: Problem) -> Hull:
+    """The least and the largest return of an episode.
+
+    Where only ends pay, as for a probability of survival, it is the hull of what they pay and of 0. Otherwise an
+    episode has at least one step, and at most as many as a time limit that is part of the task leaves it.
+    """
+    data, rewards, ends = problem.data, problem.data.reward_facts, problem.ends
+    if not (rewards.inner or rewards.last[~ends].any()):
+        paid = rewards.last[ends]
+        return Hull(float(paid.min(initial=0.0)), float(paid.max(initial=0.0)))
+    limit = limit_of(data) if problem.time_limit == "restart" else None
+    longest = np.inf if limit is None else float(limit)
+    least, largest = rewards.least, rewards.largest
+    return Hull(least * longest if least < 0 else least, largest * longest if largest > 0 else largest)
+
+
+def outside(what: str, value: float, hull: Hull) -> str:
+    """That a number is impossible."""
+    return (
+        f"the {what} {value:.6g} lies outside of what the rewards allow, [{hull.low:.6g}, {hull.high:.6g}], "
+        "and was moved to the nearest end"
+    )
+
+
+NEGLIGIBLE = 1e-3
+"""Of the rewards' deviation: values that lie nearer together do not disagree, however small the standard error."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RawEstimate:
+    """What an estimator found, before it has an interval and a verdict."""
+
+    value: float
+    """On the scale of one reward; NaN where no row has any weight."""
+    uncertainty: Uncertainty | None = None
+    """How far it may lie from the truth; None where nothing is known about that."""
+    weights: Floats | None = None
+    """(n,): the ratio τ at each logged row, on any scale; None where rows are not weighted."""
+    doubts: Doubts = ()
+    """What was looked at and may speak against it, harmless numbers included."""
+    diagnostics: dict[str, Any] = field(default_factory=dict)
+    """For people to read; nothing is computed from it."""
+    rows_worth: float | None = None
+    """How many rows of equal weight the weighted log is worth, where the weights themselves are not kept and no doubt
+    says so."""
+    ends_worth: float | None = None
+    """How many ends of equal weight the weighted log is worth, where that is known already: its weights may not be."""
+    per_episode: RawEstimate | None = None
+    """The same of the undiscounted return of an episode, at γ = 1 on tasks that end; None where it is not known."""
+
+    @property
+    def sums(self) -> EpisodeSums | None:
+        """How each episode moves the value; None where that is not known."""
+        return None if self.uncertainty is None else self.uncertainty.sums
+
+    @property
+    def effective_rows(self) -> float | None:
+        """How many rows of equal weight the weighted log is worth; None where rows are not weighted."""
+        return self.rows_worth if self.rows_worth is not None else self.size(EFFECTIVE_ROWS)
+
+    def size(self, rule: Rule) -> float | None:
+        """The number that a rule judges; None where it is not known."""
+        return next((doubt.size for doubt in self.doubts if doubt.code == rule.code), None)
+
+    def doubting(self, rule: Rule, number: float | None, bias: float | None = None) -> Self:
+        """The same with another number for a rule, or without any."""
+        others = tuple(doubt for doubt in self.doubts if doubt.code != rule.code)
+        return replace(self, doubts=(*others, *rule.of(number, bias=bias)))
+
+    @property
+    def suspected_bias(self) -> float:
+        """How far the value may be off, as large as one standard error would be."""
+        return 0.0 if self.uncertainty is None else self.uncertainty.suspected_bias
+
+
+def found_on_sample(problem: Problem, find: Callable[[Problem], RawEstimate | None]) -> RawEstimate | None:
+    """What is found on the log's sample, of a log that is longer; its uncertainty is that of the sample."""
+    found = find(problem.on_sample)
+    return found if problem.log.sample is problem.log else _of_sample(found, problem.log.sample)
+
+
+def _of_sample(found: RawEstimate | None, sample: Log) -> RawEstimate | None:
+    """An estimate, and that of the return beside it, whose episodes are those of a sample."""
+    if found is None or found.uncertainty is None:
+        return found
+    uncertainty = Derived(of=found.uncertainty, log=sample)
+    return replace(found, uncertainty=uncertainty, per_episode=_of_sample(found.per_episode, sample))
+
+
+def doubts_of_weights(data: LoggedDataset, weights: Floats) -> Doubts:
+    """What the weights of the logged rows say: how much of the log they use, and how much of them is negative.
+
+    Args:
+        data: the log.
+        weights: the ratio at each of its rows.
+    """
+    return doubts_of_sums(data, weight_sums(data, weights))
+
+
+def weight_sums(data: LoggedDataset, weights: Floats) -> WeightSums:
+    """The sums of weights of all rows, and of each episode's."""
+    positive = np.maximum(weights, 0)
+    whole, square, size = positive.sum(), positive @ positive, np.abs(weights).sum()
+    return WeightSums(whole, square, size, group_sums(data.episode, positive, data.n_episodes))
+
+
+def doubts_of_sums(data: LoggedDataset, sums: WeightSums) -> Doubts:
+    """The same from the sums of the weights."""
+    positive, squares, absolute = float(sums.positive), float(sums.squares), float(sums.absolute)
+    rows = positive**2 / squares if squares > 0 else 0.0
+    return (
+        *EFFECTIVE_ROWS.of(rows),
+        *EFFECTIVE_SHARE.of(rows / len(data) if rows else None),
+        *EFFECTIVE_EPISODES.of(effective_episodes(data, sums.by_group), data.n_episodes),
+        *NEGATIVE_MASS.of(max(absolute - positive, 0.0) / max(absolute, 1e-300)),
+    )
+
+
+def effective_episodes(data: LoggedDataset, whole: Floats) -> float:
+    """Kish's effective sample size of the episodes' summed weights, as a share of what equal rows would give."""
+    equal = effective_sample_size(data.lengths.astype(np.float64))
+    return effective_sample_size(whole) * data.n_episodes / equal
+
+
+def disagreement(data: LoggedDataset, distance: float, error: float) -> float | None:
+    """How far another solution lies, in standard errors, or in thousandths of the rewards' deviation if that is more.
+
+    Where all rewards are equal, their size takes the place of their deviation. Rounding errors are no disagreement.
+    """
+    largest, deviation = data.reward_facts.size, data.reward_facts.deviation
+    if distance <= ROUNDING * largest:
+        return 0.0
+    scale = deviation if deviation > ROUNDING * largest else largest  # equal rewards deviate by rounding errors alone
+    least = float(np.hypot(error, NEGLIGIBLE * scale))
+    return distance / least if least > 0 else None
+
+
+def value_or_nan(ratio: float, weights: Floats) -> float:
+    """A weighted mean, where there is any weight."""
+    return float(ratio) if weights.sum() > 0 else float("nan")
+
+
+def interval_of(problem: Problem, raw: RawEstimate) -> tuple[float | None, Interval | None]:
+    """The standard error and the interval; none from one episode, or where there is no value."""
+    if problem.data.n_episodes < 2 or not np.isfinite(raw.value) or raw.uncertainty is None:
+        return None, None
+    error, (low, high) = raw.uncertainty.interval(raw.value, problem.log, problem.seed)
+    rounding = ROUNDING * abs(raw.value)  # where nothing varies the solution is exact, but for rounding
+    return error, (min(low, raw.value - rounding), max(high, raw.value + rounding))
+
+
+def all_doubts(problem: Problem, raw: RawEstimate) -> Doubts:
+    """What speaks against an estimate, against so few episodes, and the doctor's warnings."""
+    episodes, look = problem.data.n_episodes, "look at what `ope-vpm inspect` finds in the data"
+    return joined(EPISODES.of(episodes, episodes), raw.doubts, remarks(problem.log.warnings, look))
