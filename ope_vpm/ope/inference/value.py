@@ -16,6 +16,7 @@ from ope_vpm.ope.inference.uncertainty import EpisodeSums, Interval, OfSample, U
 from ope_vpm.ope.inference.verdict import ROUNDING, Evidence, Hull, Level, advise, judge, return_hull, rewards_hull
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem, Question
+from ope_vpm.outside import printable
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ class PolicyValue:
         if self.episode_return is not None:
             lines.append(f"  {self.episode_return}")
             lines += [f"  - {reason}" for reason in self.episode_return.reasons if reason not in self.reasons]
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))
 
 
 def _between(interval: Interval | None) -> str:
