@@ -33,10 +33,11 @@ class GaussianController:
 
     def policy(self) -> GaussianPolicy:
         """Return the same controller as a target policy."""
-        gain = np.array(self.gain)[:, None]
-        return GaussianPolicy(
-            lambda states: (states @ gain + self.shift, self.deviation), action_dimension=1, observation_size=2
-        )
+        return GaussianPolicy(self._distribution, action_dimension=1, observation_size=2)
+
+    def _distribution(self, states: Floats) -> tuple[Floats, float]:
+        """The means of the actions, shape (n, 1), and their standard deviation; a method, so that it can be pickled."""
+        return states @ np.array(self.gain)[:, None] + self.shift, self.deviation
 
 
 TARGET = GaussianController(gain=(-0.2, 0.1), shift=0.3, deviation=0.3)

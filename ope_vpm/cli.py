@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ope_vpm import __version__
+from ope_vpm.outside import printable
 from ope_vpm.plugins.command import select
 from ope_vpm.terminal import Command, Group, columns_of, print_estimators, print_normalization, print_values
 
@@ -336,5 +337,5 @@ def _with_help(error: Any) -> str:
 
 
 def _shown(message: str) -> str:
-    """One line without control characters: a file's names may hold commands to the terminal."""
-    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(message.split()))
+    """One line without control characters."""
+    return printable(" ".join(message.split()))

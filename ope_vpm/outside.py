@@ -49,6 +49,11 @@ def reading(path: Path, kind: str) -> Iterator[None]:
         raise ValueError(message) from error
 
 
+def printable(text: str) -> str:
+    """A text without control characters: names from outside may hold commands to the terminal, or ends of lines."""
+    return "".join(each if each.isprintable() else " " if each.isspace() else "?" for each in text)
+
+
 def one_line(error: BaseException) -> str:
     """The first line of an exception's message, or its type where it has none."""
     lines = str(error).strip().splitlines()
@@ -121,7 +126,11 @@ def write_whole(path: str | Path, write: Callable[[Path], None]) -> None:
     os.close(handle)
     temporary = Path(name)
     try:
-        write(temporary)
+        try:
+            write(temporary)
+        except OSError as error:
+            reason = getattr(error, "strerror", None) or one_line(error)
+            raise OSError(f"{target} cannot be written, and nothing of it is left: {reason}") from error
         # mkstemp files are private; a saved dataset gets the permissions any new file would.
         mask = os.umask(0)
         os.umask(mask)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from typer.core import TyperCommand, TyperGroup
 
+from ope_vpm.outside import printable
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -29,10 +31,12 @@ def print_values(values: Iterable[PolicyValue]) -> None:
     console.print(values_table(listed))
     for value in listed:
         for reason in value.reasons:
-            console.print(f"{value.estimator}: {reason}", markup=False, highlight=False, style="dim")
+            console.print(printable(f"{value.estimator}: {reason}"), markup=False, highlight=False, style="dim")
         if value.advice and value.verdict != "reliable":
             console.print(
-                f"{value.estimator}: what would help: {'; '.join(value.advice)}", markup=False, highlight=False
+                printable(f"{value.estimator}: what would help: {'; '.join(value.advice)}"),
+                markup=False,
+                highlight=False,
             )
 
 
@@ -55,7 +59,7 @@ def values_table(values: Iterable[PolicyValue]) -> Table:
         found = the_return(value)
         total = "–" if found is None else number(found[0], half_width(found[1]))
         table.add_row(
-            Text(value.estimator),
+            Text(printable(value.estimator)),
             number(value.value, half_width(value.interval)),
             between(value.interval),
             total,
@@ -69,8 +73,8 @@ def print_normalization(policies: Iterable[TargetPolicy]) -> None:
     files = {policy.normalized_by: None for policy in policies if policy.normalized_by is not None}
     for file in files:
         print(
-            f"note: observations are normalised by {file} before the policy sees them (if it belongs to another "
-            "policy, move it away)"
+            f"note: observations are normalised by {printable(str(file))} before the policy sees them (if it belongs "
+            "to another policy, move it away)"
         )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import pickle
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,6 +19,8 @@ from ope_vpm.cli import main
 from ope_vpm.envs import taxi
 from ope_vpm.envs.by_name import shipped_policy
 from ope_vpm.envs.linear_gaussian import TARGET
+from ope_vpm.leaderboard.tables import _scored
+from ope_vpm.plugins import select
 from ope_vpm.policy import GaussianPolicy
 from ope_vpm.progress import counting, lines
 from ope_vpm.terminal import values_table
@@ -151,3 +155,39 @@ def test_policies_and_data_say_what_they_are():
     assert repr(ov.as_policy(model)) == "CategoricalPolicy(2 actions, 4-dimensional observations)"
     data = ov.LoggedDataset.from_arrays([0, 1], [0, 1], [0.0, 1.0])
     assert repr(data) == "LoggedDataset(2 steps, 1 episodes, finite states, 2 actions)"
+
+
+HOSTILE = "a\x1b[31m\x9b2J\u202eb\nc"
+
+
+def test_names_do_not_command_the_terminal(tmp_path):
+    """Labels of estimators, names of policies and titles: no escape sequence, no turned text, no line of their own."""
+    rng = np.random.default_rng(0)
+    data = ov.LoggedDataset.from_arrays(
+        rng.integers(0, 3, 60), rng.integers(0, 2, 60), rng.normal(size=60), terminated=np.arange(60) % 6 == 5
+    )
+    table = np.full((3, 2), 0.5)
+    value = replace(ov.evaluate(data, table, "naive"), estimator=HOSTILE)
+    values = ov.evaluate(data, {HOSTILE: table, "sound": table}, ["naive", "model"])
+    chosen = select(data, {HOSTILE: table, "sound": table}, "naive")
+    screen = io.StringIO()
+    Console(file=screen, width=200).print(values_table([value]))
+    suite = {"title": HOSTILE, "overall": [], "missing": 0, "finished": 0, "note": HOSTILE}
+    for shown in (str(value), str(values), str(chosen), screen.getvalue(), _title_and_caption(suite)):
+        assert "a?[31m?2J?b c" in shown
+        assert all(letter.isprintable() or letter == "\n" for letter in shown)
+
+
+def _title_and_caption(made):
+    screen = io.StringIO()
+    Console(file=screen, width=200).print(_scored(made))
+    return screen.getvalue()
+
+
+def test_a_controller_can_be_pickled():
+    policy = TARGET.policy()
+    again = pickle.loads(pickle.dumps(policy))
+    states, actions = np.array([[1.0, 2.0], [0.0, -1.0]]), np.array([[0.1], [0.2]])
+    assert np.array_equal(again.log_prob(states, actions), policy.log_prob(states, actions))
+    squares = ((actions - [[0.3], [0.2]]) / 0.3)[:, 0] ** 2  # means -0.2·1 + 0.1·2 + 0.3 and -0.1 + 0.3
+    assert again.log_prob(states, actions) == pytest.approx(-squares / 2 - np.log(0.3 * np.sqrt(2 * np.pi)))

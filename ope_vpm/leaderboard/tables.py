@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ope_vpm.leaderboard.metrics import HEADLINES, METRICS, Number
+from ope_vpm.outside import printable
 
 SHORT = {
     "ratio": ("RMSE÷floor", ""),
@@ -138,17 +139,22 @@ def terminal(made: dict[str, Any]) -> Iterator[Table]:
         yield _scored(made)
     for label, heads, rows in rankings(made):
         table = Table(
-            *map(escape, heads), title=escape(f"{label}: policies, best first by mean estimate"), box=SIMPLE_HEAD
+            *map(_cell, heads), title=_cell(f"{label}: policies, best first by mean estimate"), box=SIMPLE_HEAD
         )
         for row in rows:
-            table.add_row(*map(escape, row))
+            table.add_row(*map(_cell, row))
         yield table
+
+
+def _cell(text: str) -> str:
+    """Text from outside as it is, neither Rich's markup nor commands to the terminal."""
+    return escape(printable(text))
 
 
 def _scored(made: dict[str, Any]) -> Table:
     """80 columns wide."""
     shown = _shown(made["overall"], SHORT)
-    table = Table(title=escape(made["title"]), caption=_sentence(made), box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(title=_cell(made["title"]), caption=_cell(_sentence(made)), box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("  estimator", no_wrap=True)
     for name in shown:
         table.add_column(SHORT[name][0], justify="right", no_wrap=True)
@@ -156,7 +162,7 @@ def _scored(made: dict[str, Any]) -> Table:
     for line in made["overall"]:
         label = line["estimator"] + (f" ({line['failed']} failed)" if line["failed"] else "")
         label += f" ({line['settings']}/{settings})" if line["settings"] < settings else ""
-        table.add_row(escape(f"{mark(line) or ' '} {label}"), *(_short(line[name], SHORT[name][1]) for name in shown))
+        table.add_row(_cell(f"{mark(line) or ' '} {label}"), *(_short(line[name], SHORT[name][1]) for name in shown))
     return table
 
 

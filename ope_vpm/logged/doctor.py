@@ -12,6 +12,7 @@ from ope_vpm.arrays import Array
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.describe import Description
 from ope_vpm.logged.streamed import StreamedDataset
+from ope_vpm.outside import printable
 
 Level = Literal["error", "warning", "note"]
 SHOWN = 10
@@ -35,7 +36,7 @@ class Finding:
     def __str__(self) -> str:
         more = ", …" if self.count > len(self.rows) else ""
         where = f" [{self.count} rows: {', '.join(map(str, self.rows))}{more}]" if self.rows else ""
-        return f"{self.level} {self.code}: {self.message}{where}"
+        return printable(f"{self.level} {self.code}: {self.message}{where}")
 
 
 @dataclass(frozen=True)

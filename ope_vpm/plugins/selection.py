@@ -23,6 +23,7 @@ from ope_vpm.ope.estimator import Estimator, ProblemEstimator, needs_rows, polic
 from ope_vpm.ope.inference.estimate import rewards_hull
 from ope_vpm.ope.inference.uncertainty import LEVEL
 from ope_vpm.ope.inference.value import PolicyValue
+from ope_vpm.outside import printable
 from ope_vpm.plugins.valuation import Choices, Valuation
 from ope_vpm.policy import TargetPolicy
 
@@ -160,7 +161,7 @@ class Selection:
         ]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([self.sentence(), "", *lines])
+        return "\n".join(map(printable, [self.sentence(), "", *lines]))
 
 
 def select(

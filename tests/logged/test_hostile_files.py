@@ -269,6 +269,20 @@ def test_a_minari_folder_claims_only_what_it_holds(folder):
         load_dataset(folder)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("trust", [False, True])
+def test_a_pipe_beside_the_files_of_minari_is_left_alone(folder, trust):
+    os.mkfifo(folder / "pipe")
+    os.mkfifo(folder.parent / "pipe.csv")
+    assert load_dataset(folder, trust=trust).n_episodes == 3
+    assert load_dataset(folder.parent, trust=trust).n_episodes == 3
+    assert load_dataset(folder / "main_data.hdf5", trust=trust).n_episodes == 3
+    os.unlink(folder / "main_data.hdf5")
+    os.mkfifo(folder / "main_data.hdf5")
+    with pytest.raises(ValueError, match=r"main_data\.hdf5 must be a regular file"):
+        load_dataset(folder, format="minari", trust=trust)
+
+
 SENTENCES = {
     "long.csv": (b"observation,action\n" + b"1" * 200_000 + b",2\n", "field larger than field limit"),
     "quotes.csv": (b'observation,action\n"1"2,3\n', "cannot be read as csv"),

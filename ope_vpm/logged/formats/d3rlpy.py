@@ -77,7 +77,8 @@ def write(data: LoggedDataset, path: Path) -> None:
     inside.set_layout(h5py.h5d.COMPACT)
     with redirect_stdout(sys.stderr):  # d3rlpy reports what it does
         episodes = to_d3rlpy(data).episodes
-    with h5py.File(path, "w", libver="v110") as file:
+    # Made in memory: where the disk is full, HDF5 ends the interpreter when it closes a file that it writes itself.
+    with h5py.File(path.name, "w", driver="core", backing_store=False, libver="v110") as file:
         file.create_dataset("columns", data=list(FIELDS))
         file.create_dataset("version", data=VERSION)
         file.create_dataset("num_episodes", data=len(episodes), dcpl=inside)
@@ -86,6 +87,8 @@ def write(data: LoggedDataset, path: Path) -> None:
                 value = np.asarray(getattr(episode, name))
                 packing = {"fletcher32": True} if value.ndim else {"dcpl": inside}
                 file.create_dataset(f"{name}_{number}", data=value, **packing)
+        file.flush()
+        path.write_bytes(file.id.get_file_image())
 
 
 def _episode(episode: Any, discrete: bool) -> Episode:

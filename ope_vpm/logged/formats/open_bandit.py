@@ -61,7 +61,7 @@ def read(path: Path, options: Options) -> LoggedDataset:
 
 
 def _logs(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.glob("*.csv") if file.name != ITEMS)
+    return sorted(file for file in folder.glob("*.csv") if file.name != ITEMS and file.is_file())
 
 
 def _log_of(path: Path) -> Path:

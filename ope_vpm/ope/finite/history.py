@@ -46,7 +46,10 @@ def history(problem: Problem, solution: FiniteSolution) -> History:
     residual, same = outcome - solved.mean[counts.pair], np.diff(problem.data.episode[rows]) == 0
     later = np.flatnonzero((np.diff(rows) == 1) & same & ~problem.ending[rows[1:]]) + 1
     left, pair, before = residual[later], counts.pair[later], counts.pair[later - 1]
-    size = float(np.sqrt(np.mean(left**2))) if len(left) else 0.0
+    # As a multiple of a power of two, which rounds nothing: squares of 1e-160 are not held by floats.
+    exponent = int(np.frexp(np.abs(left).max(initial=0.0))[1])
+    left = np.ldexp(left, -exponent)
+    size = float(np.ldexp(np.sqrt(np.mean(left**2)), exponent)) if len(left) else 0.0
     if size <= ROUNDING * problem.data.reward_facts.size:
         return History(0.0, 0.0)
     share = max(foretold(left, pair, each[before]) for each in (counts.state_of_pair, counts.action_of_pair))

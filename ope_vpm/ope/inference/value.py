@@ -13,6 +13,7 @@ from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.inference.doubts import Level
 from ope_vpm.ope.inference.uncertainty import Interval
 from ope_vpm.ope.problem import Question
+from ope_vpm.outside import printable
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ class PolicyValue:
         if self.episode_return is not None:
             lines.append(f"  {self.episode_return}")
             lines += [f"  - {reason}" for reason in self.episode_return.reasons if reason not in self.reasons]
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))
 
 
 NOT_TOLD = "{} does not tell the return of an episode at gamma = 1: use gamma < 1, or another estimator, such as vpm"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ope_vpm.logged import LoggedDataset
+from ope_vpm.outside import printable
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -34,9 +35,9 @@ class PolicyValues(dict[Key, Value]):
         lines: list[str] = []
         for name, value in self.items():
             if isinstance(value, PolicyValues):
-                lines += [f"{name}:", *(f"  {line}" for line in str(value).splitlines())]
-            elif str(value).startswith(f"{name}:"):
+                lines += [printable(f"{name}:"), *(f"  {line}" for line in str(value).splitlines())]
+            elif str(value).startswith(printable(f"{name}:")):
                 lines.append(str(value))
             else:
-                lines.append(f"{name}, {value}")
+                lines.append(f"{printable(str(name))}, {value}")
         return lines

@@ -13,7 +13,7 @@ from ope_vpm.ope.finite import choice
 from ope_vpm.ope.finite.choice import Chosen, chosen_solution
 from ope_vpm.ope.finite.cross_fit import cross_fitted_counts, solve_part
 from ope_vpm.ope.finite.estimate import _clock, counted_error, reach, unseen_doubts, untried_share
-from ope_vpm.ope.finite.history import products_by_past
+from ope_vpm.ope.finite.history import history, products_by_past
 from ope_vpm.ope.finite.influence import evidence_of_rows, finite_influence, ratio_of_pairs, widening
 from ope_vpm.ope.finite.limits import RareRewards, worst_case
 from ope_vpm.ope.finite.preference import Preference
@@ -320,6 +320,20 @@ def test_products_are_zero_on_average_where_the_past_does_not_matter():
     assert np.mean(sums) == pytest.approx(0, abs=1e-12)
     alone = products_by_past(np.array([1.0, -1, 5, 5, 5]), np.array([0, 0, 1, 1, 1]), np.array([0, 0, 0, 1, 1]))
     assert alone[:2] == pytest.approx((0, 0))
+
+
+def test_the_past_of_rewards_of_any_unit():
+    """Squares of 1e-160 are not held by floats; what the step before tells of an outcome has no unit."""
+    data, found = spring(0, np.linspace(-1.5, 1.5, 8)), []
+    for unit in (2.0**-532, 1.0):  # 7e-161
+        scaled = ov.LoggedDataset.from_arrays(
+            data.observations, data.actions, unit * data.rewards, data.next_observations, truncated=data.truncated
+        )
+        problem = Problem.pose(scaled, np.tile([0.6, 0.3, 0.1], (9, 1)), gamma=0.9)
+        past = history(problem, solve(finite_problem(problem), treatment("smooth")))
+        found.append((past.share, past.bias / unit))
+    assert found[0] == pytest.approx(found[1], rel=1e-9)
+    assert found[0][0] > 0
 
 
 def spring(seed, bins, episodes=60, steps=60):
