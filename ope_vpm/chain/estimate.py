@@ -17,7 +17,7 @@ from ope_vpm.chain.overlap import sum_of_products
 from ope_vpm.chain.solvers.kernel import KernelRatio
 from ope_vpm.chain.solvers.network import HiddenFeatures, NeuralRatio
 from ope_vpm.chain.solvers.solution import Ratio, ValueFunction
-from ope_vpm.chain.solvers.tabular import TabularRatio
+from ope_vpm.chain.solvers.tabular_ratio import TabularRatio
 from ope_vpm.chain.transitions import Transitions, as_states
 from ope_vpm.linear.features import Features, FourierFeatures, NystromFeatures, Standardiser
 from ope_vpm.outside import reading, write_whole

@@ -21,7 +21,8 @@ from ope_vpm.chain.solvers.kernel import Kernel
 from ope_vpm.chain.solvers.network import HiddenFeatures, NeuralRatio, RatioNetwork
 from ope_vpm.chain.solvers.neural import Neural, _as_good, with_preset
 from ope_vpm.chain.solvers.selection import select
-from ope_vpm.chain.solvers.tabular import Tabular, TabularRatio, choose_unseen
+from ope_vpm.chain.solvers.tabular import Tabular, choose_unseen
+from ope_vpm.chain.solvers.tabular_ratio import TabularRatio
 from ope_vpm.linear.features import FourierFeatures, Standardiser
 
 # -- Finite chains

@@ -118,7 +118,7 @@ def test_misuse_is_told_at_once(make, error, message):
 
 def test_files_from_before_there_were_doubts_are_loaded(tmp_path):
     with pytest.warns(ov.StationaryWarning, match="2 closed classes"):
-        estimate = ov.VPM().fit(ov.Transitions([0, 1], [0, 1]))
+        estimate = ov.VPM(classes="all").fit(ov.Transitions([0, 1], [0, 1]))
     estimate.save(tmp_path / "new.npz")
     with np.load(tmp_path / "new.npz") as file:
         content = {name: file[name] for name in file.files}

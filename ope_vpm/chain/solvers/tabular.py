@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from ope_vpm.arrays import Array, Floats, Integers, group_sums
+from ope_vpm.arrays import Floats, Integers, group_sums
 from ope_vpm.chain.divergence import Divergence, divergence
 from ope_vpm.chain.finite.chain import named_states, periodicity, reducibility
-from ope_vpm.chain.finite.counts import CountedChain, StateIndex, count, least_seen
+from ope_vpm.chain.finite.counts import CountedChain, count, least_seen
+from ope_vpm.chain.finite.largest import LargestClass, largest_class
 from ope_vpm.chain.finite.pooling import pooled
 from ope_vpm.chain.finite.reversible import reversible
-from ope_vpm.chain.finite.small_counts import smoothed_variance
 from ope_vpm.chain.monitor import Callback, Monitor
 from ope_vpm.chain.objective import damped_power_ratio, discounted_power, power_ratio, regularized_minimiser
 from ope_vpm.chain.schedule import Damping, schedule
-from ope_vpm.chain.solvers.solution import Solution, ValueFunction
+from ope_vpm.chain.solvers.solution import Solution
+from ope_vpm.chain.solvers.tabular_ratio import TabularRatio, counts_by
 from ope_vpm.chain.transitions import Transitions
 
 UNSEEN = ("auto", "restart", "good-turing", "restrict")
+CLASSES = ("largest", "all")
 FEW_STATES = 200
 """Up to so many states power steps take a dense matrix: its product takes less than the 0.2 ms that SciPy spends before
 a sparse one."""
@@ -74,10 +75,17 @@ class Tabular:
     """Whether the chain satisfies detailed balance, as diffusions in a potential, Metropolis samplers and birth-death
     queues do: the most likely such chain is taken. States that were reached and never left then have a probability, so
     that `unseen` has nothing to do. Standard errors are those of any chain, and wider than need be."""
+    classes: str = "largest"
+    """Of a counted chain that falls apart, at γ = 1: "largest" keeps the states that lead to one another with the most
+    transitions, see `finite.largest`; "all" gives all probability to the states that are never left, however few rows
+    they have, and mixes them as the data fall into them. Pooled increments, and successors that are given with their
+    probabilities, are always "all"."""
 
     def __post_init__(self) -> None:
         if self.unseen not in UNSEEN:
             raise ValueError(f"unknown treatment of unseen states {self.unseen!r}: known are {', '.join(UNSEEN)}")
+        if self.classes not in CLASSES:
+            raise ValueError(f"unknown choice of classes {self.classes!r}: known are {', '.join(CLASSES)}")
         if self.steps is not None and self.steps < 1:
             raise ValueError(f"steps must be at least 1, or None for the fixed point: got {self.steps}")
         if not self.lam > 0:
@@ -92,16 +100,19 @@ class Tabular:
     def fit(self, transitions: Transitions, gamma: float, seed: int, callback: Callback | None) -> Solution:
         """Find the ratio; `seed` is not used: nothing here is random."""
         counted, unseen = self._counted(transitions)
+        largest = self._largest(transitions, counted, unseen, gamma)
+        if largest is not None:
+            counted = counts_by(transitions.select(largest.rows), unseen)
         mu, changes, stopped = self._distribution(counted, unseen, gamma, callback)
         mean_ratio = float(mu.sum())
         mu = mu / mean_ratio
         if gamma == 1:
-            lost, (doubts, notices) = 0.0, _remarks(counted, exact=self.steps is None)
+            lost, (doubts, notices) = 0.0, _remarks(counted, self.steps is None, largest)
         else:
             treated = unseen if self.pool_increments is False else "pooled"
             lost, doubts, notices = _initial_remarks(counted, transitions, treated)
         return Solution(
-            ratio=self._ratio(counted, unseen, mu),
+            ratio=self._ratio(transitions, counted, unseen, mu, largest is not None),
             mean_ratio=mean_ratio,
             convergence=changes,
             unseen_mass=float(mu @ counted.unseen),
@@ -109,17 +120,33 @@ class Tabular:
             notes=["stopped by the user"] if stopped else [],
             warnings=doubts,
             notices=notices,
-            settings={"unseen": unseen, "states": len(mu)},
+            settings={"unseen": unseen, "states": len(mu)}
+            | ({} if largest is None else {"left out": 1 - largest.share}),
         )
 
     def ratio(self, transitions: Transitions, gamma: float) -> TabularRatio:
-        """The ratio of `fit`, without remarks on the chain: these may need its exact solution."""
+        """The ratio of `fit` with all classes, without remarks on the chain: these may need its exact solution."""
         counted, unseen = self._counted(transitions)
         mu, _, _ = self._distribution(counted, unseen, gamma, None)
-        return self._ratio(counted, unseen, mu / mu.sum())
+        return self._ratio(transitions, counted, unseen, mu / mu.sum(), False)
 
-    def _ratio(self, counted: CountedChain, unseen: str, mu: Floats) -> TabularRatio:
-        return TabularRatio(counted.index.states, counted.p, mu, unseen, self.pool_increments, self.reversible)
+    def _largest(
+        self, transitions: Transitions, counted: CountedChain, unseen: str, gamma: float
+    ) -> LargestClass | None:
+        """What is kept of a chain that falls apart; None: all of it."""
+        whole = self.classes == "all" or gamma < 1 or self.pool_increments is not False
+        if whole or transitions.next_weight is not None:
+            return None
+        return largest_class(transitions, counted, unseen)
+
+    def _ratio(
+        self, transitions: Transitions, counted: CountedChain, unseen: str, mu: Floats, largest: bool
+    ) -> TabularRatio:
+        p = counted.p
+        if largest:  # rows that leave the class have its weights, too
+            row, weight = counted.index(transitions.x), transitions.row_weights
+            p = group_sums(row[row >= 0], weight[row >= 0], len(p)) / weight.sum()
+        return TabularRatio(counted.index.states, p, mu, unseen, self.pool_increments, self.reversible, largest)
 
     def _distribution(
         self, counted: CountedChain, unseen: str, gamma: float, callback: Callback | None
@@ -183,85 +210,6 @@ class Tabular:
         return update
 
 
-@dataclass(frozen=True)
-class TabularRatio:
-    """τ = μ/p over finite states."""
-
-    kind = "tabular"
-
-    states: Any
-    """The labels of the states, sorted."""
-    p: Floats
-    mu: Floats
-    unseen: str
-    pool_increments: bool | float
-    reversible: bool = False
-
-    def __call__(self, x: Array) -> Floats:
-        """τ(x); 0 for a state never seen, where there is no data to weigh."""
-        number = StateIndex.of(self.states)(x)
-        tau = np.divide(self.mu, self.p, out=np.zeros_like(self.mu), where=self.p > 0)
-        return np.where(number >= 0, tau[number], 0.0)
-
-    def probabilities(self, states: Array) -> Floats:
-        """The stationary probability of each of some states."""
-        number = StateIndex.of(self.states)(states)
-        return np.where(number >= 0, self.mu[number], 0.0)
-
-    def value_function(self, transitions: Transitions, values: Floats, gamma: float) -> ValueFunction:
-        """The h with h = values - E_μ[values] + 𝒯h (γ = 1), or h = values + γ𝒯h."""
-        counted = self._counted(transitions)
-        row = counted.index(transitions.x)
-        total = group_sums(np.maximum(row, 0), transitions.row_weights * values, len(counted.p))
-        times = counted.p * len(transitions)
-        reward = np.divide(total, times, out=np.zeros_like(total), where=times > 0)
-        return _by_state(counted, counted.chain.value_function(reward, gamma))
-
-    def sampling_variance(
-        self, transitions: Transitions, values: Floats, mean: float, gamma: float
-    ) -> tuple[float, ValueFunction] | None:
-        """The variance of an expectation that knows how few rows states have, and the value function that it used.
-
-        None where the influence function is taken as it is: with pooled increments and detailed balance, which share
-        rows between states already, where successors are known with their probabilities, and where there are too many
-        states that mix too slowly. If these form several closed classes, perhaps only because a row between them is
-        missing, the variance is ∞: it takes their shares for the data's own, and on a ring of 50 000 states with four
-        rows each E[f] was off by 180 of its standard errors.
-        """
-        if self.reversible or self.pool_increments is not False or transitions.next_weight is not None:
-            return None
-        counted = self._counted(transitions)
-        found = smoothed_variance(counted, transitions, values, mean, gamma)
-        if found is None and gamma == 1 and len(counted.chain.closed_classes) > 1:
-            found = np.inf, np.zeros(len(counted.p))
-        return None if found is None else (found[0], _by_state(counted, found[1]))
-
-    def _counted(self, transitions: Transitions) -> CountedChain:
-        if self.reversible:
-            return reversible(transitions)
-        if self.pool_increments is not False:
-            return pooled(transitions, self.pool_increments)
-        return count(transitions, self.unseen)
-
-    def arrays(self) -> dict[str, Any]:
-        """Everything, for saving."""
-        return {"states": self.states, "p": self.p, "mu": self.mu}
-
-    def settings(self) -> dict[str, Any]:
-        """Everything that is not an array, for saving."""
-        return {"unseen": self.unseen, "pool_increments": self.pool_increments, "reversible": self.reversible}
-
-
-def _by_state(counted: CountedChain, value: Floats) -> ValueFunction:
-    """Numbers of states as a function of states; of a state never seen, their mean over where it restarts."""
-
-    def evaluate(x: Array) -> Floats:
-        number = counted.index(x)
-        return np.where(number >= 0, value[number], counted.restart @ value)
-
-    return evaluate
-
-
 def choose_unseen(p: Floats, unseen: Floats, times: Floats | Integers) -> str:
     """The rule behind unseen="auto".
 
@@ -280,8 +228,8 @@ def choose_unseen(p: Floats, unseen: Floats, times: Floats | Integers) -> str:
     return "good-turing" if 0 < lost <= MORE_THAN_ONCE_SEEN * once else "restart"
 
 
-def _remarks(counted: CountedChain, exact: bool) -> tuple[list[str], list[str]]:
-    """What makes the answer doubtful (a reducible chain), and what is to be noticed (a periodic one)."""
+def _remarks(counted: CountedChain, exact: bool, largest: LargestClass | None) -> tuple[list[str], list[str]]:
+    """What makes the answer doubtful (a reducible chain), and what is to be noticed (a periodic one, rows left out)."""
     chain = counted.chain
 
     def share(members: Integers) -> float:
@@ -290,8 +238,10 @@ def _remarks(counted: CountedChain, exact: bool) -> tuple[list[str], list[str]]:
     def name(members: Integers) -> str:
         return named_states(counted.index.states[members])
 
-    doubt, notice = reducibility(chain, share, name), periodicity(chain, name, exact)
-    return ([] if doubt is None else [doubt]), ([] if notice is None else [notice])
+    doubts, notices = [reducibility(chain, share, name)], [periodicity(chain, name, exact)]
+    if largest is not None:
+        (doubts if largest.doubtful else notices).append(str(largest))
+    return [doubt for doubt in doubts if doubt], [notice for notice in notices if notice]
 
 
 def _initial_remarks(

@@ -107,6 +107,8 @@ class VPMEstimator(ProblemEstimator):
         if self._exact(solver):
             return find_finite(problem, self.options.get("unseen", "auto"))
         options = PAPER[solver] if self.preset == "paper" else {"solver": solver, **self._chain_options()}
+        if solver == "tabular":  # a task that ends in few states is worth what these are worth
+            options = {"classes": "all"} | options
         return find_by_solver(problem, VPM(gamma=problem.gamma, seed=problem.seed, **options), self.draws)
 
     def _check_options(self) -> None:
