@@ -289,8 +289,8 @@ def _observations(model: NetworkModel, states: Floats) -> Array:
         numbers = states.argmax(axis=1)
         return np.stack(np.unravel_index(numbers, model.features.encoder.shape), axis=1).squeeze(axis=1)
     scale = model.features.encoder.observation_scale
-    raw: Floats = states * scale.std + scale.mean
-    return raw
+    assert scale is not None
+    return scale.restored(states)
 
 
 def _drawn_rows(log: Log, members: int, seed: int) -> list[Integers]:

@@ -12,7 +12,7 @@ import torch
 from scipy.linalg import eigh
 from scipy.spatial.distance import cdist, pdist
 
-from ope_vpm.arrays import Array, Floats, chunks, mean_and_deviation
+from ope_vpm.arrays import ROUNDING, Array, Floats, Integers, chunks, mean_and_deviation
 
 BATCH_ROWS = 4096
 """Rows whose features are held at once: enough for fast matrix products, few enough for the processor's cache."""
@@ -51,6 +51,10 @@ class Standardiser:
         std = np.where(deviation > CONSTANT * largest, deviation, 1.0)
         unlimited = np.full_like(std, np.inf)
         return cls(mean, std, -unlimited, unlimited)
+
+    def of_columns(self, columns: Integers) -> Standardiser:
+        """That of some of the coordinates."""
+        return Standardiser(self.mean[columns], self.std[columns], self.low[columns], self.high[columns])
 
     @classmethod
     def unit(cls, dimension: int) -> Standardiser:
@@ -94,6 +98,76 @@ class Standardiser:
     def arrays(self) -> dict[str, Any]:
         """All numbers, for saving; mean and std have the names that they have in saved files."""
         return {"centre": self.mean, "scale": self.std, "low": self.low, "high": self.high}
+
+
+@dataclass(frozen=True)
+class DistinctColumns:
+    """x → z: the columns of x that vary, standardised, each once, in an order that is not that of x.
+
+    A constant column, a column that is there twice (perhaps in other units), the order of the columns and their units
+    say nothing about the states, and so they must not move a feature, a kernel's bandwidth or a random draw.
+    """
+
+    whole: Standardiser
+    """Of all columns of x."""
+    columns: Integers
+    """Those of x that z has, in the order of z; one that is constant where all are."""
+    source: Integers
+    """(columns of x,): the column of z that tells what is in it; -1 where it is constant."""
+
+    @classmethod
+    def fit(cls, sample: Array, time: Integers) -> DistinctColumns:
+        """Scales and order from a sample.
+
+        Columns are ordered by their third and fourth moments and their trend in time, in units of their deviation:
+        numbers that depend neither on units nor on the order of the rows or the columns.
+
+        Args:
+            sample: (n, columns).
+            time: (n,): the time of each row in its episode.
+        """
+        whole, rest = Standardiser.fit(sample), np.zeros((2, sample.shape[1]))
+        when = Standardiser.fit(time[:, None])
+        for part in chunks(len(sample), of=[sample]):
+            z = whole(sample[part])
+            square = z * z
+            rest += square.sum(axis=0), (square * z + square * square / 3 + when(time[part][:, None]) * z).sum(axis=0)
+        key = np.round(
+            rest[1] / max(len(sample), 1), 6
+        )  # ties stay in the order of the columns, whatever rounding does
+        columns: list[int] = []
+        source = np.full(sample.shape[1], -1)
+        for column in np.argsort(key, kind="stable"):
+            if rest[0, column] <= len(sample) / 2:  # z² of a column that varies has mean 1
+                continue
+            if not columns or key[columns[-1]] != key[column] or not _same(whole, sample, columns[-1], int(column)):
+                columns.append(int(column))
+            source[column] = len(columns) - 1
+        return cls(whole, np.array(columns or [0], dtype=np.int64), source)
+
+    @property
+    def size(self) -> int:
+        """The number of columns of z."""
+        return len(self.columns)
+
+    @cached_property
+    def _scale(self) -> Standardiser:
+        return self.whole.of_columns(self.columns)
+
+    def __call__(self, x: Array) -> Floats:
+        """Z of each row, shape (n, size)."""
+        return self._scale(x[:, self.columns])
+
+    def restored(self, z: Floats) -> Floats:
+        """All columns of x again, shape (n, columns of x)."""
+        full: Floats = np.where(self.source >= 0, z[:, self.source], 0.0)
+        return full * self.whole.std + self.whole.mean
+
+
+def _same(whole: Standardiser, sample: Array, one: int, other: int) -> bool:
+    """Whether two columns are the same but for their units and rounding."""
+    z = [whole.of_columns(np.array([column]))(sample[:, [column]]) for column in (one, other)]
+    return bool(np.abs(z[0] - z[1]).max() <= ROUNDING * np.abs(z[0]).max())
 
 
 class Features(Protocol):

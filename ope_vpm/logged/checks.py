@@ -125,18 +125,27 @@ def constant_columns(data: LoggedDataset) -> Finding | None:
         table = column.reshape(len(column), -1)
         equal = (table[:CHUNK] == table[:1]).all(axis=0)
         constant.append((table == table[:1]).all(axis=0) if equal.any() else equal)
-    return constant_finding(*constant)
+    return constant_finding(constant[0], constant[1], data.finite)
 
 
-def constant_finding(observations: Bools, actions: Bools) -> Finding | None:
-    """The finding that some columns of observations and actions are constant."""
+def constant_finding(observations: Bools, actions: Bools, finite: bool) -> Finding | None:
+    """The finding that some columns of observations and actions are constant.
+
+    Args:
+        observations: which ones are.
+        actions: which ones are.
+        finite: whether states are finite: a bandit has one of them, and nothing is missing.
+    """
     both = (("observation", observations), ("action", actions))
     names = [f"{name} {index}" for name, constant in both for index in np.flatnonzero(constant)]
     if not names:
         return None
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     message = f"columns that never change: {', '.join(names[:SHOWN])}{more}"
-    level: Level = "warning" if any(name.startswith("action") for name in names) else "note"
+    blind = bool(observations.all()) and not finite
+    if blind:
+        message += ". Nothing tells one state from another: if the states did differ, log what they were"
+    level: Level = "warning" if blind or any(name.startswith("action") for name in names) else "note"
     return Finding("constant-columns", level, message, (), len(names))
 
 

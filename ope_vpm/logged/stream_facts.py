@@ -190,7 +190,7 @@ def examine(data: StreamedDataset, facts: Facts, sample: LoggedDataset, ignore: 
         found.append(flags_confused(data))  # type: ignore[arg-type]  # it asks about episodes alone
     if "constant-columns" not in ignore:
         equal = [np.atleast_1d(low == high) for low, high in zip(facts.low, facts.high, strict=True)]
-        found.append(constant_finding(equal[0], equal[1]))
+        found.append(constant_finding(equal[0], equal[1], data.finite))
     if "duplicated-episodes" not in ignore:
         found.append(_duplicates(data, facts))
     others = (check for code, check in CHECKS.items() if code not in (*ignore, *OF_ROWS, *OF_EPISODES))

@@ -12,12 +12,13 @@ from weakref import WeakKeyDictionary, ref
 import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers
+from ope_vpm.linear.features import DistinctColumns, Standardiser
 from ope_vpm.logged import Finding, LoggedDataset
 from ope_vpm.logged.checks import CHECKS
 from ope_vpm.logged.columns import are_numbers
 from ope_vpm.logged.doctor import check_ignored, examined, refuse_errors
 from ope_vpm.logged.episode import take
-from ope_vpm.logged.fingerprint import number_contents
+from ope_vpm.logged.fingerprint import colours, number_contents
 from ope_vpm.logged.stream_facts import episodes_of, examine, facts_of, fitting
 from ope_vpm.logged.streamed import Charge, Mergeable, StreamedDataset
 from ope_vpm.ope.adapter.ends import TimeLimit, rows_of
@@ -112,9 +113,10 @@ class Same:
 class Log:
     """A data set that was checked at the door: build it by `Log.check`.
 
-    No answer may depend on the order in which episodes were logged, random draws included. So episodes have a canonical
-    order, by a hash of their contents; rows stay where they are (nothing is copied), and whatever draws random numbers
-    goes through them in the canonical order.
+    No answer may depend on the order in which episodes were logged, random draws included, nor on units, the order of
+    columns, or the names of finite states and actions. So episodes have a canonical order, by what happens in them
+    (`_placed`); rows stay where they are (nothing is copied), and whatever draws random numbers goes through them in
+    that order. Episodes of long logs, which may be read in parts, are ordered by a hash of their bytes instead.
     """
 
     data: LoggedDataset
@@ -319,7 +321,31 @@ def _contents(data: LoggedDataset) -> Integers:
     if len(data) > SAMPLE_ROWS:
         return number_contents(data.fingerprints)
     digests = [_digest(data, start, length) for start, length in zip(data.starts, data.lengths, strict=True)]
-    return np.unique(np.array(digests), return_inverse=True)[1].astype(np.int64)
+    _, first, number = np.unique(np.array(digests), return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(_placed(data)[first], kind="stable")] = np.arange(len(first))
+    return rank[number]
+
+
+def _placed(data: LoggedDataset) -> Floats:
+    """(episodes,): numbers in [0, 1), as good as random, that depend on no units, no names and no order of columns.
+
+    A sum over the rows of an episode, of colours of finite states or of standardised columns, is taken modulo a tenth:
+    rounding errors move it a little, so that they seldom change the order, as they would with a hash.
+    """
+    if data.finite:
+        rows = np.concatenate([data.observations, data.next_observations]).reshape(2 * len(data), -1)
+        state, after = np.split(np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1), 2)
+        action = data.actions if data.discrete_actions else np.zeros(len(data), dtype=np.int64)
+        words = colours(state, action, np.where(data.next_known, after, -1), data.time)
+        value = (words >> np.uint64(11)).astype(np.float64) / (1 << 53)
+    else:
+        z = DistinctColumns.fit(data.observations, data.time)(data.observations)
+        value = z @ np.cos(np.arange(1, z.shape[1] + 1))
+    if not data.discrete_actions:
+        value = value + Standardiser.fit(data.actions)(data.actions) @ np.sin(np.arange(1, data.actions.shape[1] + 1))
+    sums = np.add.reduceat(value * (2 + np.cos(data.time)), data.starts)
+    return np.round(10 * sums % 1, 6)  # ties are left to the digests, whatever rounding does
 
 
 def _digest(data: LoggedDataset, start: int, length: int) -> bytes:

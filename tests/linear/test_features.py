@@ -5,6 +5,7 @@ import pytest
 
 from ope_vpm.linear.features import (
     FEATURES,
+    DistinctColumns,
     FourierFeatures,
     Standardiser,
     combination,
@@ -97,8 +98,28 @@ def test_a_standardiser_is_read_as_it_was_written():
     assert np.abs(written(x)).max() == 2
 
 
-def test_deviations_below_a_billionth_of_a_thousandth_are_rounding():
-    """Of the size of the values, and at least of 1: 1.5·10⁻¹² about 0 is a deviation, 0.9·10⁻¹² is not."""
+def test_deviations_below_a_billionth_of_a_thousandth_of_the_values_are_rounding():
+    """1.5·10⁻¹² about 1 is a deviation, 0.5·10⁻¹² is not, and about 0 every deviation is one, in whatever units."""
     tiny = np.array([[-1.0], [1.0]])
-    assert Standardiser.fit(1.5e-12 * tiny).std[0] == pytest.approx(1.5e-12)
-    assert Standardiser.fit(0.9e-12 * tiny).std[0] == 1
+    for unit in (1e-15, 1.0, 1e15):
+        assert Standardiser.fit(unit * (1 + 1.5e-12 * tiny)).std[0] == pytest.approx(1.5e-12 * unit, rel=1e-3)
+        assert Standardiser.fit(unit * (1 + 0.5e-12 * tiny)).std[0] == 1
+        assert Standardiser.fit(1e-15 * unit * tiny).std[0] == pytest.approx(1e-15 * unit)
+    assert Standardiser.fit(0 * tiny).std[0] == 1
+
+
+def test_a_column_counts_once_whatever_its_units_and_its_place():
+    x, time = np.random.default_rng(0).exponential(size=(50, 3)), np.arange(50)
+    plain = DistinctColumns.fit(x, time)
+    more = np.column_stack([x[:, 2] * 1e-15, np.full(50, 0.3), x[:, 0] + 1e7, x[:, 2], 1e15 * x[:, 1]])
+    found = DistinctColumns.fit(more, time)
+    assert (plain.size, found.size) == (3, 3)
+    np.testing.assert_allclose(found(more), plain(x), atol=1e-7)  # 10⁷ leaves nine digits
+    np.testing.assert_allclose(found.restored(found(more)), more, rtol=1e-9)
+    assert found.source.tolist().count(-1) == 1
+
+
+def test_where_no_column_varies_one_is_left():
+    found = DistinctColumns.fit(np.full((4, 2), 0.1), np.arange(4))
+    assert found(np.full((4, 2), 0.1)).tolist() == [[0.0]] * 4
+    assert found.restored(np.zeros((1, 1))).tolist() == [[0.1, 0.1]]

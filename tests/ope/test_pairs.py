@@ -166,7 +166,7 @@ def test_continuous_pairs_are_standardised_and_drawn_k_times():
     np.testing.assert_allclose(logged.mean(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(logged.std(axis=0), 1, atol=1e-12)
     np.testing.assert_allclose(tr.x, logged[built.rows])
-    np.testing.assert_allclose(built.encoder.observation_scale.mean, data.observations.mean(axis=0))
+    np.testing.assert_allclose(built.encoder.observation_scale.whole.mean, data.observations.mean(axis=0))
     inner = ~data.terminated[built.rows]
     expected = built.encoder.states(data.next_observations[built.rows[inner]])
     np.testing.assert_allclose(tr.x_next[inner, 2, :2], expected)

@@ -10,7 +10,7 @@ from weakref import ReferenceType, ref
 import numpy as np
 
 from ope_vpm.arrays import ROUNDING, Array, Floats, Integers
-from ope_vpm.linear.features import FourierFeatures, Standardiser, draw_frequencies
+from ope_vpm.linear.features import DistinctColumns, FourierFeatures, Standardiser, draw_frequencies
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.columns import are_numbers, state_sizes
 from ope_vpm.ope.adapter.ends import Clock
@@ -44,8 +44,8 @@ class Encoder:
     """The number of values of each coordinate of a finite state; None for continuous states."""
     n_actions: int | None
     """None for continuous actions."""
-    observation_scale: Standardiser
-    """Used unless states are finite."""
+    observation_scale: DistinctColumns | None
+    """None where states are finite."""
     action_scale: Standardiser
     """Used unless actions are discrete."""
     absorbs: bool = False
@@ -65,9 +65,9 @@ class Encoder:
                 f"(at most {MOST_ONE_HOT}): give the observations as floats"
             )
         if shape is not None and n_actions is not None:  # numbers are not scaled
-            return cls(shape, n_actions, Standardiser.unit(1), Standardiser.unit(1), absorbs, labels)
-        scales = Standardiser.fit(data.observations), Standardiser.fit(data.actions)
-        return cls(shape, n_actions, *scales, absorbs, labels)
+            return cls(shape, n_actions, None, Standardiser.unit(1), absorbs, labels)
+        columns = DistinctColumns.fit(data.observations, data.time) if shape is None else None
+        return cls(shape, n_actions, columns, Standardiser.fit(data.actions), absorbs, labels)
 
     @classmethod
     def of_states(cls, data: LoggedDataset) -> Encoder:
@@ -77,11 +77,12 @@ class Encoder:
     @property
     def size(self) -> int:
         """Coordinates of a state as a vector: standardised observations, or one for each finite state."""
-        return self.observation_scale.mean.size if self.shape is None else prod(self.shape)
+        return prod(self.shape or ()) if self.observation_scale is None else self.observation_scale.size
 
     def states(self, observations: Array) -> Array:
         """Observations alone: state numbers, or standardised vectors."""
-        if self.shape is None:
+        if self.shape is None or self.observation_scale is not None:
+            assert self.observation_scale is not None
             return self.observation_scale(observations)
         if self.labels is not None:
             return np.array([self.labels.get(key, len(self.labels)) for key in _keys(observations)], dtype=np.int64)

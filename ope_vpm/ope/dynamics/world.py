@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks
-from ope_vpm.linear.features import BATCH_ROWS, Standardiser
+from ope_vpm.linear.features import BATCH_ROWS, DistinctColumns, Standardiser
 from ope_vpm.ope.dynamics.regression import Columns, Regression, sums_over
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
@@ -45,7 +45,7 @@ END_OPTIONS = {"maxiter": 500, "maxfun": 1000, "ftol": 1e-12, "gtol": 1e-9}
 class World:
     """What one step does: the change of the standardised state z, the reward, and the probability of an end."""
 
-    states: Standardiser
+    states: DistinctColumns
     to_actions: Callable[[Array], Array]
     """From actions to what the features take: numbers of discrete actions, or standardised, clipped vectors."""
     n_actions: int | None
@@ -93,7 +93,7 @@ class World:
 
     def observations(self, z: Floats, like: Array) -> Array:
         """States of the model as a policy is asked about them, in the type of the logged ones."""
-        found: Array = (z * self.states.std + self.states.mean).astype(like.dtype)
+        found: Array = self.states.restored(z).astype(like.dtype)
         return found
 
     def inside(self, z: Floats) -> Floats:
@@ -152,7 +152,7 @@ def fit_world(log: Log, clipping: Clipping, n_actions: int | None, seed: int) ->
     held_out, going_on = log.held_out[usable], ~terminated[usable]
     if min((going_on & held_out).sum(), (going_on & ~held_out).sum()) < LEAST_WAVES:
         return None
-    states = Standardiser.fit(data.observations)
+    states = DistinctColumns.fit(data.observations, data.time)
     z, after = states(data.observations[usable]), states(data.next_observations[usable])
     blank = _without_regressions(log, clipping, n_actions, seed, states, z, after)
     if blank.size > MOST_FEATURES:
@@ -215,7 +215,7 @@ def _without_regressions(
     clipping: Clipping,
     n_actions: int | None,
     seed: int,
-    states: Standardiser,
+    states: DistinctColumns,
     z: Floats,
     after: Floats,
 ) -> World:

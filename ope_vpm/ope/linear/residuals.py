@@ -113,7 +113,7 @@ def history(sample: Log, pairs: PairFeatures, residual: Floats) -> History:
 def _past_steps(sample: Log, pairs: PairFeatures, together: Bools) -> PastSteps | None:
     """The steps that have one before them; None where there are none, or states are numbers or too large."""
     data, rows, encoder = sample.data, pairs.rows, pairs.states.features.encoder
-    vectors = encoder.shape is None and encoder.observation_scale.mean.size <= MOST_COORDINATES
+    vectors = encoder.shape is None and encoder.size <= MOST_COORDINATES
     if not vectors or not together.any():
         return None
     (kinds, actions), plain = _kinds(data, pairs), _plain_actions(data)
