@@ -140,6 +140,26 @@ class Selection:
         )
         return f"{best.name} has the {by}: its value is {best.value.value:.4g}{between}; {others}{cost}.{doubt}"
 
+    def to_frame(self) -> Any:
+        """A data frame of pandas, a row per policy, best first: that of the values, and how they compare."""
+        from ope_vpm.ope.reporting.tables import frame, rows_of
+
+        compared = [{"against_first": each.against_first, "regret": each.regret} for each in self.candidates]
+        values = rows_of({each.name: each.value for each in self.candidates})
+        return frame([{**row, **other} for row, other in zip(values, compared, strict=True)])
+
+    def plot(self, data: LoggedDataset | None = None, ax: Any = None) -> Any:
+        """All values and intervals on axes of matplotlib, which are returned; with `data` beside what was logged."""
+        from ope_vpm.ope.reporting.plots import plot
+
+        return plot({each.name: each.value for each in self.candidates}, data, ax)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from ope_vpm.plugins.selection_page import body
+
+        return body(self)
+
     def page(self, path: str | Path) -> None:
         """Write a page with the table and the intervals."""
         from ope_vpm.plugins.selection_page import write_selection
