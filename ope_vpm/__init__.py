@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ope_vpm.ope.evaluate import evaluate
     from ope_vpm.ope.reporting import report
     from ope_vpm.paths import stationary
+    from ope_vpm.plugins import select
     from ope_vpm.policy import as_policy, load_policy, with_noise
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "post_process_mcmc",
     "report",
     "scan_dataset",
+    "select",
     "stationary",
     "with_noise",
 ]
@@ -61,6 +63,7 @@ _HOMES = {
     "post_process_mcmc": "mcmc",
     "report": "ope.reporting",
     "scan_dataset": "logged",
+    "select": "plugins",
     "stationary": "paths",
     "with_noise": "policy",
 }

@@ -24,7 +24,7 @@ Data = Any
 
 @overload
 def evaluate(
-    data: Data, policy: Any, estimator: OneEstimator = "vpm", gamma: float = 1.0, **choices: Any
+    data: Data, policy: Any, estimator: OneEstimator = "auto", gamma: float = 1.0, **choices: Any
 ) -> PolicyValue: ...
 @overload
 def evaluate(
@@ -34,7 +34,7 @@ def evaluate(
 def evaluate(
     data: Data,
     policy: Any,
-    estimator: OneEstimator | Sequence[OneEstimator] = "vpm",
+    estimator: OneEstimator | Sequence[OneEstimator] = "auto",
     *,
     gamma: Sequence[float],
     **choices: Any,
@@ -42,7 +42,7 @@ def evaluate(
 def evaluate(
     data: Data,
     policy: Any,
-    estimator: OneEstimator | Sequence[OneEstimator] = "vpm",
+    estimator: OneEstimator | Sequence[OneEstimator] = "auto",
     gamma: float | Sequence[float] = 1.0,
     seed: int = 0,
     on_end: OnEnd | None = None,
@@ -58,7 +58,7 @@ def evaluate(
             `logs/*.parquet`, a list of files in the order of time, a `pyarrow.dataset` or a `ray.data.Dataset`:
             see `scan_dataset`.
         policy: the target, or a list of targets, or a mapping from names to targets.
-        estimator: a name out of `estimators()`, an `Estimator`, or a list of these.
+        estimator: a name out of `estimators()`, an `Estimator`, or a list of these; "auto" chooses by the data.
         gamma: 1 for the average reward per step; below, (1 - gamma) · E[Σ gamma^t r_t]. Several may be asked for at
             once, as in `gamma=[0.9, 0.99, 1.0]`.
         seed: makes everything random repeatable.

@@ -20,9 +20,9 @@ from ope_vpm.logged import LoggedDataset, scan_dataset
 from ope_vpm.ope.adapter.encoding import target_of
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
 from ope_vpm.ope.estimator import Estimator, ProblemEstimator, needs_rows, policy_value
-from ope_vpm.ope.inference.estimate import rewards_hull
+from ope_vpm.ope.inference.estimate import RawEstimate, return_hull, rewards_hull
 from ope_vpm.ope.inference.uncertainty import LEVEL
-from ope_vpm.ope.inference.value import PolicyValue
+from ope_vpm.ope.inference.value import EpisodeReturn, PolicyValue
 from ope_vpm.outside import printable
 from ope_vpm.plugins.valuation import Choices, Valuation
 from ope_vpm.policy import TargetPolicy
@@ -38,11 +38,20 @@ class Estimate:
     influence: Floats | None = field(default=None, repr=False)
     """(episodes,); None where the estimator does not tell."""
     suspected_bias: float = 0.0
+    of_return: Estimate | None = field(default=None, repr=False)
+    """The same of the return of an episode, where it leads."""
+    per_episode: bool = False
+    """Whether the influence is that of the return of an episode."""
+
+    @property
+    def lead(self) -> PolicyValue | EpisodeReturn:
+        """The number that is compared."""
+        return self.value.lead if self.per_episode else self.value
 
     def error_of_difference(self, other: Estimate) -> float:
         """The standard error of the difference to another policy's value on the same log; infinite where unknown."""
         if self.influence is None or other.influence is None:
-            mine, its = self.value.standard_error, other.value.standard_error
+            mine, its = self.lead.standard_error, other.lead.standard_error
             return float("inf") if mine is None or its is None else float(np.hypot(mine, its))
         episodes = len(self.influence)
         if episodes < 2:
@@ -67,6 +76,13 @@ class Candidate:
     regret: float
     """What choosing it costs at most, compared with the best of all, with a probability of 95 %; never more than the
     difference of the largest and the least value that the rewards allow."""
+    per_episode: bool = False
+    """Whether all this is of the return of an episode, which leads at gamma = 1 where episodes end."""
+
+    @property
+    def lead(self) -> PolicyValue | EpisodeReturn:
+        """The number by which it was compared: the return of an episode, or the value per step."""
+        return self.value.lead if self.per_episode else self.value
 
     @property
     def against_first(self) -> str:
@@ -116,11 +132,10 @@ class Selection:
     def sentence(self) -> str:
         """What was found, in words."""
         best, rest = self.best, len(self.not_told_apart)
-        lower = self.rank_by == "lower" and best.value.interval is not None
-        by = "highest lower end of the interval" if lower else "highest value"
-        between = (
-            "" if best.value.interval is None else ", between {:.4g} and {:.4g} (95 %)".format(*best.value.interval)
-        )
+        lead, what = best.lead, "return" if best.per_episode else "value"
+        lower = self.rank_by == "lower" and lead.interval is not None
+        by = "highest lower end of the interval" if lower else f"highest {what}"
+        between = "" if lead.interval is None else ", between {:.4g} and {:.4g} (95 %)".format(*lead.interval)
         others = (
             f"{'the other differs' if len(self.candidates) == 2 else 'all others differ'} from it by more than noise"
             if rest == 0
@@ -134,12 +149,28 @@ class Selection:
         if better:
             others += f", and {better} look{'s' * (better == 1)} better, but on less that can be relied on"
         cost = f"; choosing it costs at most {best.regret:.4g}" if 0 < best.regret < np.inf else ""
-        doubt = (
-            ""
-            if best.value.verdict == "reliable"
-            else f" Its verdict is {best.value.verdict}: {best.value.reasons[0]}."
-        )
-        return f"{best.name} has the {by}: its value is {best.value.value:.4g}{between}; {others}{cost}.{doubt}"
+        doubt = "" if lead.verdict == "reliable" else f" Its verdict is {lead.verdict}: {lead.reasons[0]}."
+        return f"{best.name} has the {by}: its {what} is {lead.value:.4g}{between}; {others}{cost}.{doubt}"
+
+    def to_frame(self) -> Any:
+        """A data frame of pandas, a row per policy, best first: that of the values, and how they compare."""
+        from ope_vpm.ope.reporting.tables import frame, rows_of
+
+        compared = [{"against_first": each.against_first, "regret": each.regret} for each in self.candidates]
+        values = rows_of({each.name: each.value for each in self.candidates})
+        return frame([{**row, **other} for row, other in zip(values, compared, strict=True)])
+
+    def plot(self, data: LoggedDataset | None = None, ax: Any = None) -> Any:
+        """All values and intervals on axes of matplotlib, which are returned; with `data` beside what was logged."""
+        from ope_vpm.ope.reporting.plots import plot
+
+        return plot({each.name: each.value for each in self.candidates}, data, ax)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from ope_vpm.plugins.selection_page import body
+
+        return body(self)
 
     def page(self, path: str | Path) -> None:
         """Write a page with the table and the intervals."""
@@ -152,9 +183,9 @@ class Selection:
             (
                 str(place),
                 each.name,
-                f"{each.value.value:.6g}",
-                "no interval" if each.value.interval is None else "[{:.6g}, {:.6g}]".format(*each.value.interval),
-                each.value.verdict,
+                f"{each.lead.value:.6g}",
+                "no interval" if each.lead.interval is None else "[{:.6g}, {:.6g}]".format(*each.lead.interval),
+                each.lead.verdict,
                 "" if place == 1 else each.against_first,
             )
             for place, each in enumerate(self.candidates, 1)
@@ -187,7 +218,7 @@ def select(
             parts, two or three times for each policy.
         policies: targets by name, or a list of them, which are then called by their number.
         estimator: a name out of `ov.estimators()`, or an instance.
-        gamma: the discount; 1 for the average reward.
+        gamma: the discount; at 1 returns of an episode are compared where episodes end, otherwise values per step.
         rank_by: "lower" for the lower end of the interval, which prefers what is better known, or "value".
         seed: makes everything random repeatable.
         on_end: what follows a termination, see `ov.evaluate`.
@@ -219,8 +250,11 @@ def select(
         found[name] = estimated(valuation, targets[name])
         if progress is not None:
             progress(len(found))
-    hull = rewards_hull(valuation.problem(next(iter(targets.values()))))
-    return ranked(found, rank_by, valuation.log.data.n_episodes, hull.high - hull.low)
+    returns = {name: each.of_return for name, each in found.items() if each.of_return is not None}
+    compared = returns if len(returns) == len(found) else found
+    problem = valuation.problem(next(iter(targets.values())))
+    hull = (return_hull if compared is returns else rewards_hull)(problem)
+    return ranked(compared, rank_by, valuation.log.data.n_episodes, hull.high - hull.low)
 
 
 def estimated(valuation: Valuation, policy: TargetPolicy) -> Estimate:
@@ -234,7 +268,14 @@ def estimated(valuation: Valuation, policy: TargetPolicy) -> Estimate:
     estimator.check(problem)
     raw = estimator.find(problem)
     value = policy_value(problem, estimator.name, raw)
-    return Estimate(value, None if raw.sums is None else raw.sums.influence, raw.suspected_bias)
+    of_return = None
+    if value.per == "episode" and raw.per_episode is not None:
+        of_return = Estimate(value, _influence(raw.per_episode), raw.per_episode.suspected_bias, per_episode=True)
+    return Estimate(value, _influence(raw), raw.suspected_bias, of_return)
+
+
+def _influence(raw: RawEstimate) -> Floats | None:
+    return None if raw.sums is None else raw.sums.influence
 
 
 def ranked(found: Mapping[str, Estimate], rank_by: RankBy, episodes: int, widest: float = np.inf) -> Selection:
@@ -249,8 +290,8 @@ def ranked(found: Mapping[str, Estimate], rank_by: RankBy, episodes: int, widest
         episodes: of the log.
         widest: the largest difference of two values that the rewards allow.
     """
-    order = sorted(found, key=lambda name: _rank(found[name].value, rank_by), reverse=True)
-    values = np.array([found[name].value.value for name in order])
+    order = sorted(found, key=lambda name: _rank(found[name].lead, rank_by), reverse=True)
+    values = np.array([found[name].lead.value for name in order])
     errors = np.array([[found[one].error_of_difference(found[other]) for other in order] for one in order])
     np.fill_diagonal(errors, 0.0)
     others = max(len(order) - 1, 1)
@@ -267,13 +308,14 @@ def ranked(found: Mapping[str, Estimate], rank_by: RankBy, episodes: int, widest
             behind_error=float(errors[0, place]),
             told_apart=bool(abs(values[0] - values[place]) > margin[0, place]),
             regret=float(regret[place]),
+            per_episode=found[name].per_episode,
         )
         for place, name in enumerate(order)
     )
     return Selection(candidates, rank_by)
 
 
-def _rank(value: PolicyValue, rank_by: RankBy) -> tuple[bool, float, float]:
+def _rank(value: PolicyValue | EpisodeReturn, rank_by: RankBy) -> tuple[bool, float, float]:
     """What is largest comes first: usable ones, then by the lower end or the value, where there is no interval, too."""
     known = -np.inf if np.isnan(value.value) else float(value.value)
     if rank_by == "lower" and value.interval is not None:

@@ -24,22 +24,28 @@ EXPLAINED = (
 
 def write_selection(selection: Selection, path: str | Path) -> None:
     """Write the page, whole or not at all."""
+    write_page(path, "Which policy?", body(selection))
+
+
+def body(selection: Selection) -> Html:
+    """The sentence, all policies best first, and what speaks against them."""
     first = selection.best.value
+    unit = "returns of an episode" if selection.best.per_episode else f"units of {words.unit(first.gamma)}"
     top = element(
         "div",
         element("p", selection.sentence(), class_="headline"),
-        element("p", f"By {first.estimator}, in units of {words.unit(first.gamma)}.", class_="quiet"),
-        class_=f"top {first.verdict}",
+        element("p", f"By {first.estimator}, in {unit}.", class_="quiet"),
+        class_=f"top {selection.best.lead.verdict}",
     )
-    intervals = side_by_side({each.name: each.value for each in selection.candidates})
+    intervals = side_by_side({each.name: each.lead for each in selection.candidates})
     rows = [_row(place, each) for place, each in enumerate(selection.candidates, 1)]
     ranked = joined(table(HEAD, rows, text_columns=(1, 4, 5)), element("p", EXPLAINED, class_="quiet"))
     parts = [top, section("All of them, best first", intervals, ranked)]
-    write_page(path, "Which policy?", joined(*parts, _doubts(selection)))
+    return joined(*parts, _doubts(selection))
 
 
 def _row(place: int, candidate: Candidate) -> list[str]:
-    value = candidate.value
+    value = candidate.lead
     return [
         str(place),
         candidate.name,
@@ -53,8 +59,8 @@ def _row(place: int, candidate: Candidate) -> list[str]:
 
 def _doubts(selection: Selection) -> Html:
     """What speaks against the values, policy by policy."""
-    doubted = [each for each in selection.candidates if each.value.reasons]
+    doubted = [each for each in selection.candidates if each.lead.reasons]
     if not doubted:
         return EMPTY
-    lists = [joined(element("p", element("b", each.name)), listed(each.value.reasons)) for each in doubted]
+    lists = [joined(element("p", element("b", each.name)), listed(each.lead.reasons)) for each in doubted]
     return section("What speaks against them", *lists)

@@ -91,11 +91,11 @@ def test_clean_on_policy_data_are_reliable_and_no_overlap_is_not():
         mdp = RandomMDP.draw(8, 2, seed)
         policy = mdp.policy(seed + 20, spread=0.5)
         data = mdp.dataset(60, 40, policy, seed)
-        assert ov.evaluate(data, policy).verdict == "reliable"
+        assert ov.evaluate(data, policy, "vpm").verdict == "reliable"
         never = np.zeros((8, 2))
         never[:, 0] = 1
         always = mdp.dataset(60, 40, 1 - never, seed)
-        assert ov.evaluate(always, never, ignore=("constant-columns",)).verdict == "unreliable"
+        assert ov.evaluate(always, never, "vpm", ignore=("constant-columns",)).verdict == "unreliable"
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.95])
@@ -104,7 +104,7 @@ def test_linear_gaussian_beats_the_controls_and_covers(gamma):
     env, truth = LinearGaussian(), LinearGaussian().value(TARGET, gamma)
     errors, floor, spread = [], [], []
     for seed in range(10):
-        found = ov.evaluate(env.dataset(60, 50, BEHAVIOUR, seed), TARGET.policy(), gamma=gamma, n_features=200)
+        found = ov.evaluate(env.dataset(60, 50, BEHAVIOUR, seed), TARGET.policy(), "vpm", gamma=gamma, n_features=200)
         errors.append(found.value - truth)
         spread.append(found.standard_error)
         on = env.dataset(60, 50, TARGET, seed)

@@ -166,5 +166,5 @@ def test_the_stated_return_is_the_measured_one():
 
 def test_the_target_evaluates_itself():
     data = bullet.dataset("reacher", 0.0, 40, 50, seed=3)
-    value = ov.evaluate(data, bullet.target("reacher"), time_limit="restart")
+    value = ov.evaluate(data, bullet.target("reacher"), "vpm", time_limit="restart")
     assert value.value == pytest.approx(data.rewards.mean(), abs=4 * value.standard_error)

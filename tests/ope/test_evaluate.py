@@ -29,13 +29,13 @@ def test_several_estimators_and_policies_agree_with_one_at_a_time():
 
 
 def test_a_nested_list_is_one_table():
-    assert ov.evaluate(DATA, TABLES["first"].tolist()).value == ov.evaluate(DATA, TABLES["first"]).value
+    assert ov.evaluate(DATA, TABLES["first"].tolist(), "vpm").value == ov.evaluate(DATA, TABLES["first"], "vpm").value
 
 
 @pytest.mark.parametrize("policies", [[], (), {}])
 def test_no_policies_are_refused(policies):
     with pytest.raises(ValueError, match="one policy, or a list or mapping of at least one: got"):
-        ov.evaluate(DATA, policies)
+        ov.evaluate(DATA, policies, "vpm")
 
 
 def test_instances_and_names_mix_and_doubles_are_numbered():
@@ -60,10 +60,10 @@ def test_what_depends_on_data_alone_is_made_once():
 
 
 def test_as_return_divides_by_one_minus_gamma():
-    found = ov.evaluate(DATA, TABLES["first"], gamma=0.75)
+    found = ov.evaluate(DATA, TABLES["first"], "vpm", gamma=0.75)
     assert found.as_return() == pytest.approx(4 * found.value)
     with pytest.raises(ValueError, match="no logged episode ends: use gamma < 1"):
-        ov.evaluate(DATA, TABLES["first"]).as_return()
+        ov.evaluate(DATA, TABLES["first"], "vpm").as_return()
 
 
 def test_every_solver_and_preset_runs_on_points():
@@ -73,8 +73,8 @@ def test_every_solver_and_preset_runs_on_points():
         {"solver": "kernel", "draws": 3, "n_features": 32},
         {"solver": "neural", "steps": 3},
     ):
-        assert np.isfinite(ov.evaluate(POINTS, TARGET.policy(), **options).value)
-    assert ov.evaluate(POINTS, NO_DENSITY, n_features=32).diagnostics["solver"] == "kernel"
+        assert np.isfinite(ov.evaluate(POINTS, TARGET.policy(), "vpm", **options).value)
+    assert ov.evaluate(POINTS, NO_DENSITY, "vpm", n_features=32).diagnostics["solver"] == "kernel"
 
 
 def test_logged_and_known_behaviour():
@@ -126,33 +126,45 @@ MISTAKES = {
     "unheard-of estimator": (lambda: ov.evaluate(DATA, TABLES["first"], "zzz"), "known are vpm, naive, onestep"),
     "no estimator": (lambda: ov.evaluate(DATA, TABLES["first"], []), "at least one estimator"),
     "misspelt option": (lambda: ov.evaluate(DATA, TABLES["first"], "wist", behavior="logged"), "'behaviour'"),
-    "misspelt solver option": (lambda: ov.evaluate(DATA, TABLES["first"], step=3), "did you mean 'steps'"),
-    "unknown factored option": (lambda: ov.evaluate(POINTS, TARGET.policy(), steps=3), "has no option 'steps'"),
-    "unknown solver": (lambda: ov.evaluate(DATA, TABLES["first"], solver="magic"), "known are auto, tabular"),
-    "solver for other data": (lambda: ov.evaluate(DATA, TABLES["first"], solver="kernel"), "use tabular"),
+    "misspelt solver option": (lambda: ov.evaluate(DATA, TABLES["first"], "vpm", step=3), "did you mean 'steps'"),
+    "unknown factored option": (lambda: ov.evaluate(POINTS, TARGET.policy(), "vpm", steps=3), "has no option 'steps'"),
+    "unknown solver": (lambda: ov.evaluate(DATA, TABLES["first"], "vpm", solver="magic"), "known are auto, tabular"),
+    "solver for other data": (lambda: ov.evaluate(DATA, TABLES["first"], "vpm", solver="kernel"), "use tabular"),
     "options for several": (lambda: ov.evaluate(DATA, TABLES["first"], ["vpm", "liu"], cap=3.0), "give instances"),
     "no logged probabilities": (
         lambda: ov.evaluate(DATA, TABLES["first"], "wist", behaviour="logged"),
         "use behaviour='cloned'",
     ),
     "no densities": (lambda: ov.evaluate(POINTS, NO_DENSITY, "wist"), "use vpm or model"),
-    "factored without densities": (lambda: ov.evaluate(POINTS, NO_DENSITY, solver="factored"), "solver='kernel'"),
+    "factored without densities": (
+        lambda: ov.evaluate(POINTS, NO_DENSITY, "vpm", solver="factored"),
+        "solver='kernel'",
+    ),
     "simulation of points": (lambda: ov.evaluate(POINTS, TARGET.policy(), "model", method="simulate"), "method='auto'"),
-    "another action space": (lambda: ov.evaluate(DATA, np.full((5, 3), 1 / 3)), "they do not fit"),
+    "another action space": (lambda: ov.evaluate(DATA, np.full((5, 3), 1 / 3), "vpm"), "they do not fit"),
     "continuous policy, discrete data": (
-        lambda: ov.evaluate(DATA, TARGET.policy()),
+        lambda: ov.evaluate(DATA, TARGET.policy(), "vpm"),
         "they do not fit|takes observations",
     ),
-    "gamma out of range": (lambda: ov.evaluate(DATA, TABLES["first"], gamma=1.5), "gamma must be between 0 and 1"),
+    "gamma out of range": (
+        lambda: ov.evaluate(DATA, TABLES["first"], "vpm", gamma=1.5),
+        "gamma must be between 0 and 1",
+    ),
     "no initial states": (
-        lambda: ov.evaluate(DATA.with_resets(np.zeros(20, dtype=bool)), TABLES["first"], gamma=0.9),
+        lambda: ov.evaluate(DATA.with_resets(np.zeros(20, dtype=bool)), TABLES["first"], "vpm", gamma=0.9),
         "needs initial states",
     ),
-    "absorbing at gamma 1": (lambda: ov.evaluate(DATA, TABLES["first"], on_end="absorb"), "use on_end='restart'"),
-    "not a dataset": (lambda: ov.evaluate(3, TABLES["first"]), "a int is not a dataset we know"),
+    "absorbing at gamma 1": (
+        lambda: ov.evaluate(DATA, TABLES["first"], "vpm", on_end="absorb"),
+        "use on_end='restart'",
+    ),
+    "not a dataset": (lambda: ov.evaluate(3, TABLES["first"], "vpm"), "a int is not a dataset we know"),
     "options of two solvers": (lambda: ov.estimators()["vpm"](power=0.5, steps=3), "takes power, steps together"),
     "features that are no number": (lambda: ov.estimators()["vpm"](n_features="x"), "a whole number, at least 1"),
-    "paper with other settings": (lambda: ov.evaluate(DATA, TABLES["first"], preset="paper", steps=3), "fixes every"),
+    "paper with other settings": (
+        lambda: ov.evaluate(DATA, TABLES["first"], "vpm", preset="paper", steps=3),
+        "fixes every",
+    ),
 }
 
 
@@ -186,14 +198,14 @@ def test_several_discounts_agree_with_one_at_a_time(names):
 
 def test_discounts_choose_their_own_ends_unless_they_are_told():
     """By default episodes restart at γ = 1 and are absorbed below."""
-    apart = [ov.evaluate(DATA, TABLES["first"], gamma=gamma).value for gamma in (0.5, 1.0)]
-    assert [at.value for at in ov.evaluate(DATA, TABLES["first"], gamma=[0.5, 1.0]).values()] == apart
+    apart = [ov.evaluate(DATA, TABLES["first"], "vpm", gamma=gamma).value for gamma in (0.5, 1.0)]
+    assert [at.value for at in ov.evaluate(DATA, TABLES["first"], "vpm", gamma=[0.5, 1.0]).values()] == apart
 
 
 @pytest.mark.parametrize("gamma", [[], [0.9, 0.9], "0.9", None, [0.9, None], [[0.9], [1.0]], ["0.9", "1.0"]])
 def test_discounts_must_differ(gamma):
     with pytest.raises(ValueError, match="gamma must be a number, or a list of different numbers"):
-        ov.evaluate(DATA, TABLES["first"], gamma=gamma)
+        ov.evaluate(DATA, TABLES["first"], "vpm", gamma=gamma)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +223,7 @@ def test_discounts_must_differ(gamma):
 )
 def test_state_features_that_are_no_table_of_numbers_are_refused(wrong):
     with pytest.raises(ValueError, match="state_features must be a table of finite numbers with a row for each state"):
-        ov.evaluate(DATA, MDP.policy(3), state_features=wrong)
+        ov.evaluate(DATA, MDP.policy(3), "vpm", state_features=wrong)
 
 
 @pytest.mark.parametrize("name", ["vpm", "naive", "dr"])

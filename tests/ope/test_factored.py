@@ -103,7 +103,7 @@ def test_discrete_actions_on_points_take_the_factored_form():
         states[:-1], actions, actions.astype(float), states[1:], truncated=np.arange(3000) % 30 == 29
     )
     policy = CategoricalPolicy(lambda s: np.tile([0.2, 0.8], (len(s), 1)), 2)
-    found = ov.evaluate(data, policy)
+    found = ov.evaluate(data, policy, "vpm")
     assert found.diagnostics["solver"] == "factored"
     assert found.value == pytest.approx(0.8, abs=1e-3)
     assert found.verdict == "reliable"
@@ -152,7 +152,7 @@ def test_an_unfinished_or_a_headless_episode_does_not_stop_the_clock(lengths, fr
     data = walks(lengths, from_reset=from_reset)
     assert limit_of(data) == 20
     assert ending_rows(data, "restart").sum() == 60 + (from_reset is not None)
-    found = ov.evaluate(data, FASTER, time_limit="restart")
+    found = ov.evaluate(data, FASTER, "vpm", time_limit="restart")
     assert found.diagnostics["clock"] == 20
     assert abs(found.value - 4.75) < 3 * found.standard_error
 
@@ -165,7 +165,7 @@ def test_rows_of_a_headless_episode_are_counted_back_from_the_limit():
 
 
 def test_cut_at_several_lengths_there_is_no_clock_and_a_word_about_it():
-    found = ov.evaluate(walks([20, 15, 12, 9, 17, 20]), FASTER, time_limit="restart")
+    found = ov.evaluate(walks([20, 15, 12, 9, 17, 20]), FASTER, "vpm", time_limit="restart")
     assert found.diagnostics["clock"] is None
     assert any("several lengths" in reason for reason in found.reasons)
 

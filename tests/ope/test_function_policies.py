@@ -68,13 +68,13 @@ def test_a_normal_distribution_is_worth_what_the_gaussian_policy_is(name, gamma)
 
 def test_a_function_in_float32_too():
     data = linear_gaussian(20, 30, seed=0)
-    value = ov.evaluate(data, lambda s: td.Normal(torch.as_tensor(-0.3 * s, dtype=torch.float32), 0.5)).value
-    assert value == pytest.approx(ov.evaluate(data, GAUSSIAN).value, abs=1e-5)
+    value = ov.evaluate(data, lambda s: td.Normal(torch.as_tensor(-0.3 * s, dtype=torch.float32), 0.5), "vpm").value
+    assert value == pytest.approx(ov.evaluate(data, GAUSSIAN, "vpm").value, abs=1e-5)
 
 
 def test_the_long_run_of_a_linear_gaussian_mdp():
     """Ten logs of 100 × 100: the mean error within four standard errors, and no interval far from the truth."""
-    found = [ov.evaluate(linear_gaussian(100, 100, seed), normal) for seed in range(10)]
+    found = [ov.evaluate(linear_gaussian(100, 100, seed), normal, "vpm") for seed in range(10)]
     errors = np.array([value.value - TRUTH for value in found])
     assert abs(errors.mean()) < 4 * errors.std(ddof=1) / np.sqrt(10)
     assert sum(value.interval[0] <= TRUTH <= value.interval[1] for value in found) >= 7
@@ -89,7 +89,7 @@ def test_tanh_of_a_normal_distribution():
     )
     squashed = GaussianPolicy(lambda s: (-0.3 * s, 0.5), squash=True)
     function = lambda s: td.TransformedDistribution(normal(s), [td.TanhTransform()])  # noqa: E731
-    assert ov.evaluate(data, function).value == pytest.approx(ov.evaluate(data, squashed).value, abs=1e-9)
+    assert ov.evaluate(data, function, "vpm").value == pytest.approx(ov.evaluate(data, squashed, "vpm").value, abs=1e-9)
 
 
 def test_a_categorical_distribution():
@@ -100,8 +100,8 @@ def test_a_categorical_distribution():
     )
     logits = lambda s: torch.as_tensor(np.hstack([s, -s]))  # noqa: E731
     known = CategoricalPolicy(lambda s: torch.softmax(logits(s), dim=1).numpy(), 2)
-    found = ov.evaluate(data, lambda s: td.Categorical(logits=logits(s)))
-    assert found.value == pytest.approx(ov.evaluate(data, known).value, abs=1e-9)
+    found = ov.evaluate(data, lambda s: td.Categorical(logits=logits(s)), "vpm")
+    assert found.value == pytest.approx(ov.evaluate(data, known, "vpm").value, abs=1e-9)
 
 
 def test_no_policy_is_given_the_clone_of_another():

@@ -181,9 +181,9 @@ def test_treatments_that_hardly_differ_do_not_disagree():
         states, np.zeros(400, dtype=int), rewards, (states + 1) % 7, truncated=np.arange(1, 401) % 20 == 0
     )
     quiet = ("constant-columns", "flags-confused", "duplicated-episodes")
-    found = ov.evaluate(data, [[1 - 1e-5, 1e-5]] * 7, ignore=quiet)
+    found = ov.evaluate(data, [[1 - 1e-5, 1e-5]] * 7, "vpm", ignore=quiet)
     assert found.verdict == "reliable"
-    replaced = ov.evaluate(data, [[1 - 1e-5, 1e-5]] * 7, unseen="restart", ignore=quiet)
+    replaced = ov.evaluate(data, [[1 - 1e-5, 1e-5]] * 7, "vpm", unseen="restart", ignore=quiet)
     assert replaced.diagnostics["disagreement"] < 0.1
 
 

@@ -148,12 +148,12 @@ def test_discrete_actions_that_are_stored_as_floats():
     chosen = select(floats, {"only": policy}, "vpm", ignore=INDEPENDENT)
     assert chosen.best.value.value == wanted.value
     with pytest.raises(ValueError, match="chooses from 2 actions, the data have 3"):
-        ov.evaluate(log(2.0 * actions), policy, ignore=INDEPENDENT)
+        ov.evaluate(log(2.0 * actions), policy, "vpm", ignore=INDEPENDENT)
     with pytest.raises(ValueError, match=r"the data continuous ones \(floats\)"):
-        ov.evaluate(log(0.5 * actions), policy, ignore=INDEPENDENT)
+        ov.evaluate(log(0.5 * actions), policy, "vpm", ignore=INDEPENDENT)
     unknown = ov.as_policy(lambda states: np.tile([0.3, 0.7], (len(states), 1)), output="probabilities")
     with pytest.raises(ValueError, match=r"although all are whole: save them as integers"):
-        ov.evaluate(floats, unknown, ignore=INDEPENDENT)
+        ov.evaluate(floats, unknown, "vpm", ignore=INDEPENDENT)
 
 
 def test_a_deterministic_target_of_continuous_actions():

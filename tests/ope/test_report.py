@@ -80,7 +80,9 @@ def test_the_sentence_on_top():
     assert words.headline("auto", same) == (
         "auto puts the return of an episode at 296, between 286 and 300; nothing speaks against it."
     )
-    assert words.compared(same, 1.0) == ""  # every policy is paid 1 a step
+    assert words.compared(same, 250.0) == (
+        "The logged data themselves average 250: the target looks better than what was logged."
+    )
     nothing = value_of("unreliable", value=float("nan"), interval=None, reasons=("every weight is zero",))
     assert words.headline("wist", nothing) == "wist found no value: every weight is zero."
 
@@ -206,7 +208,7 @@ def test_the_page_holds_what_was_asked_for(tmp_path):
 
 
 def test_without_data_and_for_several_policies(tmp_path):
-    values = ov.evaluate(DATA, {"old": MDP.policy(1), "new": MDP.policy(3)})
+    values = ov.evaluate(DATA, {"old": MDP.policy(1), "new": MDP.policy(3)}, "vpm")
     ov.report(values, tmp_path / "page.html")
     best = max(values, key=lambda name: values[name].value)
     assert f"Of 2 policies, {best} has the highest value" in " ".join(read(tmp_path / "page.html").text)
@@ -224,8 +226,10 @@ def test_the_sentence_says_what_the_value_is_of(tmp_path):
         ov.report(values, tmp_path / "page.html")
         return " ".join(read(tmp_path / "page.html").text)
 
-    assert "For old, vpm puts the value at" in told(ov.evaluate(DATA, {"old": MDP.policy(1), "new": MDP.policy(3)}))
-    discounted = told(ov.evaluate(DATA, MDP.policy(1), gamma=[0.9, 1.0]))
+    assert "For old, vpm puts the value at" in told(
+        ov.evaluate(DATA, {"old": MDP.policy(1), "new": MDP.policy(3)}, "vpm")
+    )
+    discounted = told(ov.evaluate(DATA, MDP.policy(1), "vpm", gamma=[0.9, 1.0]))
     assert "For γ = 0.9, vpm puts the value at" in discounted
     assert "policies" not in discounted  # one policy, whose values at two discounts are no contest
     twice = told(ov.evaluate(DATA, MDP.policy(1), ["vpm", "vpm"]))
@@ -234,7 +238,7 @@ def test_the_sentence_says_what_the_value_is_of(tmp_path):
 
 
 def test_other_data_are_refused(tmp_path):
-    value = ov.evaluate(DATA, MDP.policy(3))
+    value = ov.evaluate(DATA, MDP.policy(3), "vpm")
     with pytest.raises(ValueError, match="the log that was evaluated: vpm has 600 weights, and the data have 30 rows"):
         value.report(tmp_path / "page.html", DATA.select(0))
     with pytest.raises(ValueError, match="at least one"):

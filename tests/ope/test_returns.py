@@ -373,7 +373,7 @@ def test_a_survival_that_was_never_missed_is_not_certain():
     rewards = np.append(np.ones(20), 0.0)
     zeros = np.zeros(21, dtype=int)
     data = ov.LoggedDataset.from_arrays(zeros, zeros, rewards, zeros, terminated=np.ones(21, dtype=bool))
-    found = ov.evaluate(data, [[1.0]], ignore=QUIET)
+    found = ov.evaluate(data, [[1.0]], "vpm", ignore=QUIET)
     low, high = found.return_interval
     assert found.as_return() == pytest.approx(20 / 21)
     assert low <= 0.7618 + 1e-3
@@ -383,5 +383,5 @@ def test_a_survival_that_was_never_missed_is_not_certain():
 def test_ends_that_all_pay_the_same_say_nothing_of_others():
     zeros = np.zeros(20, dtype=int)
     data = ov.LoggedDataset.from_arrays(zeros, zeros, np.zeros(20), zeros, terminated=np.ones(20, dtype=bool))
-    found = ov.evaluate(data, [[1.0]], ignore=QUIET)
+    found = ov.evaluate(data, [[1.0]], "vpm", ignore=QUIET)
     assert found.return_verdict == "unreliable"

@@ -238,3 +238,25 @@ def test_files_come_by_pattern_in_the_order_of_their_numbers(folder):
             found_files([given])
     with pytest.raises(FileNotFoundError, match=rf"a pattern such as '{folder}/\*'"):
         found_files([str(folder)])
+
+
+def test_returns_are_compared_where_episodes_end():
+    """Action 1 ends an episode and pays 1; action 0 pays 0.9 and goes on: more per step, and less per episode, is 1."""
+    rng = np.random.default_rng(0)
+    actions = rng.integers(0, 2, 600)
+    actions[-1] = 1
+    states = np.zeros(600, dtype=int)
+    rewards = np.where(actions == 1, 1.0, 0.9)
+    data = ov.LoggedDataset.from_arrays(states, actions, rewards, states, terminated=actions == 1)
+    ignore = ("constant-columns", "duplicated-episodes")
+    chosen = ov.select(data, {"ends": [[0.2, 0.8]], "goes on": [[0.8, 0.2]]}, "vpm", ignore=ignore)
+    # Going on with probability q pays 0.9·q/(1 - q) + 1 in an episode, and 0.9·q + (1 - q) per step.
+    assert [each.name for each in chosen.candidates] == ["goes on", "ends"]
+    assert chosen.best.lead.value == pytest.approx(0.9 * 4 + 1, rel=1e-6)
+    assert chosen.candidates[1].lead.value == pytest.approx(0.9 / 4 + 1, rel=1e-6)
+    assert chosen.candidates[1].behind == pytest.approx(0.9 * 3.75, rel=1e-6)
+    assert chosen.best.value.value < chosen.candidates[1].value.value  # per step the other is first
+    assert "its return is 4.6" in chosen.sentence()
+    assert chosen.to_frame()["policy"].tolist() == ["goes on", "ends"]
+    assert [label.get_text() for label in chosen.plot().get_yticklabels()] == ["goes on", "ends"]
+    assert "its return is 4.6" in chosen._repr_html_()

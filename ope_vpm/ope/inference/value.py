@@ -102,13 +102,36 @@ class PolicyValue:
             return self.verdict
         return None if self.episode_return is None else self.episode_return.verdict
 
+    @property
+    def lead(self) -> PolicyValue | EpisodeReturn:
+        """What people quote: the return of an episode at gamma = 1 where episodes end, otherwise the value per step."""
+        return self if self.episode_return is None or self.gamma < 1 else self.episode_return
+
+    @property
+    def per(self) -> str:
+        """Whether what leads is "per" episode or step."""
+        return "step" if self.lead is self else "episode"
+
+    @property
+    def same_pay(self) -> bool:
+        """Whether only the return of an episode tells policies apart, because every step pays the same."""
+        return self.episode_return is not None and self.interval is not None and self.interval[0] == self.interval[1]
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON; without the weights."""
+        lead = self.lead
         known = self.gamma < 1 or self.episode_return is not None
         of_return = self.return_interval
         return {
             "estimator": self.estimator,
             "policy": None if self.question is None else self.question.policy,
+            "headline": {
+                "value": _plain(lead.value),
+                "interval": None if lead.interval is None else _plain(lead.interval),
+                "per": self.per,
+                "verdict": lead.verdict,
+                "reasons": list(lead.reasons),
+            },
             "value": self.value,
             "per": "step",
             "gamma": self.gamma,
@@ -134,6 +157,12 @@ class PolicyValue:
 
         report(self, path, data, title)
 
+    def plot(self, data: LoggedDataset | None = None, ax: Any = None) -> Any:
+        """The value and its interval on axes of matplotlib, which are returned; with `data` beside what was logged."""
+        from ope_vpm.ope.reporting.plots import plot
+
+        return plot(self, data, ax)
+
     def _repr_html_(self) -> str:
         """For notebooks."""
         from ope_vpm.ope.reporting import card
@@ -141,13 +170,19 @@ class PolicyValue:
         return card(self)
 
     def __str__(self) -> str:
-        found = f"{self.value:.6g}  {_between(self.interval)}  per step at γ = {self.gamma:.12g}"
-        lines = [f"{self.estimator}: {found}  {self.verdict}", *(f"  - {reason}" for reason in self.reasons)]
+        """What people quote first; the other number below it, unless it says nothing."""
+        lead = self.lead
+        step = f"{self.value:.6g}  {_between(self.interval)}  per step"
+        if isinstance(lead, EpisodeReturn):
+            below = [] if self.same_pay else [f"  {step}  {self.verdict}"]
+            reasons = [] if self.same_pay else [each for each in self.reasons if each not in lead.reasons]
+            found = f"return {lead.value:.6g}  {_between(lead.interval)}  per episode at γ = 1  {lead.verdict}"
+            lines = [f"{self.estimator}: {found}", *lead.reasons, *below, *reasons]
+        else:
+            lines = [f"{self.estimator}: {step} at γ = {self.gamma:.12g}  {self.verdict}", *self.reasons]
+        lines = [line if n == 0 or line.startswith("  ") else f"  - {line}" for n, line in enumerate(lines)]
         if self.gamma < 1 and np.isfinite(self.value):
             lines.append(f"  return {self.as_return():.6g}  {_between(self.return_interval)}  discounted")
-        if self.episode_return is not None:
-            lines.append(f"  {self.episode_return}")
-            lines += [f"  - {reason}" for reason in self.episode_return.reasons if reason not in self.reasons]
         return "\n".join(map(printable, lines))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.outside import printable
@@ -20,6 +20,28 @@ class PolicyValues(dict[Key, Value]):
         from ope_vpm.ope.reporting import report
 
         report(self, path, data, title)
+
+    def to_frame(self) -> Any:
+        """A data frame of pandas, a row per value: estimator, policy, gamma, value, low, high, per, verdict, reasons.
+
+        The value is what leads: the return of an episode ("per" episode) at gamma = 1 where episodes end, otherwise the
+        value per step.
+        """
+        from ope_vpm.ope.reporting.tables import frame, rows_of
+
+        return frame(rows_of(self))
+
+    def to_latex(self) -> str:
+        """The same as a LaTeX table, for the package `booktabs`."""
+        from ope_vpm.ope.reporting.tables import latex, rows_of
+
+        return latex(rows_of(self))
+
+    def plot(self, data: LoggedDataset | None = None, ax: Any = None) -> Any:
+        """All values and intervals on axes of matplotlib, which are returned; with `data` beside what was logged."""
+        from ope_vpm.ope.reporting.plots import plot
+
+        return plot(self, data, ax)
 
     def _repr_html_(self) -> str:
         """For notebooks: a card for each."""

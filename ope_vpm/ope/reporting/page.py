@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ope_vpm.logged import LoggedDataset, inspect
+from ope_vpm.ope.adapter.ends import ending_rows
 from ope_vpm.ope.inference.logged_mean import weights_by_time
 from ope_vpm.ope.inference.value import EpisodeReturn, PolicyValue
 from ope_vpm.ope.reporting import svg, weights, words
@@ -82,8 +83,8 @@ def by_name(values: Values) -> dict[str, PolicyValue]:
 
 def card(value: PolicyValue) -> Html:
     """A value in a notebook: the sentence, the reasons, and what would help."""
-    colour = {"reliable": "#2e9e63", "caution": "#c98500", "unreliable": "#d1493f"}[value.verdict]
-    parts = [element("b", words.headline(value.estimator, value)), _meaning(value), listed(value.reasons[1:])]
+    colour = {"reliable": "#2e9e63", "caution": "#c98500", "unreliable": "#d1493f"}[value.lead.verdict]
+    parts = [element("b", words.headline(value.estimator, value)), _meaning(value), listed(value.lead.reasons[1:])]
     return element("div", parts, style=f"border-left:4px solid {colour};padding:.2em .8em;max-width:50em")
 
 
@@ -95,10 +96,10 @@ def cards(values: Values) -> str:
 def _sections(named: dict[str, PolicyValue], data: LoggedDataset | None) -> list[Html]:
     leader = LEADER if LEADER in named else next(iter(named))
     value = named[leader]
-    logged = logged_mean(value, data)
+    logged = logged_lead(value, data)
     return [
         _top(named, leader, logged),
-        section("The estimates side by side", _pictures(named, leader, logged), _values_table(named, logged)),
+        section("The estimates side by side", _pictures(named, leader, logged), _values_table(named, leader, logged)),
         *_weight_sections(leader, value, data),
         *_doctor(data),
         section("What was assumed", _assumptions(value, data)),
@@ -120,13 +121,18 @@ def _top(named: dict[str, PolicyValue], leader: str, logged: float | None) -> Ht
     parts += [element("p", said) for said in (words.would_help(value), words.compared(value, logged)) if said]
     parts += [element("p", words.ranked(named))] if several else []
     parts += [_meaning(value)]
-    if len(value.reasons) > 1:
-        parts += [element("p", "All that speaks against it:"), listed(value.reasons)]
-    return element("div", parts, class_=f"top {value.verdict}")
+    if len(value.lead.reasons) > 1:
+        parts += [element("p", "All that speaks against it:"), listed(value.lead.reasons)]
+    return element("div", parts, class_=f"top {value.lead.verdict}")
 
 
 def _meaning(value: PolicyValue) -> Html:
-    """The unit, and the return where there is one."""
+    """The unit, and the number that does not lead, unless it says nothing."""
+    if value.per == "episode":
+        if value.same_pay:
+            return element("p", "The sum of an episode's rewards. Every step pays the same.", class_="quiet")
+        step = f"{number(value.value, words.half_width(value.interval))} {between(value.interval)}"
+        return element("p", f"The sum of an episode's rewards. The average reward per step: {step}.", class_="quiet")
     said = f"In units of {words.unit(value.gamma)}."
     found = words.the_return(value)
     if found is not None:
@@ -147,13 +153,25 @@ def logged_mean(value: PolicyValue, data: LoggedDataset | None) -> float | None:
     return float(by_time @ data.rewards) / mass if mass > 0 else None
 
 
+def logged_lead(value: PolicyValue, data: LoggedDataset | None) -> float | None:
+    """The logged number beside what leads: the mean return of an episode, or what `logged_mean` says."""
+    if data is None or value.question is None or value.per == "step":
+        return logged_mean(value, data)
+    ends = int(ending_rows(data, value.question.time_limit).sum())
+    return float(data.rewards.sum()) / ends if ends else None
+
+
+def leads(named: Mapping[str, PolicyValue], leader: str) -> dict[str, PolicyValue | EpisodeReturn]:
+    """What is set side by side: the returns of episodes where that of the leader leads, otherwise values per step."""
+    if named[leader].per == "step":
+        return dict(named)
+    return {name: value.lead for name, value in named.items() if value.per == "episode"}
+
+
 def _pictures(named: dict[str, PolicyValue], leader: str, logged: float | None) -> Html:
-    """The values; where every step pays the same, so that they say nothing, the returns of an episode."""
-    returns = {name: value.episode_return for name, value in named.items() if value.episode_return is not None}
-    if words.is_about_return(named[leader]):
-        said = element("p", "Returns of an episode: every step pays the same, so values per step do not differ.")
-        return joined(said, side_by_side(returns))
-    return side_by_side(named, logged)
+    """The returns of an episode where they lead, otherwise the values per step."""
+    said = [element("p", "Returns of an episode.")] if named[leader].per == "episode" else []
+    return joined(*said, side_by_side(leads(named, leader), logged))
 
 
 def side_by_side(named: Mapping[str, PolicyValue | EpisodeReturn], logged: float | None = None) -> Html:
@@ -195,10 +213,11 @@ def _track(value: PolicyValue | EpisodeReturn, axis: svg.Axis, mean: str) -> Htm
     return element("span", marks, class_=f"track {value.verdict}")
 
 
-def _values_table(named: dict[str, PolicyValue], logged: float | None) -> Html:
-    rows = [_row(name, value) for name, value in named.items()]
+def _values_table(named: dict[str, PolicyValue], leader: str, logged: float | None) -> Html:
+    per_episode = named[leader].per == "episode"
+    rows = [(_return_row if per_episode else _row)(name, value) for name, value in named.items()]
     if logged is not None and CONTROL not in named:
-        rows.append({"estimate": "the logged mean", "value": number(logged)})
+        rows.append({"estimate": "the logged mean", "return" if per_episode else "value": number(logged)})
     head = [key for key in rows[0] if any(row.get(key, NOTHING) != NOTHING for row in rows)]
     texts = [place for place, key in enumerate(head) if key in ("estimate", "verdict")]
     return table(head, [[row.get(key, NOTHING) for key in head] for row in rows], text_columns=texts)
@@ -214,6 +233,20 @@ def _row(name: str, value: PolicyValue) -> dict[str, str]:
         "verdict": element("span", words.VERDICTS[value.verdict], class_=value.verdict),
         "return": NOTHING if found is None else number(found[0], words.half_width(found[1])),
         "effective sample size": NOTHING if size is None else f"{size:.0f}",
+    }
+
+
+def _return_row(name: str, value: PolicyValue) -> dict[str, str]:
+    """The same with the return of an episode first, and the value per step unless every step pays the same."""
+    found, row = value.episode_return, _row(name, value)
+    interval, level = (None, value.verdict) if found is None else (found.interval, found.verdict)
+    return {
+        "estimate": name,
+        "return": row["return"],
+        "95 % interval": NOTHING if found is None else between(interval),
+        "verdict": element("span", words.VERDICTS[level], class_=level),
+        "per step": NOTHING if value.same_pay else row["value"],
+        "effective sample size": row["effective sample size"],
     }
 
 

@@ -48,21 +48,15 @@ def unit(gamma: float) -> str:
     return "average reward per step" if gamma == 1 else f"reward per step, discounted by γ = {gamma:.12g}"
 
 
-def is_about_return(value: PolicyValue) -> bool:
-    """Whether only the return of an episode tells policies apart, because every step pays the same."""
-    return value.episode_return is not None and value.interval is not None and value.interval[0] == value.interval[1]
-
-
 def found(value: PolicyValue) -> str:
-    """Where the value lies, or the return where every step pays the same, as half a sentence."""
-    what, at, interval = "value", value.value, value.interval
-    if value.episode_return is not None and is_about_return(value):
-        what, at, interval = "return of an episode", value.episode_return.value, value.episode_return.interval
-    width = half_width(interval)
-    said = f"puts the {what} at {number(at, width)}"
-    if interval is None:
+    """Where what leads lies, the return of an episode or the value, as half a sentence."""
+    lead = value.lead
+    what = "value" if lead is value else "return of an episode"
+    width = half_width(lead.interval)
+    said = f"puts the {what} at {number(lead.value, width)}"
+    if lead.interval is None:
         return f"{said}, without an interval"
-    low, high = (number(end, width) for end in interval)
+    low, high = (number(end, width) for end in lead.interval)
     return f"{said}, between {low} and {high}"
 
 
@@ -77,28 +71,27 @@ def headline(name: str, value: PolicyValue) -> str:
     """The sentence on top of the page."""
     if not math.isfinite(value.value):
         return f"{name} found no value: {', '.join(value.reasons)}."
-    if value.verdict == "reliable":
+    lead = value.lead
+    if lead.verdict == "reliable":
         return f"{name} {found(value)}; nothing speaks against it."
-    reasons = value.reasons
-    if value.episode_return is not None and is_about_return(value):
-        reasons = value.episode_return.reasons or reasons
-    first = reasons[0] if reasons else "its evidence is weak"
-    if value.verdict == "caution":
+    first = lead.reasons[0] if lead.reasons else "its evidence is weak"
+    if lead.verdict == "caution":
         return f"{name} {found(value)}; take it with caution: {first}."
     return f"Do not rely on this: {first}. {name} {found(value)}."
 
 
 def would_help(value: PolicyValue) -> str:
     """What would make it better; empty where nothing is known."""
-    return f"What would help: {'; '.join(value.advice)}." if value.advice and value.verdict != "reliable" else ""
+    return f"What would help: {'; '.join(value.advice)}." if value.advice and value.lead.verdict != "reliable" else ""
 
 
 def compared(value: PolicyValue, logged: float | None) -> str:
-    """How the target stands to the policy that logged the data."""
-    if logged is None or value.interval is None or value.verdict == "unreliable" or is_about_return(value):
-        return ""  # where every step pays the same, so does every policy's
-    low, high = value.interval
-    said = f"The logged data themselves average {number(logged, half_width(value.interval))}"
+    """How the target stands to the policy that logged the data, by what leads."""
+    lead = value.lead
+    if logged is None or lead.interval is None or lead.verdict == "unreliable":
+        return ""
+    low, high = lead.interval
+    said = f"The logged data themselves average {number(logged, half_width(lead.interval))}"
     if low <= logged <= high:
         return (
             f"{said}, which lies within that interval: the target may be no better and no worse than what was logged."
@@ -108,14 +101,15 @@ def compared(value: PolicyValue, logged: float | None) -> str:
 
 def ranked(values: Mapping[str, PolicyValue]) -> str:
     """Which of several policies is worth most, and which ones cannot be told apart from it by their intervals."""
-    best = max(values, key=lambda name: values[name].value if math.isfinite(values[name].value) else -math.inf)
-    top = values[best].interval
+    leads = {name: value.lead for name, value in values.items()}
+    best = max(leads, key=lambda name: leads[name].value if math.isfinite(leads[name].value) else -math.inf)
+    top = leads[best].interval
     near = [
         name
-        for name, value in values.items()
+        for name, value in leads.items()
         if name != best and top is not None and value.interval is not None and value.interval[1] >= top[0]
     ]
-    said = f"Of {len(values)} policies, {best} has the highest value"
+    said = f"Of {len(values)} policies, {best} has the highest {'value' if values[best].per == 'step' else 'return'}"
     return f"{said}; its interval overlaps with that of {', '.join(near)}." if near else f"{said}."
 
 

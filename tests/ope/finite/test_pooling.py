@@ -126,8 +126,8 @@ def test_preferences_recover_what_the_target_knows():
         observation_space=data.observation_space,
         action_space=data.action_space,
     )
-    found = ov.evaluate(part, target, unseen="preference", ignore=QUIET)
-    pooled = ov.evaluate(part, target, unseen="pooled", ignore=QUIET)
+    found = ov.evaluate(part, target, "vpm", unseen="preference", ignore=QUIET)
+    pooled = ov.evaluate(part, target, "vpm", unseen="pooled", ignore=QUIET)
     truth = mdp.value(target, 1.0)
     assert found.diagnostics["preference"] == pytest.approx(0.3, abs=0.05)
     assert abs(found.value - truth) < 0.2 * abs(pooled.value - truth)
@@ -172,10 +172,10 @@ def test_intervals_reach_as_far_as_rare_penalties_may():
     assert found.episodes == pytest.approx(4)
     assert found.below == pytest.approx(99 * (9.465 - 4) / 200, rel=1e-3)
     assert found.above == pytest.approx(99 * (4 - 1.117) / 200, rel=1e-3)
-    value = ov.evaluate(data, [[1.0]], ignore=QUIET)
+    value = ov.evaluate(data, [[1.0]], "vpm", ignore=QUIET)
     assert value.interval[0] == pytest.approx(value.value - found.below)
     assert value.verdict == "caution"
-    assert ov.evaluate(rare_log(2), [[1.0]], ignore=QUIET).verdict == "unreliable"
+    assert ov.evaluate(rare_log(2), [[1.0]], "vpm", ignore=QUIET).verdict == "unreliable"
     assert rare_rewards(pose(rare_log(30), [[1.0]])) is None
 
 
@@ -184,7 +184,7 @@ def test_the_worst_case_of_unseen_pairs():
     data = ov.LoggedDataset.from_arrays([0, 1] * 5, [0, 0] * 5, [1.0, 3.0] * 5, [1, 0] * 5, truncated=[False, True] * 5)
     problem = pose(data, [[1.0, 0.0], [0.0, 1.0]], 0.5)
     assert worst_case(problem, finite_problem(problem)) == pytest.approx((0.5 + 0.5 * 1, 0.5 + 0.5 * 3))
-    found = ov.evaluate(data, [[1.0, 0.0], [0.0, 1.0]], gamma=0.5, ignore=QUIET)
+    found = ov.evaluate(data, [[1.0, 0.0], [0.0, 1.0]], "vpm", gamma=0.5, ignore=QUIET)
     assert found.verdict == "unreliable"
     assert found.interval[0] <= 1.0
     assert found.interval[1] >= 2.0

@@ -117,26 +117,26 @@ def test_a_mean_of_others_that_says_all_has_coefficient_one(model):
 @pytest.mark.parametrize("gamma", [1.0, 0.99])
 class TestInvariance:
     def test_reward_shift_and_scale(self, gamma):
-        value = ov.evaluate(DATA, TARGET, gamma=gamma).value
+        value = ov.evaluate(DATA, TARGET, "vpm", gamma=gamma).value
         for scale, shift in ((3.0, 5.0), (-2.0, 1.0)):
-            other = ov.evaluate(relabelled(DATA, rewards=scale * DATA.rewards + shift), TARGET, gamma=gamma)
+            other = ov.evaluate(relabelled(DATA, rewards=scale * DATA.rewards + shift), TARGET, "vpm", gamma=gamma)
             assert other.value == pytest.approx(scale * value + shift, abs=1e-6)
 
     def test_order_of_episodes(self, gamma):
-        first = ov.evaluate(DATA, TARGET, gamma=gamma)
-        second = ov.evaluate(DATA.select(np.arange(60)[::-1]), TARGET, gamma=gamma)
+        first = ov.evaluate(DATA, TARGET, "vpm", gamma=gamma)
+        second = ov.evaluate(DATA.select(np.arange(60)[::-1]), TARGET, "vpm", gamma=gamma)
         assert second.value == pytest.approx(first.value, abs=1e-10)
         assert second.interval == pytest.approx(first.interval, abs=1e-10)
 
     def test_a_log_given_twice(self, gamma):
-        first = ov.evaluate(DATA, TARGET, gamma=gamma)
-        twice = ov.evaluate(ov.LoggedDataset.concatenate([DATA, DATA]), TARGET, gamma=gamma)
+        first = ov.evaluate(DATA, TARGET, "vpm", gamma=gamma)
+        twice = ov.evaluate(ov.LoggedDataset.concatenate([DATA, DATA]), TARGET, "vpm", gamma=gamma)
         assert first.diagnostics["unseen"] == twice.diagnostics["unseen"] == "regression"
         assert twice.value == pytest.approx(first.value, abs=1e-8)
 
 
 def test_weights_are_a_ratio_and_give_the_value():
-    found = ov.evaluate(DATA, TARGET)
+    found = ov.evaluate(DATA, TARGET, "vpm")
     assert (found.weights >= 0).all()
     assert found.weights.mean() == pytest.approx(1)
     assert found.diagnostics["negative_mass"] < 0.01
@@ -161,7 +161,7 @@ def test_random_mdps_with_unseen_pairs(gamma):
     """Policies that have nothing to do with the rewards: still within the interval's reach."""
     truth, scores = MDP.value(WANTED, gamma), []
     for seed in range(10):
-        found = ov.evaluate(MDP.dataset(60, 40, LOGGED, seed), WANTED, gamma=gamma, unseen="regression")
+        found = ov.evaluate(MDP.dataset(60, 40, LOGGED, seed), WANTED, "vpm", gamma=gamma, unseen="regression")
         assert found.diagnostics["explained"] < 0.1
         scores.append((found.value - truth) / found.standard_error)
     assert np.abs(scores).max() < 4
@@ -169,8 +169,8 @@ def test_random_mdps_with_unseen_pairs(gamma):
 
 def test_predictions_are_used_where_the_log_says_that_they_are_good():
     """Taxi's policies prefer good actions; random ones on a random MDP tell nothing."""
-    assert ov.evaluate(DATA, TARGET).diagnostics["explained"] > 0.4
-    found = ov.evaluate(MDP.dataset(60, 40, LOGGED, 0), WANTED)
+    assert ov.evaluate(DATA, TARGET, "vpm").diagnostics["explained"] > 0.4
+    found = ov.evaluate(MDP.dataset(60, 40, LOGGED, 0), WANTED, "vpm")
     assert found.diagnostics["unseen"] == "preference"
     assert found.diagnostics["unseen_mass"] > 0.01
 
@@ -196,7 +196,7 @@ def test_ended_episodes_below_gamma_one():
             observation_space=whole.observation_space,
             action_space=whole.action_space,
         )
-        found = ov.evaluate(data, WANTED, gamma=gamma, unseen="regression")
+        found = ov.evaluate(data, WANTED, "vpm", gamma=gamma, unseen="regression")
         scores.append((found.value - truth) / found.standard_error)
     assert np.abs(scores).max() < 4
 
@@ -204,7 +204,7 @@ def test_ended_episodes_below_gamma_one():
 def test_where_everything_was_seen_nothing_is_predicted():
     small = RandomMDP.draw(6, 2, seed=0)
     data = small.dataset(30, 40, small.policy(1), seed=2)
-    found = ov.evaluate(data, small.policy(3))
+    found = ov.evaluate(data, small.policy(3), "vpm")
     assert found.diagnostics["unseen"] != "regression"
     assert found.value == pytest.approx(ov.evaluate(data, small.policy(3), "model").value, abs=1e-8)
 
@@ -213,11 +213,11 @@ def test_what_is_refused():
     small = RandomMDP.draw(6, 2, seed=0)
     few = small.dataset(30, 40, small.policy(1), seed=2)
     with pytest.raises(ValueError, match="there are too few"):
-        ov.evaluate(few, small.policy(3), unseen="regression")
+        ov.evaluate(few, small.policy(3), "vpm", unseen="regression")
     with pytest.raises(ValueError, match="takes no 'steps'"):
-        ov.evaluate(DATA, TARGET, unseen="regression", steps=10)
+        ov.evaluate(DATA, TARGET, "vpm", unseen="regression", steps=10)
     with pytest.raises(ValueError, match="takes no 'lam'"):
-        ov.evaluate(DATA, TARGET, unseen="smooth", lam=2.0)
+        ov.evaluate(DATA, TARGET, "vpm", unseen="smooth", lam=2.0)
     for name in ("vpm", "model", "fqe"):
         with pytest.raises(
             ValueError, match="unknown treatment of unseen pairs 'regresion': did you mean 'regression'"
@@ -225,8 +225,8 @@ def test_what_is_refused():
             ov.evaluate(DATA, TARGET, name, unseen="regresion")
     with pytest.raises(ValueError, match="simulate another"):
         ov.evaluate(DATA, TARGET, "model", method="simulate", unseen="regression")
-    assert ov.evaluate(DATA, TARGET, unseen="restart").diagnostics["unseen"] == "restart"
-    assert ov.evaluate(DATA, TARGET, preset="paper").diagnostics["unseen"] == "restart"
+    assert ov.evaluate(DATA, TARGET, "vpm", unseen="restart").diagnostics["unseen"] == "restart"
+    assert ov.evaluate(DATA, TARGET, "vpm", preset="paper").diagnostics["unseen"] == "restart"
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -206,7 +206,7 @@ def test_mass_on_unseen_first_actions_counts_as_unseen():
     """The target's first action was never seen, everything after it was; γ = ½: half of the time lies on it."""
     steps = [0, 1, 1] * 5, [0, 0, 0] * 5, [0.0, 1.0, 1.0] * 5, [1, 1, 1] * 5
     data = ov.LoggedDataset.from_arrays(*steps, truncated=[False, False, True] * 5)
-    found = ov.evaluate(data, [[0.0, 1.0], [1.0, 0.0]], gamma=0.5, unseen="restart", ignore=QUIET)
+    found = ov.evaluate(data, [[0.0, 1.0], [1.0, 0.0]], "vpm", gamma=0.5, unseen="restart", ignore=QUIET)
     assert found.diagnostics["unseen_mass"] == pytest.approx(0.5)
     assert found.verdict == "unreliable"
 
@@ -215,11 +215,11 @@ def test_a_reducible_chain_is_a_reason_for_caution_and_a_periodic_one_is_not():
     apart = ov.LoggedDataset.from_arrays(
         [0, 0, 1, 1], [0] * 4, [1.0, 2.0, 3.0, 4.0], [0, 0, 1, 1], truncated=[False, True] * 2
     )
-    reasons = ov.evaluate(apart, [[1.0], [1.0]], ignore=QUIET).reasons
+    reasons = ov.evaluate(apart, [[1.0], [1.0]], "vpm", ignore=QUIET).reasons
     assert any("reducible: 2 closed classes, 1 state {0}; 1 state {1}" in reason for reason in reasons)
     around = ov.LoggedDataset.from_arrays([0, 1] * 4, [0] * 8, [1.0, 2.0] * 4, [1, 0] * 4)
     for options in ({}, {"steps": 10, "damping": 0.5}):
-        reasons = ov.evaluate(around, [[1.0], [1.0]], ignore=QUIET, **options).reasons
+        reasons = ov.evaluate(around, [[1.0], [1.0]], "vpm", ignore=QUIET, **options).reasons
         assert not any("periodic" in reason or "reducible" in reason for reason in reasons)
 
 

@@ -1,0 +1,52 @@
+"""Values as a picture of matplotlib: an interval and a dot per estimate, beside the logged mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ope_vpm.logged import LoggedDataset
+from ope_vpm.ope.inference.value import PolicyValue
+from ope_vpm.ope.reporting.page import by_name, leads, logged_lead
+from ope_vpm.ope.reporting.words import unit
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLOURS = {"reliable": "#2e9e63", "caution": "#c98500", "unreliable": "#d1493f"}
+"""Those of the page."""
+LINE = 0.45
+"""Inches of height per estimate: room for its name."""
+
+
+def plot(values: Any, data: LoggedDataset | None = None, ax: Axes | None = None) -> Axes:
+    """One line per estimate: its 95 % interval and its value, by the colour of its verdict.
+
+    Args:
+        values: what `evaluate` returned.
+        data: the log that was evaluated; with it, a dashed line shows what was logged.
+        ax: where to draw; a new figure by default.
+    """
+    named: Mapping[str, PolicyValue] = by_name(values)
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        ax = plt.subplots(figsize=(6.4, 1.2 + LINE * len(named)), layout="constrained")[1]
+    first = next(iter(named.values()))
+    shown = leads(named, next(iter(named)))
+    for place, lead in enumerate(shown.values()):
+        colour = COLOURS[lead.verdict]
+        if lead.interval is not None:
+            ax.plot(lead.interval, [place, place], color=colour, linewidth=4, alpha=0.5, solid_capstyle="butt")
+        if np.isfinite(lead.value):
+            ax.plot([lead.value], [place], "o", color=colour)
+    logged = logged_lead(first, data)
+    if logged is not None:
+        ax.axvline(logged, color="0.4", linestyle="--", linewidth=1, label="logged")
+        ax.legend(frameon=False)
+    ax.set_yticks(range(len(shown)), labels=list(shown))
+    ax.set_ylim(len(shown) - 0.5, -0.5)
+    ax.set_xlabel("return of an episode" if first.per == "episode" else unit(first.gamma))
+    return ax
