@@ -12,6 +12,7 @@ import numpy as np
 from ope_vpm.arrays import Floats, effective_sample_size, group_sums, read_only
 from ope_vpm.linear.weight_sums import WeightSums
 from ope_vpm.logged import LoggedDataset
+from ope_vpm.ope.behaviour.hidden_causes import LEAST_EPISODES, hidden_causes
 from ope_vpm.ope.inference.uncertainty import EpisodeSums, Interval, OfSample, Uncertainty
 from ope_vpm.ope.inference.verdict import ROUNDING, Evidence, Hull, Level, advise, judge, return_hull, rewards_hull
 from ope_vpm.ope.log import Log
@@ -247,6 +248,7 @@ def _of_sample(found: RawEstimate | None, sample: Log) -> RawEstimate | None:
 
 def policy_value(problem: Problem, estimator: str, raw: RawEstimate) -> PolicyValue:
     """Put intervals around what was found, and judge it."""
+    raw = _with_log_doubts(problem, raw)
     hull, episodes = rewards_hull(problem), problem.data.n_episodes
     error, interval = _interval(problem, raw)
     weights = None if raw.weights is None else _mean_one(raw.weights)
@@ -282,6 +284,15 @@ def policy_value(problem: Problem, estimator: str, raw: RawEstimate) -> PolicyVa
         episode_return=episode_return,
         no_return=_no_return(problem, estimator, raw),
     )
+
+
+def _with_log_doubts(problem: Problem, raw: RawEstimate) -> RawEstimate:
+    """The estimate, and its return, with what the log itself says against every estimate from it."""
+    if problem.data.n_episodes < LEAST_EPISODES:
+        return raw
+    share = problem.log.sample.shared(hidden_causes)
+    per_episode = None if raw.per_episode is None else _with_log_doubts(problem, raw.per_episode)
+    return replace(raw, evidence=replace(raw.evidence, hidden_causes=share), per_episode=per_episode)
 
 
 def _interval(problem: Problem, raw: RawEstimate) -> tuple[float | None, Interval | None]:
