@@ -15,9 +15,10 @@ from functools import cache
 import numpy as np
 from matplotlib.figure import Figure
 
-import ope_vpm as ov
 from ope_vpm.envs.wild import wild_task
 from ope_vpm.envs.wild.tables import FiniteTask, clinicians, patient_features
+from ope_vpm.logged import LoggedDataset
+from ope_vpm.ope.evaluate import evaluate
 from ope_vpm.policy import TablePolicy
 from ope_vpm.studies.plots import panels
 from ope_vpm.studies.study import Cell, Outcome, Results, Row, Study, Table, select
@@ -71,10 +72,10 @@ def run(cell: Cell, seed: int) -> Outcome:
     return Outcome([_row(name, data, cell["target"], seed) for name in METHODS])
 
 
-def _row(method: str, data: ov.LoggedDataset, name: str, seed: int) -> Row:
+def _row(method: str, data: LoggedDataset, name: str, seed: int) -> Row:
     start = time.perf_counter()
     features = patient_features() if method == SIMILAR else None
-    found = ov.evaluate(data, target(name), method.split(",")[0], gamma=1.0, seed=seed, state_features=features)
+    found = evaluate(data, target(name), method.split(",")[0], gamma=1.0, seed=seed, state_features=features)
     survival = found.episode_return
     exact, _ = truth(name)
     row: Row = {"method": method, "error": float("nan"), "covered": "", "verdict": "", "seconds": 0.0}

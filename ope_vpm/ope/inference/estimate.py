@@ -12,11 +12,13 @@ from ope_vpm.arrays import ROUNDING, Floats, effective_sample_size, group_sums
 from ope_vpm.linear.weight_sums import WeightSums
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.ends import limit_of
+from ope_vpm.ope.behaviour.hidden_causes import hidden_causes
 from ope_vpm.ope.inference.doubts import (
     EFFECTIVE_EPISODES,
     EFFECTIVE_ROWS,
     EFFECTIVE_SHARE,
     EPISODES,
+    HIDDEN_CAUSES,
     NEGATIVE_MASS,
     Doubts,
     Rule,
@@ -228,6 +230,7 @@ def interval_of(problem: Problem, raw: RawEstimate) -> tuple[float | None, Inter
 
 
 def all_doubts(problem: Problem, raw: RawEstimate) -> Doubts:
-    """What speaks against an estimate, against so few episodes, and the doctor's warnings."""
+    """What speaks against an estimate, and against every estimate from this log; the doctor's warnings among it."""
     episodes, look = problem.data.n_episodes, "look at what `ope-vpm inspect` finds in the data"
-    return joined(EPISODES.of(episodes, episodes), raw.doubts, remarks(problem.log.warnings, look))
+    of_log = *EPISODES.of(episodes, episodes), *HIDDEN_CAUSES.of(problem.log.sample.shared(hidden_causes))
+    return joined(of_log, raw.doubts, remarks(problem.log.warnings, look))
