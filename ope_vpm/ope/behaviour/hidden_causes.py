@@ -2,9 +2,9 @@
 
 The surprise of a step is its action less what the state predicts of it, 1[a = j] - b̂(j|s), or a - E[a|s]. Where
 actions depend on the past through the logged state alone, earlier surprises of an episode predict nothing of the
-present action. A cause that is not logged, such as what a physician saw, makes them do so. So do a log of several policies and
-noise that persists, which do no harm: there earlier surprises predict nothing of the reward and of the next state given
-state and action. A hidden cause that biases values does both, and that is what is asked for.
+present action. A cause that is not logged, such as what a physician saw, makes them do so. So do a log of several
+policies and noise that persists, which do no harm: there earlier surprises predict nothing of the reward and of the
+next state given state and action. A hidden cause that biases values does both, and that is what is asked for.
 
 The second question is one of no correlation between two residuals, each cross-fitted (Robinson 1988; Chernozhukov and
 others 2018): the outcome less E[outcome|s, a], and the earlier surprises less E[those|s, a].
