@@ -220,17 +220,17 @@ def policy_value(problem: Problem, estimator: str, raw: RawEstimate) -> PolicyVa
             level, reasons = of_return.verdict, (RETURN_SAYS, *of_return.reasons)
     elif interval is None:
         reasons = (ONE_EPISODE, *reasons)
-    if interval is not None and level == "unreliable":
-        anything = rewards_hull(problem, unlogged_ends=True)  # a short interval would say what nobody knows
-        interval = anything.low, anything.high
-    elif interval is not None:
-        interval = hull.cut(interval)
+    anything = rewards_hull(problem, unlogged_ends=True)
+    possible = anything.low, anything.high
+    if interval is not None:  # equal rewards have no error, and say nothing of others
+        interval = possible if hull.single and level == "unreliable" else hull.cut(interval)
     return PolicyValue(
         estimator=estimator,
         value=hull.nearest(raw.value),
         gamma=problem.gamma,
         standard_error=error,
         interval=interval,
+        possible=possible,
         effective_sample_size=raw.effective_rows if weights is None else effective_sample_size(weights),
         verdict=level,
         reasons=reasons,

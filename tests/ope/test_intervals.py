@@ -148,11 +148,19 @@ def test_equal_rewards_say_nothing_about_the_value_per_step():
     assert judged([0.1], 0.05, gamma=0.9, ended=True).verdict == "reliable"
 
 
-def test_an_unreliable_discounted_value_may_be_that_of_an_end_that_was_never_logged():
+def test_a_discounted_value_may_be_that_of_an_end_that_was_never_logged():
     """Every logged step pays -1 and none ends: a target that reaches a goal at once is worth 0, not -1."""
     assert judged([-1], -1, gamma=0.9).interval == (-1, 0)
-    assert judged([1, 2], 1.5, gamma=0.9, doubts=OVERLAP.of(0.1)).interval == (0, 2)
-    assert judged([1, 2], 1.5, doubts=OVERLAP.of(0.1)).interval == (1, 2)  # at γ = 1 an end restarts
+    assert judged([1, 2], 1.5, gamma=0.9).possible == (0, 2)
+    assert judged([1, 2], 1.5).possible == (1, 2)  # at γ = 1 an end restarts
+    assert judged([1, 2], 1.5).as_dict()["possible"] == [1, 2]
+
+
+def test_an_interval_does_not_depend_on_the_verdict():
+    sure, doubted = (judged([1, 2], 1.5, (-0.01, 0.0, 0.01), doubts=OVERLAP.of(each)) for each in (1.0, 0.1))
+    assert (sure.verdict, doubted.verdict) == ("reliable", "unreliable")
+    assert 1 < sure.interval[0] < 1.5 < sure.interval[1] < 2
+    assert doubted.interval == sure.interval
     low, high = judged([1, 2], 1.5, members=(-0.1, 0.0, 0.1), gamma=0.9, doubts=OVERLAP.of(0.5)).interval
     assert 1 <= low < high <= 2  # of a cautious answer what was logged
 

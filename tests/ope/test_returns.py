@@ -11,7 +11,7 @@ from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
 from ope_vpm.ope.estimator import RETURN_SAYS
 from ope_vpm.ope.inference.estimate import return_hull
-from ope_vpm.ope.inference.returns import share_limits
+from ope_vpm.ope.inference.returns import NO_LIMIT, share_limits
 from ope_vpm.policy import CategoricalPolicy
 
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes")
@@ -126,10 +126,10 @@ def test_an_uncertain_rate_of_ends(ends, verdict):
     assert (found.verdict == "unreliable") == (verdict == "unreliable")
 
 
-def test_a_return_from_hardly_any_ends_has_no_upper_end():
+def test_a_return_from_hardly_any_ends_says_what_its_interval_takes_for_known():
     """Steps that pay 1 or 2 and end with probability 1/1000: a return of 1500, of which 40 logs hold 2 ends on average.
 
-    Whatever is not called unreliable has to hold it, and an interval of a return that is has no upper end.
+    Whatever is not called unreliable has to hold it; what is has a finite interval, and says under which condition.
     """
     seen, missed = {"unreliable": 0, "caution": 0}, 0
     for seed in range(40):
@@ -140,8 +140,9 @@ def test_a_return_from_hardly_any_ends_has_no_upper_end():
         if found is None:  # no end at all
             continue
         seen[found.verdict] += 1
-        assert found.verdict != "unreliable" or found.interval[1] == np.inf
-        missed += not found.interval[0] <= 1500 <= found.interval[1]
+        assert np.isfinite(found.interval).all()
+        assert (found.verdict == "unreliable") == (NO_LIMIT in found.reasons)
+        missed += found.verdict != "unreliable" and not found.interval[0] <= 1500 <= found.interval[1]
     assert seen["unreliable"] > 20
     assert missed <= 0.05 * 40
 
@@ -353,12 +354,15 @@ def test_where_a_time_limit_alone_ends_equal_steps_the_return_is_not_known():
     assert value.return_interval == (-20, -1)  # an episode has at least one step
 
 
-def test_an_unreliable_return_without_a_limit_has_no_upper_end():
+def test_an_unreliable_return_without_a_limit_has_an_interval_with_two_ends():
     """Two of three episodes say nothing, and nothing limits how long a fourth goes on."""
     value = asked(gamble(2), QUARTER)
     assert value.return_verdict == "unreliable"
-    assert value.return_interval == (1, np.inf)
-    assert value.as_dict()["return_interval"] == [1, None]
+    low, high = value.return_interval
+    assert low == 1
+    assert value.as_return() < high < np.inf
+    assert value.as_dict()["return_interval"] == [low, high]
+    assert NO_LIMIT in value.episode_return.reasons
 
 
 @pytest.mark.parametrize(

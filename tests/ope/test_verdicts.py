@@ -105,6 +105,8 @@ def test_what_is_possible():
     assert hull.cut((-2.0, 1.0)) == (-1, 1)
     assert hull.cut((0.0, 3.0)) == (0, 2)
     assert hull.cut((3.0, 4.0)) == (-1, 2) == hull.cut((-4.0, -3.0))
+    assert Hull(1.0, np.inf).cut((-1.0, 0.5)) == (1, 3)  # at most 2 below 1, so at most 2 above
+    assert Hull(-np.inf, 1.0).cut((1.5, 4.0)) == (-2, 1)
     assert [hull.beyond(each) for each in ((2.0, 3.0), (2.1, 3.0), (-2.0, -1.0), (-2.0, -1.1))] == [0, 1, 0, 1]
     assert not hull.single
     assert Hull(1.0, 1.0 + 1e-10).single

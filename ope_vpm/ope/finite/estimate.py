@@ -9,24 +9,24 @@ import numpy as np
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.finite.history import history
 from ope_vpm.ope.finite.influence import RowEvidence, evidence_of_rows
-from ope_vpm.ope.finite.limits import RareRewards, worst_case
+from ope_vpm.ope.finite.limits import RareRewards
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.solve import FiniteSolution
 from ope_vpm.ope.finite.streamed import evidence_of_parts
 from ope_vpm.ope.inference.doubts import (
     COUNTED_ERROR,
     DISAGREEMENT,
-    EPISODES,
     HISTORY,
+    LEVELS,
     PREDICTED_MASS,
     RARE_REWARDS,
     UNSEEN_MASS,
     Doubts,
-    judge,
+    among,
     remarks,
 )
 from ope_vpm.ope.inference.estimate import NEGLIGIBLE, RawEstimate, disagreement, doubts_of_sums, rewards_hull
-from ope_vpm.ope.inference.logged_mean import logged_mean
+from ope_vpm.ope.inference.logged_mean import error_unit, logged_mean
 from ope_vpm.ope.inference.uncertainty import Bootstrap, Derived, Interval
 from ope_vpm.ope.log import StreamedLog
 from ope_vpm.ope.problem import Problem
@@ -67,7 +67,7 @@ def finite_estimate(
         *RARE_REWARDS.of(None if rare is None else rare.episodes, problem.data.n_episodes),
         *remarks((*cautions, *_clock(problem, rows.cut))),
     )
-    at_least = reach(problem, solution, rare, doubts, untried_share(problem, solution))
+    at_least = reach(problem, solution, rare, without_data(doubts, untried_share(problem, solution)))
     return RawEstimate(
         value=solution.value,
         uncertainty=Derived(of=Bootstrap(episodes=sums, suspected_bias=bias), limits=at_least),
@@ -123,8 +123,7 @@ def row_evidence(problem: Problem, solution: FiniteSolution, widened: bool) -> R
 
 def counted_error(logged: RawEstimate, problem: Problem, error: float, bias: float) -> float | None:
     """The whole standard error in units of the logged mean's, or of a thousandth of the rewards' deviation."""
-    own = logged.sums
-    least = np.hypot(0.0 if own is None else own.standard_error, NEGLIGIBLE * problem.data.reward_facts.deviation)
+    least = np.hypot(error_unit(logged), NEGLIGIBLE * problem.data.reward_facts.deviation)
     return float(np.hypot(error, bias) / least) if least > 0 else None
 
 
@@ -133,13 +132,19 @@ def _clock(problem: Problem, cut: float) -> tuple[str, ...]:
     return () if cut < FEW_CUT else clock_remarks(problem.data, problem.time_limit, known=False)
 
 
-def reach(
-    problem: Problem, solution: FiniteSolution, rare: RareRewards | None, doubts: Doubts, untried: float
-) -> Interval:
+def without_data(doubts: Doubts, untried: float) -> float:
+    """The share of the target's steps that may pay anything: with untried actions, or with any pairs without data.
+
+    Pairs without data are taken to be like seen ones, unless so many steps lead there that the verdict is bad.
+    """
+    return max([untried, *(doubt.size for doubt in among(doubts, UNSEEN_MASS) if LEVELS[doubt.level] == "unreliable")])
+
+
+def reach(problem: Problem, solution: FiniteSolution, rare: RareRewards | None, untried: float) -> Interval:
     """What the interval holds at least.
 
-    That are the limits of rare rewards, what unseen pairs would do if they were like seen ones, anything that the
-    rewards allow for the share of untried actions, and, where the verdict is bad, what is possible at all.
+    That are the limits of rare rewards, what unseen pairs would do if they were like seen ones, and anything that the
+    rewards allow for the share of steps without data.
     """
     hull, (below, above) = rewards_hull(problem), solution.unseen_range
     if untried > 0:
@@ -147,8 +152,4 @@ def reach(
         below, above = min(below, worst), max(above, best)
     if rare is not None:
         below, above = min(below, -rare.below), max(above, rare.above)
-    low, high = solution.value + below, solution.value + above
-    if judge((*doubts, *EPISODES.of(problem.data.n_episodes)))[0] != "unreliable":
-        return low, high
-    least, largest = worst_case(problem, finite_problem(problem))
-    return min(low, least), max(high, largest)
+    return solution.value + below, solution.value + above

@@ -19,6 +19,7 @@ from ope_vpm.ope.finite.estimate import (
     seen,
     unseen_doubts,
     untried_share,
+    without_data,
 )
 from ope_vpm.ope.finite.halves import bias_left, by_halves
 from ope_vpm.ope.finite.history import history
@@ -147,7 +148,7 @@ def _estimate(problem: Problem, solution: LimitedSolution, influence: Floats) ->
         *RARE_REWARDS.of(None if rare is None else rare.episodes, problem.data.n_episodes),
     )
     counted = {"solver": "counts", "unseen": solution.by, **seen(solution)}
-    at_least = reach(problem, solution, rare, doubts, untried_share(asked, solution))
+    at_least = reach(problem, solution, rare, without_data(doubts, untried_share(asked, solution)))
     return RawEstimate(
         value=solution.value,
         uncertainty=Derived(of=Bootstrap(episodes=sums, suspected_bias=bias), limits=at_least),

@@ -14,14 +14,10 @@ import numpy as np
 from scipy import stats
 
 from ope_vpm.arrays import Bools, Floats, effective_sample_size, group_sums
-from ope_vpm.chain.finite.chain import FiniteChain
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.finite.model import CompletedModel
-from ope_vpm.ope.finite.problem import FiniteProblem
 from ope_vpm.ope.inference.doubts import RARE_REWARDS, joined
-from ope_vpm.ope.inference.estimate import RawEstimate, rewards_hull
-from ope_vpm.ope.inference.uncertainty import LEVEL, NOTHING, Derived, Interval
-from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.inference.estimate import RawEstimate
+from ope_vpm.ope.inference.uncertainty import LEVEL, Derived
 
 RARE_SHARE = 0.5
 """Of the episodes: rewards that more of them hold are not rare, and their mean is near normal."""
@@ -118,21 +114,3 @@ def binomial_limits(amounts: Floats) -> tuple[float, float]:
     low = float(stats.beta.ppf(tail, events, others + 1))
     high = float(stats.beta.ppf(1 - tail, events + 1, others)) if others > 0 else 1.0
     return total * (1 - low / share), total * (high / share - 1)
-
-
-def worst_case(problem: Problem, finite: FiniteProblem) -> Interval:
-    """The least and the largest value if nothing is known from the first unseen pair on but the range of the rewards.
-
-    At γ = 1 that is the whole range: a chain that is never seen again may stay away for ever.
-    """
-    hull, gamma = rewards_hull(problem), finite.gamma
-    if finite.all_seen:
-        return NOTHING
-    if gamma == 1:
-        return hull.low, hull.high
-    counts = finite.counts
-    seen = CompletedModel.of_seen(finite)
-    kept = FiniteChain.plain((seen.policy @ counts.transitions).tocsr()).distribution(counts.initial, gamma)
-    known = float(kept @ (seen.policy @ counts.reward))
-    lost = min(float(kept @ finite.unseen) / (1 - gamma), 1.0)
-    return known + lost * hull.low, known + lost * hull.high

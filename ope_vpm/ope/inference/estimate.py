@@ -58,11 +58,17 @@ class Hull:
         return low > self.high + self.rounding or high < self.low - self.rounding
 
     def cut(self, interval: Interval) -> Interval:
-        """The part of an interval that is possible; everything possible, where the interval holds nothing of it."""
-        if self.beyond(interval):
-            return self.low, self.high
+        """The part of an interval that is possible.
+
+        Where it holds nothing of that, everything possible; without a limit on one side, as far inside as it is beyond.
+        """
         low, high = (float(np.clip(end, self.low, self.high)) for end in interval)
-        return low, high
+        if not self.beyond(interval):
+            return low, high
+        if np.isfinite(self.high - self.low):
+            return self.low, self.high
+        far = max(abs(low - interval[0]), abs(high - interval[1]))
+        return max(self.low, high - far), min(self.high, low + far)
 
 
 def rewards_hull(problem: Problem, unlogged_ends: bool = False) -> Hull:
@@ -202,8 +208,20 @@ def effective_episodes(data: LoggedDataset, whole: Floats) -> float:
     return effective_sample_size(whole) * data.n_episodes / equal
 
 
+USUAL_EPISODES = 50
+"""Of the logs on which thresholds in units of standard errors were chosen (docs/verdicts.md)."""
+
+
+def usual(episodes: int) -> float:
+    """By how much a standard error is to be stretched to be a unit: to its size in `USUAL_EPISODES`, if there are more.
+
+    A unit that vanished with n would call what does not vanish, however small, worse the more is logged.
+    """
+    return float(np.sqrt(max(episodes / USUAL_EPISODES, 1.0)))
+
+
 def disagreement(data: LoggedDataset, distance: float, error: float) -> float | None:
-    """How far another solution lies, in standard errors, or in thousandths of the rewards' deviation if that is more.
+    """How far another solution lies, in standard errors, see `usual`, or thousandths of the rewards' deviation if more.
 
     Where all rewards are equal, their size takes the place of their deviation. Rounding errors are no disagreement.
     """
@@ -211,7 +229,7 @@ def disagreement(data: LoggedDataset, distance: float, error: float) -> float | 
     if distance <= ROUNDING * largest:
         return 0.0
     scale = deviation if deviation > ROUNDING * largest else largest  # equal rewards deviate by rounding errors alone
-    least = float(np.hypot(error, NEGLIGIBLE * scale))
+    least = float(np.hypot(error * usual(data.n_episodes), NEGLIGIBLE * scale))
     return distance / least if least > 0 else None
 
 

@@ -13,7 +13,7 @@ from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.streamed import Part
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit, ended_episodes
 from ope_vpm.ope.inference.doubts import RELATIVE_ERROR, RETURN_ERROR, remarks
-from ope_vpm.ope.inference.estimate import RawEstimate
+from ope_vpm.ope.inference.estimate import RawEstimate, usual
 from ope_vpm.ope.inference.returns import Estimate, fixed_length, with_return_of_sums
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
 from ope_vpm.ope.log import StreamedLog
@@ -183,13 +183,18 @@ def _logged_mean(problem: Problem) -> RawEstimate:
     return weighted_estimate(problem, sums, weights, doubts=doubts)
 
 
+def error_unit(logged: RawEstimate | None) -> float:
+    """The standard error of the logged mean, in `USUAL_EPISODES` episodes where the log has more; 0 if not known."""
+    sums = None if logged is None else logged.sums
+    return 0.0 if sums is None else sums.standard_error * usual(len(sums.numerator))
+
+
 def relative_error(logged: RawEstimate | None, error: float, bias: float) -> float | None:
     """The whole standard error in units of the logged mean's, which is what the log says of its own policy.
 
     A thousand stands for all that is more: where every episode pays the same the unit is a rounding error.
     """
-    sums = None if logged is None else logged.sums
-    own = 0.0 if sums is None else sums.standard_error
+    own = error_unit(logged)
     return min(float(np.hypot(error, bias)) / own, MOST_RELATIVE) if own > 0 else None
 
 

@@ -229,6 +229,10 @@ def with_return_of_sums(problem: Problem, found: RawEstimate, sums: EpisodeSums,
 
 
 NO_ENDS = "every logged step pays the same and a time limit alone ends episodes, so the log says nothing about ends"
+NO_LIMIT = (
+    "without a time limit a return may have no end: the interval is that of the return if episodes end as often as the "
+    "log shows"
+)
 SAME_RETURN = "every logged episode ends with the same pay, so the log says nothing about other ends"
 ONE_EPISODE = "one episode gives no interval: it cannot say how episodes differ"
 
@@ -246,9 +250,12 @@ def episode_return(problem: Problem, raw: RawEstimate) -> EpisodeReturn | None:
         level, reasons = "unreliable", (SAME_RETURN, *reasons)
     elif hull.beyond(interval):  # values beyond it by their noise are usual where the truth is near an end of the hull
         level, reasons = "unreliable", (outside("return", raw.value, hull), *reasons)
+    unknown = hull.single  # equal rewards have no error, and say nothing of others
     if rewards_hull(problem).single and not problem.data.table.terminated.any():
-        level, reasons = "unreliable", (NO_ENDS, *reasons)
-    if level == "unreliable" and interval is not None:
-        interval = hull.low, hull.high  # without an end where episodes have no limit
+        level, reasons, unknown = "unreliable", (NO_ENDS, *reasons), True
+    if level == "unreliable" and not np.isfinite([hull.low, hull.high]).all():
+        reasons = (*reasons, NO_LIMIT)
+    if interval is not None and unknown and np.isfinite([hull.low, hull.high]).all():
+        interval = hull.low, hull.high
     cut = None if interval is None else hull.cut(interval)
     return EpisodeReturn(hull.nearest(raw.value), error, cut, level, reasons)

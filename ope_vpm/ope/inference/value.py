@@ -47,8 +47,7 @@ class PolicyValue:
     standard_error: float | None
     """None where one episode says nothing about the next."""
     interval: tuple[float, float] | None
-    """Meant to hold the truth in 95 of 100 datasets; wider where bias is suspected, and everything that the logged
-    rewards allow, and an end after which nothing is paid, where the verdict is "unreliable"."""
+    """Meant to hold the truth in 95 of 100 datasets: value ± t·S, S² = se² + Σ bias², inside of `possible`."""
     effective_sample_size: float | None
     """How many rows of equal weight the weighted log is worth; None where rows are not weighted."""
     verdict: Level
@@ -67,6 +66,8 @@ class PolicyValue:
     """At gamma = 1 on tasks that end: the return of an episode. None where it is not known, or gamma < 1."""
     no_return: str = ""
     """At gamma = 1, why there is no return."""
+    possible: Interval | None = None
+    """The least and the largest value that the logged rewards allow, and an end after which nothing is paid."""
 
     def as_return(self) -> float:
         """The return of an episode.
@@ -137,6 +138,7 @@ class PolicyValue:
             "gamma": self.gamma,
             "standard_error": self.standard_error,
             "interval": None if self.interval is None else list(self.interval),
+            "possible": None if self.possible is None else list(self.possible),
             "effective_sample_size": self.effective_sample_size,
             "verdict": self.verdict,
             "reasons": list(self.reasons),

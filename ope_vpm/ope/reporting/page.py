@@ -177,9 +177,9 @@ def _pictures(named: dict[str, PolicyValue], leader: str, logged: float | None) 
 def side_by_side(named: Mapping[str, PolicyValue | EpisodeReturn], logged: float | None = None) -> Html:
     """One line per estimate: its interval as a bar, its value as a dot, the logged mean as a dashed line.
 
-    The axis holds all values, and the intervals of those that can be relied on: beside all that the rewards allow, the
-    interval of an unreliable one, they would be too short to be seen. Where no estimate can be relied on, it holds all
-    intervals. What does not fit goes on to the end of the axis.
+    The axis holds all values, and the intervals of those that can be relied on: beside a wide one of an unreliable
+    estimate they would be too short to be seen. Where no estimate can be relied on, it holds all intervals. What does
+    not fit goes on to the end of the axis.
     """
     usable = [value for value in named.values() if value.verdict != "unreliable"] or list(named.values())
     given = [value.value for value in named.values()] + [end for value in usable for end in value.interval or ()]

@@ -12,16 +12,16 @@ from ope_vpm.ope import Problem
 from ope_vpm.ope.finite import choice
 from ope_vpm.ope.finite.choice import Chosen, chosen_solution
 from ope_vpm.ope.finite.cross_fit import cross_fitted_counts, solve_part
-from ope_vpm.ope.finite.estimate import _clock, counted_error, reach, unseen_doubts, untried_share
+from ope_vpm.ope.finite.estimate import _clock, counted_error, reach, unseen_doubts, untried_share, without_data
 from ope_vpm.ope.finite.history import history, products_by_past
 from ope_vpm.ope.finite.influence import evidence_of_rows, finite_influence, ratio_of_pairs, widening
-from ope_vpm.ope.finite.limits import RareRewards, worst_case
+from ope_vpm.ope.finite.limits import RareRewards
 from ope_vpm.ope.finite.preference import Preference
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.regression import PredictedSolution, Regression, predicted_pairs
 from ope_vpm.ope.finite.solve import solve
 from ope_vpm.ope.finite.treatments import Restrict, treatment
-from ope_vpm.ope.inference.doubts import OVERLAP, UNSEEN_MASS
+from ope_vpm.ope.inference.doubts import UNSEEN_MASS
 from ope_vpm.ope.inference.logged_mean import logged_mean
 
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes", "one-row-off", "broken-chain")
@@ -96,18 +96,19 @@ def test_a_time_limit_is_remarked_on_where_it_ends_a_tenth():
 
 
 def test_what_an_interval_reaches_at_least():
-    """Unseen pairs -1 and +2 around 5, rare rewards -3 and +1; where the verdict is bad, whatever is possible."""
-    states, actions = [0, 1] * 6, [0] * 12
-    problem = pose(states, actions, [1.0, 9.0] * 6, [1, 0] * 6, [[1.0, 0.0]] * 2)
+    """Unseen pairs -1 and +2 around 5, rare rewards -3 and +1; a quarter of the steps may pay 1 to 9."""
+    problem = pose([0, 1] * 6, [0] * 12, [1.0, 9.0] * 6, [1, 0] * 6, [[1.0, 0.0]] * 2)
     solution = SimpleNamespace(value=5.0, unseen_range=(-1.0, 2.0))
-    fine, bad = (), OVERLAP.of(0.1)
-    assert reach(problem, solution, None, fine, 0.0) == (4, 7)
-    assert reach(problem, solution, RareRewards(4.0, 3.0, 1.0), fine, 0.0) == (2, 7)
-    assert reach(problem, solution, RareRewards(4.0, 0.5, 2.5), fine, 0.0) == (4, 7.5)
-    problem = pose(states, actions, [1.0, 9.0] * 6, [1, 0] * 6, [[0.5, 0.5]] * 2)
-    assert reach(problem, solution, None, bad, 0.0) == (1, 9)
-    far = SimpleNamespace(value=5.0, unseen_range=(-9.0, 9.0))
-    assert reach(problem, far, None, bad, 0.0) == (-4, 14)
+    assert reach(problem, solution, None, 0.0) == (4, 7)
+    assert reach(problem, solution, RareRewards(4.0, 3.0, 1.0), 0.0) == (2, 7)
+    assert reach(problem, solution, RareRewards(4.0, 0.5, 2.5), 0.0) == (4, 7.5)
+    assert reach(problem, SimpleNamespace(value=5.0, unseen_range=(0.0, 0.0)), None, 0.25) == (4, 6)
+
+
+def test_pairs_without_data_may_pay_anything_where_they_are_many():
+    """Untried actions always may; other pairs where the verdict is unreliable, from a fifth of the steps."""
+    assert without_data(UNSEEN_MASS.of(0.19), 0.1) == 0.1
+    assert without_data(UNSEEN_MASS.of(0.21), 0.1) == 0.21
 
 
 def test_steps_with_actions_that_nobody_took_may_pay_anything():
@@ -118,7 +119,7 @@ def test_steps_with_actions_that_nobody_took_may_pay_anything():
         value=4.0, unseen_range=(0.0, 0.0), distribution=np.array([0.75, 0.25]), unseen_mass=0.7, error=0.5
     )
     assert untried_share(problem, time) == pytest.approx(0.15)
-    assert reach(problem, time, None, (), 0.15) == pytest.approx((4 - 0.15 * 3, 4 + 0.15 * 5))
+    assert reach(problem, time, None, 0.15) == pytest.approx((4 - 0.15 * 3, 4 + 0.15 * 5))
     untried, predicted = unseen_doubts(problem, time, True)
     assert (untried.code, untried.size, untried.bias) == ("unseen_mass", pytest.approx(0.15), None)
     assert (predicted.code, predicted.size, predicted.bias) == ("predicted_mass", 0.7, 0.5)
@@ -134,11 +135,6 @@ def test_an_action_that_was_never_logged_is_no_matter_of_prediction(share, verdi
     data = ov.LoggedDataset.from_arrays(states, actions, rng.random(400), truncated=np.arange(400) % 10 == 9)
     table = np.tile([0.5 - share / 2, 0.5 - share / 2, share], (5, 1))
     assert ov.evaluate(data, table, estimator).verdict == verdict
-
-
-def test_the_worst_case_of_an_average_is_all_that_rewards_allow():
-    problem = pose([0, 1] * 6, [0] * 12, [1.0, 9.0] * 6, [1, 0] * 6, [[0.5, 0.5]] * 2)
-    assert worst_case(problem, finite_problem(problem)) == (1, 9)
 
 
 def rare_rewards(problem):

@@ -6,7 +6,7 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope.finite.influence import evidence_of_rows
-from ope_vpm.ope.finite.limits import binomial_limits, worst_case
+from ope_vpm.ope.finite.limits import binomial_limits
 from ope_vpm.ope.finite.pooling import FROM_THE_LOG, components, from_state_mean, pooled_model
 from ope_vpm.ope.finite.preference import Preference, PreferredSolution
 from ope_vpm.ope.finite.problem import finite_problem
@@ -177,17 +177,6 @@ def test_intervals_reach_as_far_as_rare_penalties_may():
     assert value.verdict == "caution"
     assert ov.evaluate(rare_log(2), [[1.0]], "vpm", ignore=QUIET).verdict == "unreliable"
     assert rare_rewards(pose(rare_log(30), [[1.0]])) is None
-
-
-def test_the_worst_case_of_unseen_pairs():
-    """State 0 leads to state 1, where the target's action was never seen; γ = ½: half of the value is unknown."""
-    data = ov.LoggedDataset.from_arrays([0, 1] * 5, [0, 0] * 5, [1.0, 3.0] * 5, [1, 0] * 5, truncated=[False, True] * 5)
-    problem = pose(data, [[1.0, 0.0], [0.0, 1.0]], 0.5)
-    assert worst_case(problem, finite_problem(problem)) == pytest.approx((0.5 + 0.5 * 1, 0.5 + 0.5 * 3))
-    found = ov.evaluate(data, [[1.0, 0.0], [0.0, 1.0]], "vpm", gamma=0.5, ignore=QUIET)
-    assert found.verdict == "unreliable"
-    assert found.interval[0] <= 1.0
-    assert found.interval[1] >= 2.0
 
 
 def test_nothing_is_shrunk_where_everything_was_seen():

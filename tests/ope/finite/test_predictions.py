@@ -7,7 +7,6 @@ import ope_vpm as ov
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope import Problem
 from ope_vpm.ope.finite.influence import finite_influence
-from ope_vpm.ope.finite.limits import worst_case
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.regression import predicted_pairs
 from ope_vpm.ope.finite.solve import solve
@@ -47,14 +46,6 @@ def test_a_mixture_s_residuals_are_honest_about_how_often_a_pair_was_seen():
     psi = gain[states] - 1 / 3 + (states == 0) * 2 * np.sqrt(12 / 11) * (gain[following] - 1 / 3)
     expected = psi.reshape(6, 4).sum(axis=1) / 24
     np.testing.assert_allclose(finite_influence(problem, solution).influence, expected, atol=1e-12)
-
-
-def test_where_everything_was_seen_there_is_no_worst_case():
-    """Nothing is added to an interval: its hull with (∞, -∞) is itself."""
-    mdp = RandomMDP.draw(3, 2, seed=0)
-    problem = Problem.pose(mdp.dataset(30, 20, mdp.policy(1), seed=2), mdp.policy(3), gamma=0.5)
-    assert finite_problem(problem).all_seen
-    assert worst_case(problem, finite_problem(problem)) == (np.inf, -np.inf)
 
 
 @pytest.fixture(scope="module")
