@@ -35,7 +35,7 @@ ROUNDS = 4
 """In which states and actions learn of those around them: what differs within so many steps is told apart."""
 
 
-def colours(state: Integers, action: Integers, following: Integers, time: Integers) -> Words:
+def colours(state: Integers, action: Integers, following: Integers, time: Integers, often: Integers) -> Words:
     """(n,): a number for each row that depends on what its state and action are in the log, not on their names.
 
     States and actions are all alike at first. Then, some rounds long, each is told by when it occurs, and with which
@@ -46,13 +46,14 @@ def colours(state: Integers, action: Integers, following: Integers, time: Intege
         action: the number of its action.
         following: the number of the state after it; -1 where it is not known.
         time: of the row in its episode.
+        often: how many times the row counts.
     """
     known, factors = following >= 0, _odd(np.random.default_rng(0), 4)
     count = int(max(state.max(), following.max())) + 1
     of_state, of_action = np.zeros(count, dtype=np.uint64), np.zeros(int(action.max()) + 1, dtype=np.uint64)
     for _ in range(ROUNDS):
         row = of_state[state] * factors[0] + of_action[action] * factors[1] + time.astype(np.uint64) * factors[2]
-        row = _mixed(row + np.where(known, _mixed(of_state[following]), np.uint64(0)))
+        row = _mixed(row + np.where(known, _mixed(of_state[following]), np.uint64(0))) * often.astype(np.uint64)
         of_state, of_action = _grouped(state, row, count), _grouped(action, row, len(of_action))
         of_state = of_state + factors[3] * _grouped(following[known], row[known], count)
     return _mixed(of_state[state] * factors[0] + of_action[action] * factors[1])

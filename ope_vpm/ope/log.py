@@ -321,23 +321,30 @@ def _contents(data: LoggedDataset) -> Integers:
     if len(data) > SAMPLE_ROWS:
         return number_contents(data.fingerprints)
     digests = [_digest(data, start, length) for start, length in zip(data.starts, data.lengths, strict=True)]
-    _, first, number = np.unique(np.array(digests), return_index=True, return_inverse=True)
+    _, first, number, times = np.unique(np.array(digests), return_index=True, return_inverse=True, return_counts=True)
     rank = np.empty(len(first), dtype=np.int64)
-    rank[np.argsort(_placed(data)[first], kind="stable")] = np.arange(len(first))
+    distinct = len(first) == data.n_episodes  # the rule, of which nothing is copied
+    placed = _placed(data, times)[first] if distinct else _placed(data.select(first), times)
+    rank[np.argsort(placed, kind="stable")] = np.arange(len(first))
     return rank[number]
 
 
-def _placed(data: LoggedDataset) -> Floats:
+def _placed(data: LoggedDataset, times: Integers) -> Floats:
     """(episodes,): numbers in [0, 1), as good as random, that depend on no units, no names and no order of columns.
 
     A sum over the rows of an episode, of colours of finite states or of standardised columns, is taken modulo a tenth:
     rounding errors move it a little, so that they seldom change the order, as they would with a hash.
+
+    Args:
+        data: different episodes.
+        times: how often each of them was logged.
     """
     if data.finite:
         rows = np.concatenate([data.observations, data.next_observations]).reshape(2 * len(data), -1)
         state, after = np.split(np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1), 2)
         action = data.actions if data.discrete_actions else np.zeros(len(data), dtype=np.int64)
-        words = colours(state, action, np.where(data.next_known, after, -1), data.time)
+        often = (times // np.gcd.reduce(times))[data.episode]  # all of them twice is the same log
+        words = colours(state, action, np.where(data.next_known, after, -1), data.time, often)
         value = (words >> np.uint64(11)).astype(np.float64) / (1 << 53)
     else:
         z = DistinctColumns.fit(data.observations, data.time)(data.observations)
