@@ -44,6 +44,10 @@ class Description:
     actions: tuple[Range, ...]
     """One a column."""
     n_actions: int | None
+    columns: tuple[str, ...] | None = None
+    """What the columns of observations are called, where the dataset came from a table."""
+    names: tuple[str, ...] | None = None
+    """What the discrete actions are called, where the dataset came from a table."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, ready for JSON."""
@@ -58,10 +62,14 @@ class Description:
             f"episode length: {self.lengths}",
             f"episode return: {self.returns}",
             f"reward: {self.rewards}",
-            *_lines("observation", self.observations),
-            *([f"actions: {self.n_actions} discrete"] if self.n_actions else _lines("action", self.actions)),
+            *_lines("observation", self.observations, names=self.columns),
+            *([self._discrete()] if self.n_actions else _lines("action", self.actions)),
         ]
         return "\n".join(lines)
+
+    def _discrete(self) -> str:
+        named = "" if self.names is None else f" ({', '.join(self.names)})"
+        return f"actions: {self.n_actions} discrete{named}"
 
 
 def describe(data: LoggedDataset) -> Description:
@@ -79,6 +87,10 @@ def describe(data: LoggedDataset) -> Description:
         observations=_ranges(data.observations),
         actions=_ranges(data.actions),
         n_actions=data.n_actions,
+        columns=None if data.encoding is None else data.encoding.features,
+        names=None
+        if data.encoding is None or data.encoding.actions is None
+        else tuple(map(str, data.encoding.actions)),
     )
 
 
@@ -94,6 +106,9 @@ def _ranges(column: Array) -> tuple[Range, ...]:
     return tuple(range_of(values) for values in column.reshape(len(column), -1).T)
 
 
-def _lines(name: str, ranges: tuple[Range, ...], most: int = 12) -> list[str]:
-    lines = [f"{name} {index}: {values}" for index, values in enumerate(ranges[:most])]
+def _lines(name: str, ranges: tuple[Range, ...], most: int = 12, names: tuple[str, ...] | None = None) -> list[str]:
+    lines = [
+        f"{f'{name} {index}' if names is None else names[index]}: {values}"
+        for index, values in enumerate(ranges[:most])
+    ]
     return lines + ([f"… and {len(ranges) - most} more columns"] if len(ranges) > most else [])

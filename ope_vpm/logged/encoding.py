@@ -149,6 +149,19 @@ class Encoding:
         """What a finite state is called."""
         return f"{self.state[0].name} = {(self.state[0].levels or ())[number]}"
 
+    def state_said(self, observation: Array) -> str:
+        """A state by the names of its columns, as in "region = south, age = 30"."""
+        columns = self.columns(np.asarray(observation)[None])
+        return ", ".join(f"{name} = {values.tolist()[0]}" for name, values in columns.items())
+
+    def action_said(self, action: Array) -> str:
+        """An action by its name, or by the names of its columns."""
+        if self.actions is not None:
+            return str(self.actions[int(action)])
+        return ", ".join(
+            f"{name} = {number:.4g}" for name, number in zip(self.action, np.atleast_1d(action), strict=True)
+        )
+
     def action_numbers(self, names: Sequence[Any], said_by: str) -> Integers:
         """The numbers of discrete actions that are given by their names.
 

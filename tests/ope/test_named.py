@@ -1,5 +1,6 @@
 """Policies in the words of a table are the policies of numbers that they stand for."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -160,3 +161,15 @@ def test_a_dict_of_policies_is_several(data: ov.LoggedDataset) -> None:
 def test_errors_say_what_to_do(policy: Any, said: str, data: ov.LoggedDataset) -> None:
     with pytest.raises(ValueError, match=said):
         target_of(data, policy).probabilities(data.observations)
+
+
+def test_the_doctor_and_the_page_speak_in_names(data: ov.LoggedDataset, tmp_path: Path) -> None:
+    seen = str(ov.inspect(data))
+    assert "region = south: 0 … 1" in seen
+    assert "actions: 3 discrete (discount, free, none)" in seen
+    value = ov.evaluate(data, _by_region, "vpm", gamma=0.9)
+    value.report(tmp_path / "page.html", data)
+    assert value.weights is not None
+    row = int(np.argmax(value.weights))
+    region = "south" if data.observations[row, 1] == 1 else "north"
+    assert f"region = {region}, age = {data.observations[row, 2]}" in (tmp_path / "page.html").read_text()

@@ -326,9 +326,9 @@ def test_networks_have_returns():
 def test_text_and_json_name_what_they_are():
     found = asked(gamble(40), QUARTER)
     first, *others = str(found).splitlines()
-    assert first.startswith("vpm: 1.75  [")
-    assert "per step at γ = 1" in first
-    assert any(line.startswith("  return 7  [") and "per episode" in line for line in others)
+    assert first.startswith("vpm: return 7  [")
+    assert "per episode at γ = 1" in first
+    assert any(line.startswith("  1.75  [") and "per step" in line for line in others)
     held = json.loads(json.dumps(found.as_dict(), allow_nan=False))
     assert held["per"] == "step"
     assert held["return"] == pytest.approx(7)

@@ -78,7 +78,7 @@ def over_time(data: LoggedDataset, weights: Floats) -> Html:
 def over_states(data: LoggedDataset, weights: Floats) -> Html | None:
     """Where the log is and where the target is; None where states do not differ."""
     if data.finite and data.observations.ndim == 1:
-        return _over_finite_states(data.observations, weights)
+        return _over_finite_states(data, weights)
     rng = np.random.default_rng(0)  # of what is drawn on the page, so that it can be made again
     total = float(weights.sum())
     if total <= 0:
@@ -128,8 +128,8 @@ def main_directions(logged: Array, visited: Array) -> tuple[Floats, Floats, tupl
 
 
 def heaviest_rows(data: LoggedDataset, weights: Floats) -> Html:
-    """The rows with the largest weights."""
-    rows = _largest(weights)
+    """The rows with the largest weights; states and actions by name where the dataset came from a table."""
+    rows, names = _largest(weights), data.encoding
     head = ("row", "episode", "step", "weight", "reward", "action", "state")
     cells = [
         (
@@ -138,8 +138,8 @@ def heaviest_rows(data: LoggedDataset, weights: Floats) -> Html:
             str(data.time[row]),
             number(float(weights[row])),
             number(float(data.rewards[row])),
-            _entry(data.actions[row]),
-            _entry(data.observations[row]),
+            _entry(data.actions[row]) if names is None else names.action_said(data.actions[row]),
+            _entry(data.observations[row]) if names is None else names.state_said(data.observations[row]),
         )
         for row in rows.tolist()
     ]
@@ -164,7 +164,8 @@ def heaviest_episodes(data: LoggedDataset, weights: Floats) -> Html:
     return table(head, cells, text_columns=())
 
 
-def _over_finite_states(states: Integers, weights: Floats) -> Html:
+def _over_finite_states(data: LoggedDataset, weights: Floats) -> Html:
+    states, names = data.observations, data.encoding
     kinds, place = np.unique(states, return_inverse=True)
     logged = group_sums(place, np.ones(len(states))) / len(states)
     target = group_sums(place, weights) / max(float(weights.sum()), 1e-300)
@@ -172,7 +173,12 @@ def _over_finite_states(states: Integers, weights: Floats) -> Html:
     y = svg.upward(0, float(max(logged[chosen].max(), target[chosen].max())) * 1.05)
     ticks = [svg.text(svg.LEFT - 5, y(tick) + 4, f"{100 * tick:.3g}%", "end") for tick in y.ticks()]
     groups = [(float(logged[at]), float(target[at])) for at in chosen]
-    drawn = svg.bars(groups, [str(kinds[at]) for at in chosen], ("log", "target"), y)
+    drawn = svg.bars(
+        groups,
+        [str(kinds[at]) if names is None else names.state_name(kinds[at]) for at in chosen],
+        ("log", "target"),
+        y,
+    )
     note = (
         f"Grey: share of the log. Blue: share of the target's time. The {len(chosen)} commonest of {len(kinds)} states."
     )
