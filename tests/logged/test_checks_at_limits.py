@@ -120,7 +120,7 @@ def test_fillers_after_truncations_are_errors():
 def test_constant_columns_are_named_some_of_them():
     data = LoggedDataset.from_arrays(np.ones((3, SHOWN + 2)), np.arange(3.0)[:, None], np.zeros(3))
     found = checks.constant_columns(data)
-    assert found.message.endswith(f"observation {SHOWN - 1} and 2 more")
+    assert f"observation {SHOWN - 1} and 2 more" in found.message
     assert found.count == SHOWN + 2
     few = LoggedDataset.from_arrays(np.arange(6.0).reshape(3, 2), np.ones((3, 1)), np.zeros(3))
     assert checks.constant_columns(few).message == "columns that never change: action 0"
