@@ -117,6 +117,8 @@ def test_the_site_is_built_without_warnings(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr
-    page = (tmp_path / "site" / "mathematics-chains.html").read_text()
+    page = (tmp_path / "site" / "mathematics.html").read_text()
     assert 'href="api.html#ope_vpm.chain.objective.power_ratio"' in page  # labels lead to functions
     assert "fonts.googleapis" not in page
+    assert page.count("<math") > 20  # every formula is typeset
+    assert "FORMULA" not in page

@@ -73,7 +73,7 @@ def test_stored_truths_are_those_of_the_target_and_of_enough_episodes(name):
 
 
 def test_the_table_of_the_docs_has_every_task_with_its_stored_truths():
-    lines = (Path(__file__).parents[2] / "docs" / "wild.md").read_text().splitlines()
+    lines = (Path(__file__).parents[2] / "docs" / "notes" / "008-wild-tasks.md").read_text().splitlines()
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| ")]
     rows = {row[0]: row for row in cells if len(row) == 8 and row[0] in TASKS}
     assert set(rows) == set(TASKS)
