@@ -14,7 +14,7 @@ import numpy as np
 
 from ope_vpm.envs import bullet
 from ope_vpm.envs.training import TASKS
-from ope_vpm.envs.truth import GAMMA, stored_truth
+from ope_vpm.envs.truth import GAMMA
 from ope_vpm.ope import Problem
 from ope_vpm.ope.estimator import ProblemEstimator, make
 
@@ -58,7 +58,7 @@ def main() -> None:
 def one(errors: Errors, task: str, kind: str, trajectories: int, seed: int, names: list[str]) -> None:
     """Collect one log, evaluate it by the named estimators, and add their errors in floors to `errors`."""
     behaviour: bullet.Behaviour = kind if kind == bullet.MIX else float(kind)
-    truth = stored_truth(task)
+    truth = bullet.stored_truth(task)
     log = bullet.dataset(task, behaviour, trajectories, LENGTH, seed)
     problem = Problem.pose(log, bullet.target(task), gamma=1.0, time_limit="restart")
     for gamma in (1.0, GAMMA):

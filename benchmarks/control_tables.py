@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ope_vpm.envs.truth import GAMMA, LOGGED, stored_truth
+from ope_vpm.envs.bullet import LOGGED, stored_truth
+from ope_vpm.envs.truth import GAMMA
 from ope_vpm.studies.control_report import beats, cells_of, errors, floor, informative, rmse
 from ope_vpm.studies.files import read_rows
 from ope_vpm.studies.study import Cell, Results, select

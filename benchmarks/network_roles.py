@@ -22,10 +22,10 @@ import ope_vpm as ov
 from benchmarks._wild_tables import Run
 from benchmarks.roles import print_table
 from benchmarks.wild import append_runs, read_runs
+from ope_vpm.envs.measure import HORIZON, run
+from ope_vpm.envs.truth import GAMMA, SEED, find_truth, truth_of, write_truths
 from ope_vpm.envs.wild import wild_tasks
-from ope_vpm.envs.wild.measure import HORIZON, SEED, run, truth_of
 from ope_vpm.envs.wild.networks import NetworkTask
-from ope_vpm.envs.wild.truth import GAMMA, Truth
 from ope_vpm.policy import TargetPolicy
 from ope_vpm.policy.arrays import NetworkPolicy
 
@@ -117,13 +117,13 @@ def measured(name: str, letter: str, folder: Path) -> tuple[str, str]:
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True)
         episodes = run(name, policy_of(name, letter), MEASURED, max(task.steps(True), HORIZON), SEED)
-        truth_of(episodes, {task.steps(True)}, letter, SEED).write(file, name)
+        write_truths(file, name, {letter: truth_of(episodes, {task.steps(True)})})
     return name, letter
 
 
 def evaluated(cell: Cell, folder: Path) -> list[Run]:
     """The value per step or discounted, and at γ = 1 the return."""
-    task, truth = network_tasks()[cell.task], Truth.read(folder / f"{cell.task}-{cell.asked}.json")
+    task, truth = network_tasks()[cell.task], find_truth(folder / f"{cell.task}-{cell.asked}.json", cell.asked)
     limit, asked = task.steps(True), policy_of(cell.task, cell.asked)
     data = task.run([policy_of(cell.task, letter) for letter in cell.behaviour], EPISODES, limit, cell.seed)
     right = truth.discounted if cell.gamma < 1 else truth.per_step[limit]

@@ -14,9 +14,10 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from ope_vpm.envs import bullet
+from ope_vpm.envs.bullet import LOGGED, stored_truth
 from ope_vpm.envs.collect import collect
 from ope_vpm.envs.training import TASKS
-from ope_vpm.envs.truth import GAMMA, LOGGED, stored_truth
+from ope_vpm.envs.truth import GAMMA
 from ope_vpm.ope import Problem
 from ope_vpm.ope.estimator import ProblemEstimator, make
 from ope_vpm.policy import TargetPolicy

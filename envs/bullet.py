@@ -6,24 +6,23 @@ of its settings, its seed and its return over 20 episodes; 100 episodes for the 
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-import gymnasium as gym
-
-from ope_vpm.envs.collect import MakeEnvironment, collect, register
+from ope_vpm.envs.collect import collect
 from ope_vpm.envs.training import TASKS
+from ope_vpm.envs.truth import Truth, find_truth
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.optional import library
-from ope_vpm.outside import write_text
 from ope_vpm.policy import TargetPolicy
 from ope_vpm.policy.arrays import ArrayPolicy, load_arrays
 from ope_vpm.suggestions import suggestion
 
 POLICIES = Path(__file__).parent / "policies"
 """The folder of the shipped policies."""
+LENGTHS = (25, 50, 100, 150)
+"""The lengths of logged trajectories in the studies, for which true values are stored."""
+LOGGED = {"reacher": 100, "halfcheetah": 150, "ant": 150}
+"""The longest trajectories of the studies: Ant still gains speed after 100 steps."""
 OLDER = -3
 """The index of the checkpoint that is the other half of "mix": the third from the end, less skilled than the target."""
 MIX_ALPHA = 0.5
@@ -40,17 +39,6 @@ def environment_id(task: str) -> str:
     if task not in TASKS:
         raise ValueError(f"there is no task {task!r}: {suggestion(task, TASKS)}")
     return TASKS[task].environment
-
-
-def without_limit(task: str, length: int) -> MakeEnvironment:
-    """Return a function that makes the task's environment with a time limit of `length` steps instead of its own."""
-    name = environment_id(task)
-
-    def made() -> gym.Env[Any, Any]:
-        library("pybullet_envs_gymnasium", "sb3")
-        return gym.make(name, disable_env_checker=True, max_episode_steps=length)
-
-    return made
 
 
 def checkpoints(task: str) -> list[Path]:
@@ -71,12 +59,6 @@ def policy(task: str, name: str = "target") -> ArrayPolicy:
     if name not in by_name:
         raise ValueError(f"{task} has no policy {name!r}: known are {', '.join(by_name)}")
     return load_arrays(by_name[name])
-
-
-def about(task: str, name: str) -> dict[str, Any]:
-    """Return the content of the JSON file beside a checkpoint: settings, seed and return."""
-    stored: dict[str, Any] = json.loads((POLICIES / task / f"{name}.json").read_text())
-    return stored
 
 
 def target(task: str) -> ArrayPolicy:
@@ -112,23 +94,6 @@ def dataset(task: str, kind: Behaviour, trajectories: int, length: int, seed: in
     return collect(environment_id(task), behaviour(task, kind), trajectories, length, seed)
 
 
-def add_return(file: Path, episodes: int = 100, seed: int = 0) -> None:
-    """Measure a policy's return over whole episodes, and add it to the JSON file beside the policy.
-
-    Args:
-        file: the policy's arrays.
-        episodes: the number of episodes.
-        seed: of everything random.
-    """
-    note = file.with_suffix(".json")
-    stored = json.loads(note.read_text())
-    register(stored["environment"])
-    limit = gym.spec(stored["environment"]).max_episode_steps or 1000
-    returns = collect(stored["environment"], load_arrays(file), episodes, limit, seed).returns
-    stored["return"] = {
-        "mean": round(float(returns.mean()), 3),
-        "standard_error": round(float(returns.std(ddof=1) / episodes**0.5), 3),
-        "episodes": episodes,
-        "seed": seed,
-    }
-    write_text(note, json.dumps(stored, indent=2) + "\n")
+def stored_truth(task: str, name: str = "target") -> Truth:
+    """Return the stored values of a shipped policy, "target" or a checkpoint's name."""
+    return find_truth(POLICIES / task / "truth.json", checkpoints(task)[-1].stem if name == "target" else name)

@@ -119,6 +119,18 @@ def register(environment: str) -> None:
         library("icu_sepsis", "sepsis")
 
 
+def without_limit(environment: str, length: int) -> MakeEnvironment:
+    """Return a function that makes an environment with a time limit of `length` steps instead of its own."""
+    register(environment)
+    return lambda: gym.make(environment, disable_env_checker=True, max_episode_steps=length)
+
+
+def time_limit(environment: str) -> int:
+    """Return the environment's own time limit; 1000 steps where it has none."""
+    register(environment)
+    return gym.spec(environment).max_episode_steps or 1000
+
+
 def _check(environment: gym.Env[Any, Any], policies: Sequence[TargetPolicy]) -> None:
     observed, acted = environment.observation_space, environment.action_space
     if not isinstance(observed, spaces.Box | spaces.Discrete | spaces.MultiDiscrete):

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ope_vpm.envs.bullet import add_return
+from ope_vpm.envs.collect import collect, time_limit
 from ope_vpm.envs.training import TASKS, Recipe, scaled, train
 from ope_vpm.envs.wild import wild_tasks
 from ope_vpm.envs.wild.recipes import RECIPES
 from ope_vpm.envs.wild.tables import FiniteTask
 from ope_vpm.outside import write_text, write_whole
+from ope_vpm.policy.arrays import load_arrays
 from ope_vpm.progress import counting
 from ope_vpm.suggestions import suggestion
 
@@ -82,6 +83,27 @@ def measure_returns(files: list[Path], seed: int, episodes: int = EPISODES) -> N
         for number, file in enumerate(files, start=1):
             add_return(file, episodes if number == len(files) else min(episodes, EPISODES_BEFORE), seed)
             progress(number)
+
+
+def add_return(file: Path, episodes: int = 100, seed: int = 0) -> None:
+    """Measure a policy's return over whole episodes, and add it to the JSON file beside the policy.
+
+    Args:
+        file: the policy's arrays.
+        episodes: the number of episodes.
+        seed: of everything random.
+    """
+    note = file.with_suffix(".json")
+    stored = json.loads(note.read_text())
+    environment = stored["environment"]
+    returns = collect(environment, load_arrays(file), episodes, time_limit(environment), seed).returns
+    stored["return"] = {
+        "mean": round(float(returns.mean()), 3),
+        "standard_error": round(float(returns.std(ddof=1) / episodes**0.5), 3),
+        "episodes": episodes,
+        "seed": seed,
+    }
+    write_text(note, json.dumps(stored, indent=2) + "\n")
 
 
 def _train_taxi(output: Path, seed: int, steps: int | None) -> list[Path]:

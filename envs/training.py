@@ -56,40 +56,18 @@ class Recipe:
 
 
 _A2C = {
-    "n_steps": 8,
-    "gae_lambda": 0.9,
-    "gamma": 0.99,
-    "vf_coef": 0.4,
-    "max_grad_norm": 0.5,
-    "learning_rate": 1e-3,
-}
+    "n_steps": 8, "gae_lambda": 0.9, "gamma": 0.99, "vf_coef": 0.4, "max_grad_norm": 0.5, "learning_rate": 1e-3,
+}  # fmt: skip
 """The settings of A2C with which HalfCheetah learned; Ant was trained with the same ones."""
+_PPO = {"n_steps": 256, "batch_size": 256, "n_epochs": 10, "learning_rate": 6e-4, "gamma": 0.98, "gae_lambda": 0.95}
+_LATE = (200_000, 400_000, 700_000, 1_000_000, 1_500_000, 2_000_000)
 
 TASKS = {
     "reacher": Recipe(
-        "ReacherBulletEnv-v0",
-        "PPO",
-        800_000,
-        (40_000, 80_000, 160_000, 320_000, 560_000, 800_000),
-        -0.5,
-        {"n_steps": 256, "batch_size": 256, "n_epochs": 10, "learning_rate": 6e-4, "gamma": 0.98, "gae_lambda": 0.95},
+        "ReacherBulletEnv-v0", "PPO", 800_000, (40_000, 80_000, 160_000, 320_000, 560_000, 800_000), -0.5, _PPO
     ),
-    "halfcheetah": Recipe(
-        "HalfCheetahBulletEnv-v0",
-        "A2C",
-        2_000_000,
-        (200_000, 400_000, 700_000, 1_000_000, 1_500_000, 2_000_000),
-        -1.0,
-        _A2C,
-    ),
-    "ant": Recipe(
-        "AntBulletEnv-v0",
-        "A2C",
-        2_000_000,
-        (200_000, 400_000, 700_000, 1_000_000, 1_500_000, 2_000_000),
-        -1.0,
-        _A2C,
-    ),
+    "halfcheetah": Recipe("HalfCheetahBulletEnv-v0", "A2C", 2_000_000, _LATE, -1.0, _A2C),
+    "ant": Recipe("AntBulletEnv-v0", "A2C", 2_000_000, _LATE, -1.0, _A2C),
 }
 """The recipes of the shipped policies. The algorithms are the paper's: PPO for Reacher, A2C for the others, two hidden
 layers of 64. docs/control.md compares the returns with published ones."""

@@ -1,41 +1,32 @@
-"""True values of the shipped policies, by running them; the errors of estimates are measured against these.
+"""True values of shipped network policies, from their own episodes; the errors of estimates are measured against these.
 
-`python -m ope_vpm.envs.truth TASK` writes `policies/TASK/truth.json`. Every policy runs 1000 episodes or more, each
-for 300 steps without the task's own time limit. Two kinds of value are computed:
+`python -m ope_vpm.envs.measure ID` runs the policies and writes `policies/ID/truth.json`. Three kinds of value:
 
-- γ = 1: Σ rewards / Σ steps of episodes of at most 25, 50, 100 or 150 steps, the value that an evaluation with
-  `time_limit="restart"` estimates;
-- γ = 0.99: (1 - γ)·E[Σ γ^t r_t] of the task continuing for ever, with reward 0 after an Ant has fallen. Steps beyond
-  the last, 4.9 % of the discounted weight, are given the mean reward of the last 100.
+- γ = 1 per step: E[Σ r] / E[length] of episodes of at most some limit, estimated with `time_limit="restart"`;
+- per episode: the undiscounted return of such episodes;
+- γ = 0.99: (1 - γ)·E[Σ γ^t r_t] of the task going on for ever, with reward 0 after it has ended, estimated with
+  `time_limit="continue"`. Steps beyond the last are given the mean reward of the last 100.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ope_vpm.arrays import Floats, group_sums
-from ope_vpm.envs import bullet
-from ope_vpm.envs.collect import collect
-from ope_vpm.envs.training import TASKS
+from ope_vpm.arrays import Bools, Floats, Integers
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.outside import write_text
-from ope_vpm.policy import TargetPolicy
 
-LENGTHS = (25, 50, 100, 150)
-"""The lengths of logged trajectories in the studies."""
-LOGGED = {"reacher": 100, "halfcheetah": 150, "ant": 150}
-"""The longest trajectories of the studies: Ant still gains speed after 100 steps."""
-HORIZON, EPISODES, LAST = 300, 1000, 100
-"""Steps per episode: at γ = 0.99 they carry 95.1 % of the discounted weight. Episodes: the fewest for a true value.
-Last: the steps whose mean reward continues an episode beyond its end. Round numbers; Ant gains speed for 200 steps."""
 GAMMA = 0.99
-"""The discount of the control studies; a common choice in continuous control."""
+"""The discount of the stored values; a common choice in continuous control."""
+LAST = 100
+"""The steps whose mean reward continues an episode that was cut at the horizon. A round number."""
 SEED = 1_000_000
 """The seed of the episodes behind the truth, far from those of any log."""
 
@@ -54,83 +45,92 @@ class Value:
 class Truth:
     """The true values of one policy."""
 
-    average: dict[int, Value]
-    """The average reward at γ = 1, by the length of the episodes."""
+    per_step: Mapping[int, Value]
+    """E[Σ r] / E[length] at γ = 1, by the limit of the episodes."""
+    per_episode: Mapping[int, Value]
+    """The undiscounted return of an episode, by the limit of the episodes; {} where it was not measured."""
     discounted: Value
     """(1-γ)·E[Σ γ^t r_t]."""
-    tail: float
-    """(1-γ)·E[Σ γ^(t-n) r_t] from step n = `LOGGED` on, over the episodes that last so long."""
     horizon: int
     """The length of the longest episode."""
     episodes: int
     """The number of episodes."""
     seed: int
     """The seed of the episodes."""
+    tail: float | None = None
+    """(1-γ)·E[Σ γ^(t-n) r_t] from the last step n of the studies' logs on, over the episodes that last so long."""
     gamma: float = GAMMA
     """The discount of `discounted` and `tail`."""
 
     def at(self, gamma: float, length: int) -> Value:
         """Return the value at γ = 1 in episodes of some length, or the discounted one, which is the same for all."""
-        return self.average[length] if gamma == 1 else self.discounted
+        return self.per_step[length] if gamma == 1 else self.discounted
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """The rewards of on-policy episodes."""
+
+    rewards: Floats
+    """(episodes, horizon), 0 after an episode's last step."""
+    lengths: Integers
+    """The number of steps of each episode."""
+    ended: Bools
+    """Whether the task ended, rather than the horizon."""
 
     @classmethod
-    def read(cls, stored: dict[str, Any]) -> Truth:
-        """Make a truth from what its JSON file holds."""
-        average = {int(length): Value(**value) for length, value in stored["average"].items()}
-        return cls(**{**stored, "average": average, "discounted": Value(**stored["discounted"])})
+    def of(cls, data: LoggedDataset, horizon: int | None = None) -> Episodes:
+        """Take the rewards out of a log; columns up to `horizon`, or up to its longest episode."""
+        rewards = np.zeros((data.n_episodes, horizon or int(data.lengths.max())))
+        rewards[data.episode, data.time] = data.rewards
+        return cls(rewards, data.lengths, data.terminated[data.ends])
+
+    def sums(self, limit: int) -> tuple[Floats, Floats]:
+        """Return each episode's sum of rewards and number of steps, over its first `limit` steps."""
+        return self.rewards[:, :limit].sum(axis=1), self.lengths.clip(max=limit).astype(np.float64)
+
+    def discounted(self, gamma: float, beyond: float, start: int = 0) -> Floats:
+        """Return (1-γ)·Σ γ^(t-start) r_t of each episode from step `start` on.
+
+        Args:
+            gamma: the discount γ, below 1.
+            beyond: the value, (1-γ)·E[Σ γ^t r_t], of what follows where an episode was cut.
+            start: the first step that counts.
+        """
+        weight = gamma ** np.arange(self.rewards.shape[1] - start, dtype=np.float64)
+        rest = gamma ** (self.lengths - start).clip(0).astype(np.float64)
+        total: Floats = (1 - gamma) * (self.rewards[:, start:] @ weight) + np.where(self.ended, 0.0, rest) * beyond
+        return total
+
+    @property
+    def last_reward(self) -> float:
+        """The mean reward of the last steps of the episodes that reached the horizon; 0 where none did."""
+        cut = ~self.ended
+        return float(self.rewards[cut, -LAST:].mean()) if cut.any() else 0.0
 
 
-def average_parts(data: LoggedDataset, length: int) -> tuple[Floats, Floats]:
-    """Return each episode's sum of rewards and number of steps, over its first `length` steps."""
-    early = data.time < length
-    return (
-        group_sums(data.episode, data.rewards * early, data.n_episodes),
-        group_sums(data.episode, early.astype(np.float64), data.n_episodes),
-    )
-
-
-def discounted_parts(data: LoggedDataset, gamma: float, tail: float, start: int = 0) -> Floats:
-    """Return (1-γ)·Σ γ^(t-start) r_t of each episode from step `start` on; truncated episodes continue with `tail`.
+def truth_of(episodes: Episodes, limits: Collection[int], seed: int = SEED, logged: int | None = None) -> Truth:
+    """Compute the values of a policy from its own episodes.
 
     Args:
-        data: the log.
-        gamma: the discount γ, below 1.
-        tail: (1-γ)·E[Σ γ^t r_t] after a truncation.
-        start: the first step that counts.
+        episodes: of the policy.
+        limits: the limits of the episodes whose values at γ = 1 are asked for.
+        seed: of the episodes, for the record.
+        logged: the step at which the tail begins; None: no tail.
     """
-    late = data.time >= start
-    weight = np.where(late, gamma ** (data.time - start).clip(0).astype(np.float64), 0.0)
-    sums = (1 - gamma) * group_sums(data.episode, weight * data.rewards, data.n_episodes)
-    cut = data.truncated[data.ends]
-    return sums + np.where(cut, gamma ** (data.lengths - start).clip(0).astype(np.float64), 0.0) * tail
-
-
-def measure(task: str, policy: TargetPolicy, episodes: int = EPISODES, seed: int = SEED) -> Truth:
-    """Measure the true values of one policy by running it.
-
-    Args:
-        task: the name of the task.
-        policy: the policy to run.
-        episodes: the number of episodes.
-        seed: of everything random.
-    """
-    data = collect(bullet.without_limit(task, HORIZON), policy, episodes, HORIZON, seed)
-    return of_episodes(data, LOGGED[task], seed)
-
-
-def of_episodes(data: LoggedDataset, logged: int, seed: int = SEED) -> Truth:
-    """Compute the values of a policy from its own episodes; `logged` is the step at which the tail begins."""
-    end = int(data.lengths.max())
-    last = data.rewards[data.time >= end - LAST]
-    beyond = float(last.mean()) if len(last) else 0.0
-    later = discounted_parts(data, GAMMA, beyond, logged)[data.lengths > logged]
+    sums = {limit: episodes.sums(limit) for limit in sorted(limits)}
+    beyond, tail = episodes.last_reward, None
+    if logged is not None:
+        later = episodes.discounted(GAMMA, beyond, logged)[episodes.lengths > logged]
+        tail = float(later.mean()) if len(later) else 0.0
     return Truth(
-        average={length: ratio_value(*average_parts(data, length)) for length in LENGTHS},
-        discounted=mean_value(discounted_parts(data, GAMMA, beyond)),
-        tail=float(later.mean()) if len(later) else 0.0,
-        horizon=end,
-        episodes=data.n_episodes,
+        per_step={limit: ratio_value(*part) for limit, part in sums.items()},
+        per_episode={limit: mean_value(part[0]) for limit, part in sums.items()},
+        discounted=mean_value(episodes.discounted(GAMMA, beyond)),
+        horizon=episodes.rewards.shape[1],
+        episodes=len(episodes.rewards),
         seed=seed,
+        tail=tail,
     )
 
 
@@ -147,43 +147,35 @@ def ratio_value(sums: Floats, steps: Floats) -> Value:
     return Value(value, around.standard_error, around.deviation)
 
 
-def truth_file(task: str) -> Path:
-    """Return the file in which a task's true values are stored."""
-    return bullet.POLICIES / task / "truth.json"
+@cache
+def read_truths(file: Path) -> Mapping[str, Truth]:
+    """The truths in a JSON file, by policy."""
+    stored: dict[str, dict[str, Any]] = json.loads(file.read_text())["policies"]
+    return {name: _read(truth) for name, truth in stored.items()}
 
 
-def stored_truth(task: str, name: str = "target") -> Truth:
-    """Return the stored values of a shipped policy, "target" or a checkpoint's name."""
-    if name == "target":
-        name = bullet.checkpoints(task)[-1].stem
-    stored: dict[str, Any] = json.loads(truth_file(task).read_text())
-    if name not in stored["policies"]:
-        raise ValueError(f"the truth of {name} is not known: run `{stored['command']} {name}`")
-    return Truth.read(stored["policies"][name])
+def _read(stored: dict[str, Any]) -> Truth:
+    by_limit = {
+        kind: {int(limit): Value(**value) for limit, value in stored[kind].items()}
+        for kind in ("per_step", "per_episode")
+    }
+    return Truth(**{**stored, **by_limit, "discounted": Value(**stored["discounted"])})
 
 
-def write_truth(task: str, names: list[str], episodes: int = EPISODES) -> None:
-    """Measure some policies of a task and add their values to the task's file.
-
-    Args:
-        task: the name of the task.
-        names: of the checkpoints.
-        episodes: the number of episodes of each.
-    """
-    file = truth_file(task)
-    known: dict[str, Any] = json.loads(file.read_text())["policies"] if file.exists() else {}
-    for name in names:
-        known[name] = asdict(measure(task, bullet.policy(task, name), episodes))
-        report = {"command": f"python -m ope_vpm.envs.truth {task}", "policies": dict(sorted(known.items()))}
-        write_text(file, json.dumps(report, indent=2) + "\n")
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Run shipped policies and store their true values.")
-    parser.add_argument("task", choices=list(TASKS))
-    parser.add_argument("policies", nargs="*", help="checkpoints such as step-0800000; all if none is given")
-    parser.add_argument("--episodes", type=int, default=EPISODES)
-    chosen = parser.parse_args()
-    write_truth(
-        chosen.task, chosen.policies or [file.stem for file in bullet.checkpoints(chosen.task)], chosen.episodes
+def write_truths(file: Path, name: str, truths: Mapping[str, Truth]) -> None:
+    """Write truths by policy as JSON, with the command that measures those of the task `name`."""
+    policies = {policy: asdict(truth) for policy, truth in sorted(truths.items())}
+    write_text(
+        file, json.dumps({"command": f"python -m ope_vpm.envs.measure {name}", "policies": policies}, indent=2) + "\n"
     )
+    read_truths.cache_clear()
+
+
+def find_truth(file: Path, policy: str) -> Truth:
+    """The stored truth of one policy; without one, the error names the command that measures it."""
+    truths = read_truths(file)
+    if policy not in truths:
+        raise ValueError(
+            f"the truth of {policy} is not known: run `python -m ope_vpm.envs.measure {file.parent.name} {policy}`"
+        )
+    return truths[policy]

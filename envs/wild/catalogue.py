@@ -6,124 +6,47 @@ from collections.abc import Mapping
 
 from ope_vpm.envs.wild.networks import NetworkTask
 from ope_vpm.envs.wild.tables import FiniteTask
-from ope_vpm.envs.wild.tasks import HALVES, WildTask
+from ope_vpm.envs.wild.tasks import HALVES, Half, WildTask
 from ope_vpm.suggestions import suggestion
 
-_TASKS: tuple[WildTask, ...] = (
-    NetworkTask(
-        id="Pendulum-v1",
-        half="tuning",
-        limit=150,
-        own_limit=200,
-        target_name="step-0160000",
-        older_name="step-0040000",
-    ),
-    NetworkTask(
-        id="Acrobot-v1",
-        half="tuning",
-        limit=150,
-        own_limit=500,
-        target_name="step-0250000",
-        older_name="step-0040000",
-    ),
-    NetworkTask(
-        id="CartPole-v1",
-        half="tuning",
-        limit=300,
-        own_limit=500,
-        target_name="step-0012000",
-        older_name="step-0008000",
-    ),
-    NetworkTask(
-        id="Hopper-v5",
-        half="tuning",
-        limit=200,
-        own_limit=1000,
-        target_name="step-0600000",
-        older_name="step-0300000",
-    ),
-    NetworkTask(
-        id="HopperBulletEnv-v0",
-        half="tuning",
-        limit=200,
-        own_limit=1000,
-        target_name="step-0700000",
-        older_name="step-0200000",
-    ),
-    FiniteTask(
-        id="FrozenLake8x8-v1",
-        half="tuning",
-        limit=150,
-        own_limit=200,
-        sweeps=1000,
-        older_sweeps=20,
-        temperature=0.003,
-    ),
-    NetworkTask(
-        id="Reacher-v5",
-        half="reporting",
-        limit=50,
-        own_limit=50,
-        target_name="step-0400000",
-        older_name="step-0100000",
-    ),
-    NetworkTask(
-        id="MountainCarContinuous-v0",
-        half="reporting",
-        limit=300,
-        own_limit=999,
-        target_name="step-0020000",
-        older_name="step-0010000",
-    ),
-    NetworkTask(
-        id="InvertedDoublePendulum-v5",
-        half="reporting",
-        limit=200,
-        own_limit=1000,
-        target_name="step-0300000",
-        older_name="step-0100000",
-    ),
-    NetworkTask(
-        id="Walker2DBulletEnv-v0",
-        half="reporting",
-        limit=200,
-        own_limit=1000,
-        target_name="step-0400000",
-        older_name="step-0200000",
-    ),
-    FiniteTask(
-        id="CliffWalking-v0",
-        half="reporting",
-        limit=150,
-        own_limit=1000,
-        sweeps=100,
-        older_sweeps=8,
-        temperature=0.5,
-        random_share=0.05,
-    ),
-    FiniteTask(
-        id="Taxi-v3",
-        half="reporting",
-        limit=150,
-        own_limit=200,
-        sweeps=200,
-        older_sweeps=10,
-        temperature=0.5,
-    ),
-    FiniteTask(
-        id="Sepsis/ICU-Sepsis-v2",
-        half="reporting",
-        limit=500,
-        own_limit=500,
-        sweeps=500,
-        older_sweeps=None,
-        temperature=0.005,
-        discount=1.0,
-    ),
+_NETWORKS: tuple[tuple[str, Half, int, int, str, str], ...] = (
+    ("Pendulum-v1", "tuning", 150, 200, "step-0160000", "step-0040000"),
+    ("Acrobot-v1", "tuning", 150, 500, "step-0250000", "step-0040000"),
+    ("CartPole-v1", "tuning", 300, 500, "step-0012000", "step-0008000"),
+    ("Hopper-v5", "tuning", 200, 1000, "step-0600000", "step-0300000"),
+    ("HopperBulletEnv-v0", "tuning", 200, 1000, "step-0700000", "step-0200000"),
+    ("Reacher-v5", "reporting", 50, 50, "step-0400000", "step-0100000"),
+    ("MountainCarContinuous-v0", "reporting", 300, 999, "step-0020000", "step-0010000"),
+    ("InvertedDoublePendulum-v5", "reporting", 200, 1000, "step-0300000", "step-0100000"),
+    ("Walker2DBulletEnv-v0", "reporting", 200, 1000, "step-0400000", "step-0200000"),
 )
-"""CartPole's target is an early checkpoint: the later ones never fall. CliffWalking has no time limit of its own: whole
+"""The gymnasium id, the half, the limit of a cut log and the environment's own, and the checkpoints of the target and
+of the older policy."""
+_FINITE: tuple[tuple[str, Half, int, int, int, int | None, float, dict[str, float]], ...] = (
+    ("FrozenLake8x8-v1", "tuning", 150, 200, 1000, 20, 0.003, {}),
+    ("CliffWalking-v0", "reporting", 150, 1000, 100, 8, 0.5, {"random_share": 0.05}),
+    ("Taxi-v3", "reporting", 150, 200, 200, 10, 0.5, {}),
+    ("Sepsis/ICU-Sepsis-v2", "reporting", 500, 500, 500, None, 0.005, {"discount": 1.0}),
+)
+"""The id, the half and the limits; the sweeps of value iteration of the target and of the older policy, the temperature
+of the softmax, and further settings of `FiniteTask`.
+
+CartPole's target is an early checkpoint: the later ones never fall. CliffWalking has no time limit of its own: whole
 logs stop after 1000 steps; its target acts at random in one step of twenty, for it would never fall otherwise. The
 limit of 50 steps of Reacher and the episodes of ten steps of ICU-Sepsis leave nothing to cut."""
+
+_TASKS: tuple[WildTask, ...] = (
+    *(
+        NetworkTask(id=name, half=half, limit=cut, own_limit=own, target_name=target, older_name=older)
+        for name, half, cut, own, target, older in _NETWORKS
+    ),
+    *(
+        FiniteTask(
+            id=name, half=half, limit=cut, own_limit=own, sweeps=sweeps, older_sweeps=older, temperature=heat, **more
+        )
+        for name, half, cut, own, sweeps, older, heat, more in _FINITE
+    ),
+)
 
 
 def wild_tasks(half: str | None = None) -> Mapping[str, WildTask]:

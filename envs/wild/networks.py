@@ -5,14 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-import gymnasium as gym
-
-from ope_vpm.envs.collect import collect, copies, register
-from ope_vpm.envs.truth import Value
+from ope_vpm.envs.collect import MakeEnvironment, collect, copies, without_limit
+from ope_vpm.envs.truth import Truth, Value, find_truth
 from ope_vpm.envs.wild.tasks import NEAR, Per, WildTask, check_gamma
-from ope_vpm.envs.wild.truth import Truth
 from ope_vpm.envs.wild.uniform import uniform_over
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.policy import TargetPolicy
@@ -39,10 +35,9 @@ class NetworkTask(WildTask):
         """Where checkpoints and truth are kept."""
         return POLICIES / self.id
 
-    @property
-    def truth_file(self) -> Path:
-        """Where the truth is kept."""
-        return self.folder / "truth.json"
+    def stored_truth(self) -> Truth:
+        """The stored values of the target."""
+        return find_truth(self.folder / "truth.json", self.target_name)
 
     def policy(self, name: str) -> ArrayPolicy:
         """A checkpoint by its name."""
@@ -62,24 +57,23 @@ class NetworkTask(WildTask):
 
     def poor(self) -> TargetPolicy:
         """Uniform over the action space."""
-        with copies(self._make, 1) as made:
+        with copies(self._make(), 1) as made:
             return uniform_over(made[0].action_space)
 
     def run(self, policies: list[TargetPolicy], episodes: int, limit: int, seed: int) -> LoggedDataset:
         """In the environment itself."""
-        return collect(self._make, policies, episodes, limit, seed)
+        return collect(self._make(), policies, episodes, limit, seed)
 
     def content(self) -> bytes:
         """The two files."""
         return b"".join((self.folder / f"{name}.npz").read_bytes() for name in (self.target_name, self.older_name))
 
-    def _make(self) -> gym.Env[Any, Any]:
-        register(self.id)
-        return gym.make(self.id, disable_env_checker=True, max_episode_steps=self.own_limit)
+    def _make(self) -> MakeEnvironment:
+        return without_limit(self.id, self.own_limit)
 
     def truth(self, gamma: float, per: Per = "step", *, cut: bool = True) -> Value:
         """As stored."""
-        stored = _stored(self.truth_file)
+        stored = self.stored_truth()
         if gamma == 1:
             return (stored.per_step if per == "step" else stored.per_episode)[self.steps(cut)]
         check_gamma(gamma, per)
@@ -89,8 +83,3 @@ class NetworkTask(WildTask):
 @cache
 def _network(file: Path) -> ArrayPolicy:
     return load_arrays(file)
-
-
-@cache
-def _stored(file: Path) -> Truth:
-    return Truth.read(file)

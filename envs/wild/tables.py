@@ -10,10 +10,9 @@ import numpy as np
 from scipy.special import softmax
 
 from ope_vpm.arrays import Floats
-from ope_vpm.envs.truth import Value
+from ope_vpm.envs.truth import GAMMA, Value
 from ope_vpm.envs.wild.finite import FiniteModel, from_gymnasium, icu_parameters, icu_sepsis
 from ope_vpm.envs.wild.tasks import NEAR, Per, WildTask, check_gamma
-from ope_vpm.envs.wild.truth import GAMMA
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.policy import TablePolicy, TargetPolicy
 

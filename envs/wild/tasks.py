@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Literal
 
-from ope_vpm.envs.truth import Value
-from ope_vpm.envs.wild.truth import GAMMA
+from ope_vpm.envs.truth import GAMMA, Value
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.policy import TargetPolicy
 

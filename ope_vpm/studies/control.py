@@ -17,7 +17,7 @@ import numpy as np
 from ope_vpm.arrays import Floats
 from ope_vpm.envs import bullet
 from ope_vpm.envs.collect import collect
-from ope_vpm.envs.truth import GAMMA, LOGGED, average_parts, discounted_parts, stored_truth
+from ope_vpm.envs.truth import GAMMA, Episodes
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope import Problem
 from ope_vpm.ope.adapter.ends import TimeLimit
@@ -76,7 +76,7 @@ def study(task: str, quick: bool) -> Study:
         "policy": bullet.checkpoints(task)[-1].stem,
         "older": bullet.checkpoints(task)[bullet.OLDER].stem,
         "trajectories": trajectories,
-        "length": LOGGED[task],
+        "length": bullet.LOGGED[task],
         "methods": {name: METHODS[name] for name in groups},
         "most_runs": {name: RUNS[name] for name in groups},
         "repeats": REPEATS[task],
@@ -100,8 +100,8 @@ def run(task: str, trajectories: int, cell: Cell, seed: int) -> Outcome:
     group = str(cell["methods"])
     if seed >= RUNS[group]:
         return Outcome([])
-    data = bullet.dataset(task, cell["behaviour"], trajectories, LOGGED[task], seed)
-    sizes = [(min(size, trajectories), LOGGED[task]) for size in SIZES[group]]
+    data = bullet.dataset(task, cell["behaviour"], trajectories, bullet.LOGGED[task], seed)
+    sizes = [(min(size, trajectories), bullet.LOGGED[task]) for size in SIZES[group]]
     if group in LENGTHS and cell["behaviour"] == LENGTH_BEHAVIOUR:
         sizes += [(trajectories, length) for length in SHORTER[task]]
     rows = []
@@ -142,13 +142,13 @@ def estimates(task: str, log: LoggedDataset, methods: dict[str, dict[str, Any]],
 def target_rows(task: str, trajectories: int, seed: int) -> list[Row]:
     """Return rows with the on-policy mean of as many trajectories, and the true value given their initial states."""
     start = time.perf_counter()
-    tail = stored_truth(task).tail
+    tail = bullet.stored_truth(task).tail or 0.0
     repeats = [
         collect(
             bullet.environment_id(task),
             bullet.target(task),
             trajectories,
-            LOGGED[task],
+            bullet.LOGGED[task],
             seed,
             action_seed=ACTION_SEED + 1000 * number + seed,
         )
@@ -156,7 +156,7 @@ def target_rows(task: str, trajectories: int, seed: int) -> list[Row]:
     ]
     seconds = round(time.perf_counter() - start, 2)
     rows = []
-    sizes = [(size, LOGGED[task]) for size in TRAJECTORY_SWEEP]
+    sizes = [(size, bullet.LOGGED[task]) for size in TRAJECTORY_SWEEP]
     sizes += [(trajectories, length) for length in SHORTER[task]]
     for size, length in dict.fromkeys((min(size, trajectories), length) for size, length in sizes):
         for gamma in GAMMAS:
@@ -180,13 +180,13 @@ def mean_of(repeats: Sequence[LoggedDataset], size: int, length: int, gamma: flo
         gamma: the discount γ.
         tail: the discounted value after the last step of a trajectory.
     """
-    chosen = [each.select(slice(0, size)) for each in repeats]
+    chosen = [Episodes.of(each.select(slice(0, size))) for each in repeats]
     if gamma == 1:
-        parts = [average_parts(each, length) for each in chosen]
+        parts = [each.sums(length) for each in chosen]
         sums, steps = np.stack([part[0] for part in parts]), np.stack([part[1] for part in parts])
         value = float(sums.sum() / steps.sum())
         return value, _given_states((sums - value * steps) / steps.mean())
-    returns = np.stack([discounted_parts(each, gamma, tail) for each in chosen])
+    returns = np.stack([each.discounted(gamma, tail) for each in chosen])
     return float(returns.mean()), _given_states(returns)
 
 

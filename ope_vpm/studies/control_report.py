@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ope_vpm.envs.truth import LOGGED, stored_truth
+from ope_vpm.envs.bullet import LOGGED, stored_truth
 from ope_vpm.studies.plots import panels
 from ope_vpm.studies.study import Cell, Results, Table, select
 

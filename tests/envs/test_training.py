@@ -9,9 +9,8 @@ from typer.testing import CliRunner
 
 import ope_vpm as ov
 from ope_vpm.cli import app
-from ope_vpm.envs.bullet import add_return
 from ope_vpm.envs.collect import collect
-from ope_vpm.envs.train_command import train_task
+from ope_vpm.envs.train_command import add_return, train_task
 from ope_vpm.envs.training import TASKS, scaled, train
 
 TINY = replace(

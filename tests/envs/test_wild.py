@@ -6,12 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ope_vpm.envs.truth import Value
+from ope_vpm.envs.measure import run
 from ope_vpm.envs.wild import BEHAVIOURS, collect_log, wild_task, wild_tasks
-from ope_vpm.envs.wild.measure import Episodes, run, truth_of
 from ope_vpm.envs.wild.networks import POLICIES, NetworkTask
 from ope_vpm.envs.wild.recipes import RECIPES
-from ope_vpm.envs.wild.truth import Truth
 from ope_vpm.envs.wild.uniform import UniformPolicy
 
 TASKS = wild_tasks()
@@ -63,8 +61,7 @@ def test_policies_are_small():
 @pytest.mark.parametrize("name", NETWORKS)
 def test_stored_truths_are_those_of_the_target_and_of_enough_episodes(name):
     task = NETWORKS[name]
-    stored = Truth.read(task.truth_file)
-    assert stored.policy == task.target_name
+    stored = task.stored_truth()
     assert stored.episodes >= 4000
     assert set(stored.per_step) == set(stored.per_episode) == {task.limit, task.own_limit}
     for value in (stored.discounted, *stored.per_step.values(), *stored.per_episode.values()):
@@ -80,7 +77,7 @@ def test_the_table_of_the_docs_has_every_task_with_its_stored_truths():
     for name, task in TASKS.items():
         assert rows[name][1:3] == [task.half, f"{task.limit}, {task.own_limit}"]
     for name, task in NETWORKS.items():
-        stored = Truth.read(task.truth_file)
+        stored = task.stored_truth()
         of_episodes = stored.per_episode
         truths = stored.discounted, stored.per_step[task.limit], of_episodes[task.limit], of_episodes[task.own_limit]
         written = [float(cell.partition("±")[0]) for cell in rows[name][4:]]
@@ -185,21 +182,6 @@ def test_what_has_no_truth_is_refused():
             TASKS[name].truth(0.99, "episode")
         with pytest.raises(ValueError, match="near, older, mix, poor"):
             collect_log(TASKS[name], "far", 2, 0)
-
-
-def test_values_of_episodes_by_hand(tmp_path):
-    """Two episodes: rewards 1, 2 and the end; rewards 1, 1, 1 and the horizon of three."""
-    episodes = Episodes(np.array([[1.0, 2.0, 0.0], [1.0, 1.0, 1.0]]), np.array([2, 3]), np.array([True, False]))
-    sums = 0.01 * np.array([1 + 2 * 0.99, 1 + 0.99 + 0.99**2]) + np.array([0, 0.99**3 * 1.0])
-    np.testing.assert_allclose(episodes.discounted(0.99), sums)
-    truth = truth_of(episodes, {2, 3}, "step-1", 0)
-    assert truth.per_episode[2].value == 2.5
-    assert truth.per_episode[3] == Value(3, 0, 0)
-    assert truth.per_step[2].value == 5 / 4
-    assert truth.per_step[3].value == 6 / 5
-    assert truth.per_step[3].deviation == pytest.approx(np.std([(3 - 2.4) / 2.5, (3 - 3.6) / 2.5], ddof=1))
-    truth.write(tmp_path / "truth.json", "Pendulum-v1")
-    assert Truth.read(tmp_path / "truth.json") == truth
 
 
 def test_runs_end_with_the_task_or_the_horizon():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
-from ope_vpm.envs.truth import stored_truth
+from ope_vpm.envs.bullet import stored_truth
 from ope_vpm.studies import control
 from ope_vpm.studies.control_report import (
     beats,

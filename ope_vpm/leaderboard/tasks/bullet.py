@@ -11,7 +11,7 @@ import numpy as np
 
 from ope_vpm.envs import bullet
 from ope_vpm.envs.training import TASKS
-from ope_vpm.envs.truth import GAMMA, LENGTHS, stored_truth
+from ope_vpm.envs.truth import GAMMA
 from ope_vpm.leaderboard.tasks.base import Reference, Task, at_least, without
 from ope_vpm.leaderboard.words import unknown
 from ope_vpm.logged import LoggedDataset
@@ -47,12 +47,12 @@ class BulletTask(Task):
         if self.robot not in TASKS:
             return [unknown("robot", self.robot, TASKS)]
         found = at_least(self, trajectories=2, alpha=0)
-        if self.length not in LENGTHS:
-            found.append(f"length must be one of {', '.join(map(str, LENGTHS))}: got {self.length}")
+        if self.length not in bullet.LENGTHS:
+            found.append(f"length must be one of {', '.join(map(str, bullet.LENGTHS))}: got {self.length}")
         for name in self.policies:
             try:
                 bullet.policy(self.robot, name)
-                stored_truth(self.robot, name)
+                bullet.stored_truth(self.robot, name)
             except (ValueError, OSError) as error:
                 found.append(str(error))
         return found
@@ -73,7 +73,7 @@ class BulletTask(Task):
 
     def truth_identity(self, policy: str) -> dict[str, Any]:
         """The stored numbers."""
-        return asdict(stored_truth(self.robot, policy))
+        return asdict(bullet.stored_truth(self.robot, policy))
 
     def targets(self) -> dict[str, TargetPolicy]:
         """Network policies."""
@@ -85,7 +85,7 @@ class BulletTask(Task):
 
     def reference(self, policy: str, gamma: float) -> Reference:
         """As stored."""
-        known = stored_truth(self.robot, policy).at(gamma, self.length)
+        known = bullet.stored_truth(self.robot, policy).at(gamma, self.length)
         return Reference(known.value, known.standard_error, known.deviation / sqrt(self.trajectories))
 
     def choices(self, gamma: float) -> dict[str, Any]:

@@ -7,9 +7,8 @@ from hashlib import blake2b
 from math import sqrt
 from typing import Any, ClassVar
 
-from ope_vpm.envs.truth import Value
+from ope_vpm.envs.truth import GAMMA, Value
 from ope_vpm.envs.wild import BEHAVIOURS, WildTask, collect_log, wild_task
-from ope_vpm.envs.wild.truth import GAMMA
 from ope_vpm.leaderboard.tasks.base import Reference, Task, at_least
 from ope_vpm.leaderboard.words import unknown
 from ope_vpm.logged import LoggedDataset
