@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ope_vpm.mcmc import post_process_mcmc
     from ope_vpm.ope import PolicyValue, estimators
     from ope_vpm.ope.evaluate import evaluate
+    from ope_vpm.ope.questions.compare import Comparison, compare
     from ope_vpm.ope.reporting import report
     from ope_vpm.paths import stationary
     from ope_vpm.plugins import select
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "VPM",
+    "Comparison",
     "Diagnostics",
     "Expectation",
     "LoggedDataset",
@@ -29,6 +31,7 @@ __all__ = [
     "StationaryWarning",
     "Transitions",
     "as_policy",
+    "compare",
     "estimators",
     "evaluate",
     "from_table",
@@ -46,6 +49,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "VPM": "chain",
+    "Comparison": "ope.questions.compare",
     "Diagnostics": "chain",
     "Expectation": "chain",
     "LoggedDataset": "logged",
@@ -54,6 +58,7 @@ _HOMES = {
     "StationaryWarning": "chain",
     "Transitions": "chain",
     "as_policy": "policy",
+    "compare": "ope.questions.compare",
     "estimators": "ope",
     "evaluate": "ope",
     "from_table": "logged",

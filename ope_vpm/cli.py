@@ -6,17 +6,15 @@ import sys
 import warnings
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from ope_vpm import __version__
 from ope_vpm.outside import printable
-from ope_vpm.plugins.command import select
+from ope_vpm.plugins.command import compare, gate, select
+from ope_vpm.plugins.options import read_policy
 from ope_vpm.terminal import Command, Group, columns_of, print_estimators, print_normalization, print_values
-
-if TYPE_CHECKING:
-    from ope_vpm.policy import TargetPolicy
 
 app = typer.Typer(no_args_is_help=True, cls=Group)
 
@@ -135,7 +133,7 @@ def evaluate(
         estimator_class(name)  # a misspelt name is answered before a large file is read
     with working(f"reading {dataset}"):
         data = open_dataset(dataset, SAMPLE_ROWS, format_name, backend, rates, columns=columns_of(columns), trust=trust)
-        target = _policy(policy, trust=trust, activation=activation, deterministic=deterministic)
+        target = read_policy(policy, trust=trust, activation=activation, deterministic=deterministic)
     choices: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit, "ignore": ignore or ()}
     waiting = working if isinstance(data, LoggedDataset) else nullcontext  # passes over rows have a bar of their own
     with waiting(f"evaluating by {', '.join(names)}"):
@@ -148,20 +146,6 @@ def evaluate(
     else:
         print_values(values.values())
         print_normalization([target])
-
-
-def _policy(given: str, **options: Any) -> TargetPolicy:
-    """A policy from a file, or a shipped one as TASK:NAME; a file of that name comes first."""
-    from ope_vpm.policy import load_policy
-
-    task, colon, name = given.partition(":")
-    if Path(given).expanduser().exists():
-        return load_policy(given, **options)
-    if colon:
-        from ope_vpm.envs.by_name import shipped_policy
-
-        return shipped_policy(task, name)
-    raise FileNotFoundError(f"there is no file {given} (a shipped policy is named with its task: reacher:target)")
 
 
 @app.command(cls=Command)
@@ -302,7 +286,8 @@ def leaderboard(
         raise typer.Exit(130)
 
 
-app.command(cls=Command)(select)
+for command in (select, compare, gate):
+    app.command(cls=Command)(command)
 
 
 def main() -> None:

@@ -66,12 +66,16 @@ class ProblemEstimator(ABC):
 
     def answer(self, problem: Problem) -> PolicyValue:
         """The same for a question that was already checked."""
+        return self.answered(problem)[0]
+
+    def answered(self, problem: Problem) -> tuple[PolicyValue, RawEstimate]:
+        """The value, and the estimate that it was made of: for whoever compares several."""
         self.check_rows(problem)
         self.check(problem)
         with threads_for(len(problem.data)):
             found = self.find(problem)
             found = with_return(problem, found, self.find) if problem.episodic else found
-            return policy_value(problem, self.name, found)
+            return policy_value(problem, self.name, found), found
 
     def check_rows(self, problem: Problem) -> None:
         """Refuse a log that is read in parts where all rows are needed at once."""

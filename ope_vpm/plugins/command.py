@@ -1,4 +1,4 @@
-"""The command `ope-vpm select`."""
+"""The commands `ope-vpm select`, `compare` and `gate`."""
 
 from __future__ import annotations
 
@@ -6,73 +6,158 @@ import re
 from contextlib import nullcontext
 from glob import glob
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ope_vpm.terminal import columns_of, print_normalization
+from ope_vpm.plugins.options import (
+    AsJson,
+    Backend,
+    Columns,
+    Dataset,
+    Deterministic,
+    Format,
+    Gamma,
+    Ignore,
+    OneEstimator,
+    OnEnd,
+    Seed,
+    TimeLimit,
+    Trust,
+    read_log,
+    read_policy,
+    shown,
+    waiting,
+)
+
+if TYPE_CHECKING:
+    from ope_vpm.ope.questions.compare import Comparison
+    from ope_vpm.policy import TargetPolicy
+
+POLICY = ".zip, .d3, .pt, .onnx, a table (.npy, .csv), or a shipped one as TASK:NAME"
 
 
 def select(
-    dataset: Annotated[
-        str, typer.Argument(help="The log: a file, a Minari folder or id; or a folder or pattern of Parquet files.")
-    ],
+    dataset: Dataset,
     policies: Annotated[
         list[str], typer.Option(help="Files of policies, as a pattern such as 'checkpoints/*.zip'; may be repeated.")
     ],
-    estimator: Annotated[str, typer.Option(help="auto, vpm, fqe, …")] = "auto",
-    gamma: Annotated[float, typer.Option(help="1: average reward; below: discounted.")] = 1.0,
+    estimator: OneEstimator = "auto",
+    gamma: Gamma = 1.0,
     rank_by: Annotated[str, typer.Option(help="lower: the lower end of the interval; value.")] = "lower",
-    seed: Annotated[int, typer.Option(help="Makes everything random repeatable.")] = 0,
-    on_end: Annotated[str | None, typer.Option(help="After a termination: restart or absorb.")] = None,
-    time_limit: Annotated[str, typer.Option(help="After a truncation: continue or restart.")] = "continue",
-    ignore: Annotated[list[str] | None, typer.Option(help="A finding of `inspect` to pass over.")] = None,
-    format_name: Annotated[str | None, typer.Option("--format", help="The dataset's format.")] = None,
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Names of columns of a table or .npz, such as observations=x,y or rewards=score; may be repeated."
-        ),
-    ] = None,
-    backend: Annotated[
-        str, typer.Option(help="For Parquet files that are read in parts: local, or ray for a cluster.")
-    ] = "local",
-    deterministic: Annotated[
-        bool, typer.Option("--deterministic", help="Greedy actions, for stable-baselines3 and d3rlpy.")
-    ] = False,
+    seed: Seed = 0,
+    on_end: OnEnd = None,
+    time_limit: TimeLimit = "continue",
+    ignore: Ignore = None,
+    format_name: Format = None,
+    columns: Columns = None,
+    backend: Backend = "local",
+    deterministic: Deterministic = False,
     page: Annotated[Path | None, typer.Option(help="Write a page with the intervals to this .html file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
-    trust: Annotated[
-        bool, typer.Option("--trust", help="Allow pickles and TorchScript, which run whatever code they hold.")
-    ] = False,
+    as_json: AsJson = False,
+    trust: Trust = False,
 ) -> None:
     """Which of these policies? Values with intervals on one log, and which differences are more than noise."""
     from ope_vpm.logged import LoggedDataset
-    from ope_vpm.logged.scan import open_dataset
     from ope_vpm.ope.estimator import estimator_class
-    from ope_vpm.ope.log import SAMPLE_ROWS
-    from ope_vpm.outside import check_page, json_text
+    from ope_vpm.outside import check_page
     from ope_vpm.plugins.selection import select as choose
     from ope_vpm.policy import load_policy
-    from ope_vpm.progress import counting, rates
+    from ope_vpm.progress import counting
 
     if page is not None:
         check_page(page)
     estimator_class(estimator)  # a misspelt name is answered before a large file is read
     files = found_files(policies)
     loaded = {name: load_policy(file, trust=trust, deterministic=deterministic) for name, file in files.items()}
-    data = open_dataset(dataset, SAMPLE_ROWS, format_name, backend, rates, columns=columns_of(columns), trust=trust)
+    data = read_log(dataset, format_name, backend, columns, trust)
     choices: dict[str, Any] = {"rank_by": rank_by, "on_end": on_end, "time_limit": time_limit, "ignore": ignore or ()}
     whole = isinstance(data, LoggedDataset)  # passes over rows that are read in parts have a bar of their own
     with counting("evaluating", len(loaded)) if whole else nullcontext() as progress:
         found = choose(data, loaded, estimator, gamma, seed=seed, progress=progress, **choices)
     if page is not None:
         found.page(page)
-    if as_json:
-        typer.echo(json_text(found.as_dict()))
-    else:
-        typer.echo(str(found))
-        print_normalization(loaded.values())
+    shown(found, as_json, loaded.values())
+
+
+def compare(
+    dataset: Dataset,
+    policy: Annotated[str, typer.Option(help=f"The new policy: {POLICY}.")],
+    baseline: Annotated[str, typer.Option(help="What to compare with: logged, or another policy.")] = "logged",
+    estimator: OneEstimator = "auto",
+    gamma: Gamma = 1.0,
+    seed: Seed = 0,
+    on_end: OnEnd = None,
+    time_limit: TimeLimit = "continue",
+    ignore: Ignore = None,
+    format_name: Format = None,
+    columns: Columns = None,
+    backend: Backend = "local",
+    deterministic: Deterministic = False,
+    as_json: AsJson = False,
+    trust: Trust = False,
+) -> None:
+    """Is a policy better than another, or than the log? The difference, its 95 % interval, and a probability."""
+    reading: dict[str, Any] = {"format_name": format_name, "backend": backend, "columns": columns, "trust": trust}
+    asked: dict[str, Any] = {"gamma": gamma, "seed": seed, "on_end": on_end, "time_limit": time_limit}
+    found, policies = _compared(dataset, policy, baseline, estimator, deterministic, ignore, reading, asked)
+    shown(found, as_json, policies)
+
+
+def gate(
+    dataset: Dataset,
+    candidate: Annotated[str, typer.Option(help=f"The policy that may be deployed: {POLICY}.")],
+    baseline: Annotated[str, typer.Option(help="What it has to beat: logged, or another policy.")] = "logged",
+    min_gain: Annotated[float, typer.Option(help="By how much, in units of the value that leads.")] = 0.0,
+    anytime: Annotated[
+        bool, typer.Option("--anytime", help="The log grows and is looked at again: the promise holds at all looks.")
+    ] = False,
+    estimator: OneEstimator = "auto",
+    gamma: Gamma = 1.0,
+    seed: Seed = 0,
+    on_end: OnEnd = None,
+    time_limit: TimeLimit = "continue",
+    ignore: Ignore = None,
+    format_name: Format = None,
+    columns: Columns = None,
+    backend: Backend = "local",
+    deterministic: Deterministic = False,
+    as_json: AsJson = False,
+    trust: Trust = False,
+) -> None:
+    """May the candidate be deployed? Exit code 0: better; 3: worse; 4: not decided; 2: wrong input."""
+    from ope_vpm.ope.questions.compare import check_gain
+
+    check_gain(min_gain)  # before a large file is read
+    reading: dict[str, Any] = {"format_name": format_name, "backend": backend, "columns": columns, "trust": trust}
+    asked: dict[str, Any] = {"gamma": gamma, "seed": seed, "on_end": on_end, "time_limit": time_limit}
+    found, policies = _compared(dataset, candidate, baseline, estimator, deterministic, ignore, reading, asked)
+    decided = found.gate(min_gain, anytime=anytime)
+    shown(decided, as_json, policies)
+    raise typer.Exit(decided.exit_code)
+
+
+def _compared(
+    dataset: str,
+    new: str,
+    old: str,
+    estimator: str,
+    deterministic: bool,
+    ignore: list[str] | None,
+    reading: dict[str, Any],
+    asked: dict[str, Any],
+) -> tuple[Comparison, list[TargetPolicy]]:
+    """The comparison that a command asks for, and the policies in it."""
+    from ope_vpm.ope.estimator import estimator_class
+    from ope_vpm.ope.questions.compare import LOGGED, compare
+
+    estimator_class(estimator)  # a misspelt name is answered before a large file is read
+    named = [new] if old == LOGGED else [new, old]
+    policies = [read_policy(each, trust=reading["trust"], deterministic=deterministic) for each in named]
+    data = read_log(dataset, **reading)
+    with waiting(data, f"comparing by {estimator}"):
+        baseline = LOGGED if old == LOGGED else policies[1]
+        return compare(data, policies[0], baseline, estimator, ignore=ignore or (), **asked), policies
 
 
 def found_files(patterns: list[str]) -> dict[str, Path]:

@@ -1,64 +1,30 @@
 """Which of several policies? Values of all of them from one log, and which differences are more than noise.
 
-The values of two policies on one log err together: an episode that flatters one often flatters the other. So policies
-are compared by the difference of their influence functions, episode by episode, which is far better known than either
-value. Suspected biases are added as if they were independent, for nothing says that they cancel.
+Policies are compared by their paired differences, see `ope_vpm.ope.questions.paired`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-from scipy import stats
 
-from ope_vpm.arrays import Floats
 from ope_vpm.logged import LoggedDataset, scan_dataset
 from ope_vpm.ope.adapter.encoding import target_of
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
-from ope_vpm.ope.estimator import Estimator, ProblemEstimator, needs_rows, policy_value
-from ope_vpm.ope.inference.estimate import RawEstimate, return_hull, rewards_hull
+from ope_vpm.ope.estimator import Estimator
+from ope_vpm.ope.inference.estimate import return_hull, rewards_hull
 from ope_vpm.ope.inference.uncertainty import LEVEL
 from ope_vpm.ope.inference.value import EpisodeReturn, PolicyValue
+from ope_vpm.ope.questions.paired import Evaluated, evaluated, student
 from ope_vpm.outside import printable
 from ope_vpm.plugins.valuation import Choices, Valuation
 from ope_vpm.policy import TargetPolicy
 
 RankBy = Literal["lower", "value"]
-
-
-@dataclass(frozen=True, eq=False)
-class Estimate:
-    """The value of one policy, and how each episode moves it."""
-
-    value: PolicyValue
-    influence: Floats | None = field(default=None, repr=False)
-    """(episodes,); None where the estimator does not tell."""
-    suspected_bias: float = 0.0
-    of_return: Estimate | None = field(default=None, repr=False)
-    """The same of the return of an episode, where it leads."""
-    per_episode: bool = False
-    """Whether the influence is that of the return of an episode."""
-
-    @property
-    def lead(self) -> PolicyValue | EpisodeReturn:
-        """The number that is compared."""
-        return self.value.lead if self.per_episode else self.value
-
-    def error_of_difference(self, other: Estimate) -> float:
-        """The standard error of the difference to another policy's value on the same log; infinite where unknown."""
-        if self.influence is None or other.influence is None:
-            mine, its = self.lead.standard_error, other.lead.standard_error
-            return float("inf") if mine is None or its is None else float(np.hypot(mine, its))
-        episodes = len(self.influence)
-        if episodes < 2:
-            return float("inf")
-        # √(E/(E-1)): deviations from a mean that was estimated from the same episodes are too small.
-        sampling = np.sqrt(np.sum((self.influence - other.influence) ** 2) * episodes / (episodes - 1))
-        return float(np.hypot(sampling, np.hypot(self.suspected_bias, other.suspected_bias)))
 
 
 @dataclass(frozen=True)
@@ -243,11 +209,11 @@ def select(
     )
     choices.check(gamma)  # a misspelt name is answered before a large file is read
     valuation = Valuation.of(data if isinstance(data, LoggedDataset) else scan_dataset(data), choices)
-    found: dict[str, Estimate] = {}
+    found: dict[str, Evaluated] = {}
     targets: dict[str, TargetPolicy] = {}
     for name, policy in named.items():
         targets[name] = target_of(valuation.log.data, policy)
-        found[name] = estimated(valuation, targets[name])
+        found[name] = evaluated(valuation.estimator, valuation.problem(targets[name]), ignore)
         if progress is not None:
             progress(len(found))
     returns = {name: each.of_return for name, each in found.items() if each.of_return is not None}
@@ -257,28 +223,7 @@ def select(
     return ranked(compared, rank_by, valuation.log.data.n_episodes, hull.high - hull.low)
 
 
-def estimated(valuation: Valuation, policy: TargetPolicy) -> Estimate:
-    """The value of a policy, with its influence function where the estimator gives one."""
-    estimator, problem = valuation.estimator, valuation.problem(policy)
-    if not isinstance(estimator, ProblemEstimator):
-        if problem.streamed:
-            raise ValueError(f"{estimator.name} {needs_rows(problem)}")
-        return Estimate(valuation.value(policy))
-    estimator.check_rows(problem)
-    estimator.check(problem)
-    raw = estimator.find(problem)
-    value = policy_value(problem, estimator.name, raw)
-    of_return = None
-    if value.per == "episode" and raw.per_episode is not None:
-        of_return = Estimate(value, _influence(raw.per_episode), raw.per_episode.suspected_bias, per_episode=True)
-    return Estimate(value, _influence(raw), raw.suspected_bias, of_return)
-
-
-def _influence(raw: RawEstimate) -> Floats | None:
-    return None if raw.sums is None else raw.sums.influence
-
-
-def ranked(found: Mapping[str, Estimate], rank_by: RankBy, episodes: int, widest: float = np.inf) -> Selection:
+def ranked(found: Mapping[str, Evaluated], rank_by: RankBy, episodes: int, widest: float = np.inf) -> Selection:
     """Put estimates in order and compare them with the first.
 
     Differences are judged by Student's quantiles with Bonferroni's correction for as many comparisons as there are
@@ -295,7 +240,7 @@ def ranked(found: Mapping[str, Estimate], rank_by: RankBy, episodes: int, widest
     errors = np.array([[found[one].error_of_difference(found[other]) for other in order] for one in order])
     np.fill_diagonal(errors, 0.0)
     others = max(len(order) - 1, 1)
-    reach = float(stats.t.ppf(1 - (1 - LEVEL) / (2 * others), episodes - 1)) if episodes > 1 else np.inf
+    reach = student(episodes, 1 - (1 - LEVEL) / others)
     margin = np.multiply(reach, errors, out=np.zeros_like(errors), where=errors > 0)
     ahead = values[None, :] - values[:, None] + margin  # how much better the column's policy may be than the row's
     ahead[np.isnan(ahead)] = -np.inf  # a policy without a value says nothing about the regret of others

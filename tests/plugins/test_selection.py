@@ -18,23 +18,15 @@ from ope_vpm.envs.linear_gaussian import BEHAVIOUR, GaussianController, LinearGa
 from ope_vpm.logged import streamed
 from ope_vpm.ope import log as logs
 from ope_vpm.ope.inference.value import PolicyValue
+from ope_vpm.ope.questions.paired import Evaluated
 from ope_vpm.plugins import select
 from ope_vpm.plugins.command import found_files
-from ope_vpm.plugins.selection import Estimate, ranked
+from ope_vpm.plugins.selection import ranked
 
 
 def value(number, low, high, verdict="reliable"):
     reasons = () if verdict == "reliable" else ("it is made up",)
     return PolicyValue("made-up", number, 1.0, 1.0, (low, high), None, verdict, reasons)
-
-
-def test_differences_are_paired_by_episodes():
-    """Influences (3, -3, 0) and (1, -1, 0): √((4 + 4)·3/2) = √12; suspected biases 3 and 4 add 25."""
-    one = Estimate(value(5, 4, 6), np.array([3.0, -3.0, 0.0]), 3.0)
-    other = Estimate(value(5, 4, 6), np.array([1.0, -1.0, 0.0]), 4.0)
-    assert one.error_of_difference(other) == pytest.approx(np.sqrt(12 + 25))
-    unpaired = Estimate(value(5, 4, 6))
-    assert one.error_of_difference(unpaired) == pytest.approx(np.sqrt(2))
 
 
 def test_order_and_regret_by_hand():
@@ -45,9 +37,9 @@ def test_order_and_regret_by_hand():
     turn = np.zeros(10)
     turn[2:4] = step, -step
     found = {
-        "a": Estimate(value(2.0, 1.0, 3.0), np.zeros(10)),
-        "b": Estimate(value(2.1, 0.5, 3.0), tilt),
-        "c": Estimate(value(0.5, 0.9, 1.0), tilt * 0 + turn + np.roll(turn, 2)),
+        "a": Evaluated(value(2.0, 1.0, 3.0), np.zeros(10)),
+        "b": Evaluated(value(2.1, 0.5, 3.0), tilt),
+        "c": Evaluated(value(0.5, 0.9, 1.0), tilt * 0 + turn + np.roll(turn, 2)),
     }
     chosen = ranked(found, "lower", 10)
     assert [each.name for each in chosen.candidates] == ["a", "c", "b"]
@@ -70,7 +62,7 @@ def test_order_and_regret_by_hand():
 
 def test_without_intervals_the_value_decides_and_the_sentence_says_so():
     """As on a log of one episode, which has no interval."""
-    found = {name: Estimate(replace(value(number, 0, 1), interval=None)) for name, number in (("a", 0.2), ("b", 0.7))}
+    found = {name: Evaluated(replace(value(number, 0, 1), interval=None)) for name, number in (("a", 0.2), ("b", 0.7))}
     chosen = ranked(found, "lower", 1)
     assert [each.name for each in chosen.candidates] == ["b", "a"]
     assert "b has the highest value: its value is 0.7; the other cannot be told apart from it" in chosen.sentence()
@@ -78,7 +70,7 @@ def test_without_intervals_the_value_decides_and_the_sentence_says_so():
 
 def test_the_regret_is_at_most_what_the_rewards_allow():
     """With one episode nothing is known of the difference, and values between 0 and 4 differ by at most 4."""
-    found = {"a": Estimate(value(2.0, 1.0, 3.0), np.zeros(1)), "b": Estimate(value(3.0, 0.0, 4.0), np.ones(1))}
+    found = {"a": Evaluated(value(2.0, 1.0, 3.0), np.zeros(1)), "b": Evaluated(value(3.0, 0.0, 4.0), np.ones(1))}
     assert [each.regret for each in ranked(found, "lower", 1).candidates] == [np.inf, np.inf]
     assert [each.regret for each in ranked(found, "lower", 1, widest=4.0).candidates] == [4.0, 4.0]
     data = LinearGaussian().dataset(
@@ -92,9 +84,9 @@ def test_the_regret_is_at_most_what_the_rewards_allow():
 def test_unreliable_ones_come_last_and_those_without_a_value_do_not_count():
     nothing = PolicyValue("made-up", float("nan"), 1.0, None, None, None, "unreliable", ("no value",))
     found = {
-        "wild": Estimate(value(9, 8, 10, "unreliable"), np.zeros(4)),
-        "nothing": Estimate(nothing),
-        "tame": Estimate(value(1, 0, 2, "caution"), np.zeros(4)),
+        "wild": Evaluated(value(9, 8, 10, "unreliable"), np.zeros(4)),
+        "nothing": Evaluated(nothing),
+        "tame": Evaluated(value(1, 0, 2, "caution"), np.zeros(4)),
     }
     chosen = ranked(found, "lower", 4)
     assert [each.name for each in chosen.candidates] == ["tame", "wild", "nothing"]

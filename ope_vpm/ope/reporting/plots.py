@@ -15,6 +15,8 @@ from ope_vpm.ope.reporting.words import unit
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from ope_vpm.ope.questions.compare import Comparison
+
 COLOURS = {"reliable": "#2e9e63", "caution": "#c98500", "unreliable": "#d1493f"}
 """Those of the page."""
 LINE = 0.45
@@ -49,4 +51,19 @@ def plot(values: Any, data: LoggedDataset | None = None, ax: Axes | None = None)
     ax.set_yticks(range(len(shown)), labels=list(shown))
     ax.set_ylim(len(shown) - 0.5, -0.5)
     ax.set_xlabel("return of an episode" if first.per == "episode" else unit(first.gamma))
+    return ax
+
+
+def plot_difference(found: Comparison, ax: Axes | None = None) -> Axes:
+    """The difference of two policies: its 95 % interval and its value, by the colour of its verdict, beside 0."""
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        ax = plt.subplots(figsize=(6.4, 1.2 + LINE), layout="constrained")[1]
+    if found.interval is not None:
+        ax.plot(found.interval, [0, 0], color=COLOURS[found.verdict], linewidth=4, alpha=0.5, solid_capstyle="butt")
+    ax.plot([found.value], [0], "o", color=COLOURS[found.verdict])
+    ax.axvline(0, color="0.4", linestyle="--", linewidth=1)
+    ax.set_yticks([0], labels=["new less old"])
+    ax.set_xlabel("return of an episode" if found.per == "episode" else unit(found.new.gamma))
     return ax

@@ -1,0 +1,144 @@
+"""Coverage of what is said beside a value, where the truth is known: `python -m benchmarks questions --ask compare`.
+
+`--ask compare` prints how often the interval of a difference holds it, and how wide it is beside two intervals taken
+together; `--ask gate` how often a policy that is no better is called better in a stream that is looked at after every
+ten episodes; `--ask distribution` how often bands and intervals hold. Seeds 0 to 99 are reported, others chose.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import ope_vpm as ov
+from ope_vpm.arrays import Floats
+from ope_vpm.envs import taxi
+from ope_vpm.envs.linear_gaussian import BEHAVIOUR, GaussianController, LinearGaussian
+from ope_vpm.envs.random_mdp import RandomMDP
+from ope_vpm.logged import LoggedDataset
+from ope_vpm.ope.inference.uncertainty import LEVEL
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A log and policies with known values on it."""
+
+    kind: str
+    data: LoggedDataset
+    policies: tuple[Any, ...]
+    truths: tuple[float, ...]
+    """Of each policy, and last of the one that logged the data."""
+    gamma: float
+
+
+def linear(seed: int, episodes: int = 40) -> Asked:
+    """Two controllers near the behaviour's, on the linear system with Gaussian noise."""
+    rng, task = np.random.default_rng(seed), LinearGaussian()
+    drawn = [rng.normal((0.0, 0.0, 0.1), (0.1, 0.1, 0.15)) for _ in range(2)]
+    controllers = [GaussianController((x, y), z, deviation=0.4) for x, y, z in drawn]
+    truths = tuple(task.average_reward(each) for each in (*controllers, BEHAVIOUR))
+    return Asked(
+        "linear", task.dataset(episodes, 30, BEHAVIOUR, seed), tuple(c.policy() for c in controllers), truths, 1.0
+    )
+
+
+def finite(seed: int, episodes: int = 40) -> Asked:
+    """Two softmax policies on a random process with 12 states and 3 actions, logged by a third one."""
+    task, gamma = RandomMDP.draw(12, 3, seed), (1.0, 0.9)[seed % 2]
+    behaviour, *targets = (task.policy(1000 * seed + k, spread) for k, spread in enumerate((0.5, 1.0, 1.0)))
+    truths = tuple(task.value(each, gamma) for each in (*targets, behaviour))
+    return Asked("finite", task.dataset(episodes, 30, behaviour, seed), tuple(targets), truths, gamma)
+
+
+def small_taxi(seed: int, episodes: int = 50) -> Asked:
+    """Two checkpoints of Liu's Taxi, logged by a mixture with a third one."""
+    first, second, behaviour = (taxi.shipped(n) for n in (1000, 550, 300))
+    log = taxi.mixed(first, behaviour, 0.3)
+    return Asked(
+        "taxi", taxi.simulate(log, episodes, 200, seed), (first, second), tuple(map(_taxi, (1000, 550, 0))), 1.0
+    )
+
+
+@cache
+def _taxi(iteration: int) -> float:
+    if iteration == 0:
+        return taxi.exact_value(taxi.mixed(taxi.shipped(1000), taxi.shipped(300), 0.3))
+    return taxi.exact_value(taxi.shipped(iteration))
+
+
+TASKS: dict[str, Callable[..., Asked]] = {"linear": linear, "finite": finite, "taxi": small_taxi}
+
+
+def differences(asked: Asked) -> Iterator[dict[str, Any]]:
+    """New against old, and new against the log."""
+    for name, old, place in (("other policy", asked.policies[1], 1), ("the log", "logged", -1)):
+        found = ov.compare(asked.data, asked.policies[0], old, gamma=asked.gamma)
+        truth = asked.truths[0] - asked.truths[place]
+        assert found.interval is not None
+        low, high = found.interval
+        apart = np.hypot(found.new.standard_error or np.nan, found.old.standard_error or np.nan)
+        yield {
+            "kind": f"{asked.kind}, {name}",
+            "held": low <= truth <= high,
+            "width": (found.standard_error or np.nan) / apart,
+            "wrong": found.gate().decision not in ("not decided", "better" if truth > 0 else "worse"),
+            "decided": found.gate().decision != "not decided",
+            "verdict": found.verdict,
+        }
+
+
+def stream(seed: int, look: int = 10, longest: int = 300) -> dict[str, Any]:
+    """Whether a policy that is worth as much as the log's is ever called better, looking after every ten episodes."""
+    rng = np.random.default_rng(seed)
+    task = RandomMDP.draw(4, 2, seed)
+    behaviour, target = task.policy(seed, 0.5), task.policy(seed + 1, 0.7)
+    even = _even(task, behaviour, target)
+    data = even.dataset(longest, 10, behaviour, int(rng.integers(2**31)))
+    called = {"anytime": False, "single": False}
+    for episodes in range(look, longest + 1, look):
+        found = ov.compare(data.select(slice(0, episodes)), target, "logged", "vpm")
+        called["anytime"] |= found.gate(anytime=True).decision == "better"
+        called["single"] |= found.gate().decision == "better"
+    return {"kind": "equal policies", **called}
+
+
+def _even(task: RandomMDP, behaviour: Floats, target: Floats) -> RandomMDP:
+    """The same process with rewards by which both policies are worth the same."""
+    apart = target - behaviour
+    gap = task.value(target, 1.0) - task.value(behaviour, 1.0)
+    bonus = RandomMDP(task.transition, apart, task.initial, task.noise)
+    slope = bonus.value(target, 1.0) - bonus.value(behaviour, 1.0)
+    return RandomMDP(task.transition, task.reward - gap / slope * apart, task.initial, task.noise)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ask", choices=("compare", "gate"), default="compare")
+    parser.add_argument("--kinds", nargs="*", default=list(TASKS))
+    parser.add_argument("--first", type=int, default=0, help="The first seed.")
+    parser.add_argument("--seeds", type=int, default=20)
+    given = parser.parse_args()
+    seeds = range(given.first, given.first + given.seeds)
+    if given.ask == "compare":
+        report([row for kind in given.kinds for seed in seeds for row in differences(TASKS[kind](seed))])
+    else:
+        report([stream(seed) for seed in seeds])
+
+
+def report(rows: list[dict[str, Any]]) -> None:
+    """A line per kind: how many, and the mean of every number."""
+    for kind in dict.fromkeys(row["kind"] for row in rows):
+        some = [row for row in rows if row["kind"] == kind]
+        numbers = [name for name in some[0] if name not in ("kind", "verdict")]
+        means = ", ".join(f"{name} {np.mean([row[name] for row in some]):.3f}" for name in numbers)
+        verdicts = {v: sum(row.get("verdict") == v for row in some) for v in ("reliable", "caution", "unreliable")}
+        print(f"{kind}: {len(some)} at {LEVEL:.0%}; {means}; {verdicts}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,338 @@
+"""Is it better? The difference of two policies on one log, or of a policy and the one that logged it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Any, Literal
+
+import numpy as np
+from scipy import stats
+
+from ope_vpm.logged import LoggedDataset, scan_dataset
+from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
+from ope_vpm.ope.estimator import Estimator, make, policy_value
+from ope_vpm.ope.inference.doubts import LEVELS, Level
+from ope_vpm.ope.inference.estimate import return_hull, rewards_hull
+from ope_vpm.ope.inference.logged_mean import logged_mean
+from ope_vpm.ope.inference.returns import ONE_EPISODE
+from ope_vpm.ope.inference.uncertainty import LEVEL, Interval
+from ope_vpm.ope.inference.value import EpisodeReturn, PolicyValue
+from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.questions.paired import Evaluated, evaluated, found, student
+from ope_vpm.outside import printable
+
+LOGGED = "logged"
+Decision = Literal["better", "worse", "not decided"]
+EXIT_CODES: dict[Decision, int] = {"better": 0, "worse": 3, "not decided": 4}
+TUNED_FOR = 200
+"""Episodes at which the confidence sequence is narrowest: most logs that are looked at again and again have between
+50 and 1000, where it is within a tenth of the narrowest possible."""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Whether one policy may take the place of another, for programs that decide by an exit code."""
+
+    decision: Decision
+    """"better" where the whole interval lies above the least gain and its verdict is not "unreliable"."""
+    min_gain: float
+    interval: Interval | None
+    """That of the difference; with `anytime` one that holds at all looks together."""
+    anytime: bool
+    would_decide: str
+    """What would decide it; empty where it is decided."""
+    comparison: Comparison
+
+    @property
+    def exit_code(self) -> int:
+        """0 better, 3 worse, 4 not decided."""
+        return EXIT_CODES[self.decision]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {
+            "decision": self.decision,
+            "exit_code": self.exit_code,
+            "min_gain": self.min_gain,
+            "anytime": self.anytime,
+            "interval": None if self.interval is None else list(self.interval),
+            "would_decide": self.would_decide,
+            "comparison": self.comparison.as_dict(),
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{self.decision} (exit code {self.exit_code})", str(self.comparison)]
+        return "\n".join([*lines, *([f"  what would decide it: {self.would_decide}"] if self.would_decide else [])])
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """By how much one policy is better than another, both judged by one log."""
+
+    new: PolicyValue
+    old: PolicyValue
+    """Of the other policy, or with the estimator "logged" the mean of the log itself."""
+    value: float
+    """New less old: returns of an episode where these lead (γ = 1 where episodes end), else values per step."""
+    standard_error: float | None
+    """S of the difference, noise paired by episodes and suspected biases; None where it is not known."""
+    noise: float
+    """The part of S that shrinks as the log grows."""
+    interval: Interval | None
+    """value ± t·S, meant to hold the true difference in 95 of 100 data sets."""
+    probability: float | None
+    """That new is better, by the same distribution."""
+    verdict: Level
+    """Whether the interval can be believed: as far as both values can."""
+    reasons: tuple[str, ...]
+    episodes: int
+    """Of the log."""
+    per: Literal["episode", "step"]
+    widest: float
+    """The largest difference of two values that the rewards allow."""
+
+    @property
+    def episodes_needed(self) -> int | None:
+        """How many episodes of this kind, in all, would tell the two apart if they differ by `value`; None: none would.
+
+        v² > t²·(noise²·E/n + bias²) is solved for n, with t at the present number E of episodes.
+        """
+        if self.standard_error is None:
+            return None
+        bias = self.standard_error**2 - self.noise**2
+        room = (self.value / student(self.episodes)) ** 2 - bias
+        return ceil(self.noise**2 * self.episodes / room) if room > 0 else None
+
+    @property
+    def anytime_interval(self) -> Interval | None:
+        """An interval that holds the true difference at all looks together, however often a growing log is looked at.
+
+        A 95 % asymptotic confidence sequence (Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, 2024, theorem 2.2: the
+        normal mixture of Robbins): S times √((nρ² + 1)/(nρ²) · log((nρ² + 1)/α²)) at n episodes, with Student's
+        quantiles in the place of normal ones. The suspected bias is stretched with the noise.
+        """
+        if self.standard_error is None or self.episodes < 2:
+            return None
+        reach = _students_quantile(sequence_quantile(self.episodes), self.episodes) * self.standard_error
+        return _within(self.value, reach, self.widest)
+
+    def gate(self, min_gain: float = 0.0, *, anytime: bool = False) -> Gate:
+        """Whether new is better by more than a least gain, worse, or neither is known.
+
+        Args:
+            min_gain: by how much it has to be better, in units of `value`; negative where a loss may be borne.
+            anytime: keep the promise of 95 % over all looks at a log that grows.
+        """
+        check_gain(min_gain)
+        interval = self.anytime_interval if anytime else self.interval
+        believed = interval is not None and self.verdict != "unreliable"
+        low, high = interval or (-np.inf, np.inf)
+        decision: Decision = "not decided"
+        if believed and (low > min_gain or high < min_gain):
+            decision = "better" if low > min_gain else "worse"
+        would = "" if decision != "not decided" else self._would_decide(min_gain)
+        return Gate(decision, float(min_gain), interval, anytime, would, self)
+
+    def _would_decide(self, min_gain: float) -> str:
+        if self.verdict == "unreliable":
+            return "; ".join(self.new.advice) or "a log in which the verdict is not unreliable"
+        needed = replace(self, value=self.value - min_gain).episodes_needed
+        if needed is not None and needed > self.episodes:
+            return (
+                f"about {needed} episodes of this kind, {needed - self.episodes} more, if the difference is as it looks"
+            )
+        return "; ".join(self.new.advice) or "episodes of the new policy, or of one nearer to it"
+
+    @property
+    def decision(self) -> Decision:
+        """In a word, whatever the verdict: whether the interval holds 0."""
+        low, high = self.interval or (-np.inf, np.inf)
+        return "better" if low > 0 else "worse" if high < 0 else "not decided"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON; without the weights."""
+        return {
+            "value": self.value if np.isfinite(self.value) else None,
+            "per": self.per,
+            "gamma": self.new.gamma,
+            "standard_error": self.standard_error,
+            "interval": None if self.interval is None else list(self.interval),
+            "anytime_interval": None if self.anytime_interval is None else list(self.anytime_interval),
+            "probability": self.probability,
+            "decision": self.decision,
+            "verdict": self.verdict,
+            "reasons": list(self.reasons),
+            "episodes": self.episodes,
+            "episodes_needed": self.episodes_needed,
+            "new": self.new.as_dict(),
+            "old": self.old.as_dict(),
+        }
+
+    def to_frame(self) -> Any:
+        """A data frame of pandas with three rows: new, old and their difference."""
+        from ope_vpm.ope.reporting.tables import frame, rows_of
+
+        rows = rows_of({"new": self.new, "old": self.old})
+        low, high = self.interval or (np.nan, np.nan)
+        said = {"verdict": self.verdict, "reasons": "; ".join(self.reasons), "per": self.per}
+        own = {"policy": "difference", "value": self.value, "low": low, "high": high, **said}
+        return frame([*rows, {**rows[0], **own}])
+
+    def plot(self, ax: Any = None) -> Any:
+        """The difference and its interval beside 0 on axes of matplotlib, which are returned."""
+        from ope_vpm.ope.reporting.plots import plot_difference
+
+        return plot_difference(self, ax)
+
+    def __str__(self) -> str:
+        words = {"better": "new is better", "worse": "new is worse", "not decided": "the two cannot be told apart"}
+        between = "no interval" if self.interval is None else "[{:.6g}, {:.6g}]".format(*self.interval)
+        against = "the log" if self.old.estimator == LOGGED else "old"
+        found = f"{self.value:+.6g}  {between}  per {self.per} at γ = {self.new.gamma:.12g}  {self.verdict}"
+        lines = [f"{self.new.estimator}: {words[self.decision]}: new less {against} {found}"]
+        lines += [f"  - {reason}" for reason in self.reasons]
+        if self.probability is not None:
+            lines.append(f"  new is better with probability {self.probability:.3g}")
+        if self.decision == "not decided" and self.interval is not None:
+            needed = self.episodes_needed
+            lines.append(
+                "  no number of episodes of this kind would tell them apart"
+                if needed is None
+                else f"  about {needed} episodes of this kind would tell them apart (the log has {self.episodes})"
+            )
+        return "\n".join(map(printable, lines))
+
+
+def check_gain(min_gain: float) -> None:
+    """Refuse a least gain that is no number."""
+    if not np.isfinite(min_gain):
+        raise ValueError(f"min_gain must be a finite number, such as 0 or 0.1: got {min_gain}")
+
+
+def compare(
+    data: Any,
+    new: Any,
+    old: Any = LOGGED,
+    estimator: str | Estimator = "auto",
+    gamma: float = 1.0,
+    *,
+    seed: int = 0,
+    on_end: OnEnd | None = None,
+    time_limit: TimeLimit = "continue",
+    ignore: Collection[str] = (),
+    **options: Any,
+) -> Comparison:
+    """Is one policy better than another, or than the one that logged the data?
+
+    Both are valued on the same log. An episode that flatters one usually flatters the other, so the difference is far
+    better known than either value: see `ope_vpm.ope.questions.paired` for its error.
+
+    Args:
+        data: the log, or whatever `ov.evaluate` takes for one.
+        new: the policy that may take the other's place.
+        old: the other policy, or "logged" for the one that logged the data, whose value is the mean of its log.
+        estimator: a name out of `ov.estimators()`, or an instance.
+        gamma: the discount; at 1 returns of an episode are compared where episodes end, otherwise values per step.
+        seed: makes everything random repeatable.
+        on_end: what follows a termination, see `ov.evaluate`.
+        time_limit: what follows a truncation, see `ov.evaluate`.
+        ignore: codes of the doctor's findings to pass over.
+        options: the estimator's own settings.
+
+    Returns:
+        The difference with its interval, the probability that new is better, and a verdict.
+
+    Example:
+        >>> found = ov.compare(data, new_policy, "logged", gamma=0.99)  # doctest: +SKIP
+        >>> found.value, found.interval, found.probability  # doctest: +SKIP
+    """
+    if isinstance(estimator, str):
+        made = make(estimator, options)
+    elif options:
+        raise TypeError(f"options ({', '.join(options)}) go with an estimator's name, not with an instance")
+    else:
+        made = estimator
+    against_log = isinstance(old, str) and old == LOGGED
+    if old is None or (isinstance(old, str) and not against_log and getattr(data, "encoding", None) is None):
+        raise ValueError(f"old must be 'logged' or a policy: got {old!r} (files: ov.load_policy)")
+    log = data if isinstance(data, LoggedDataset) else scan_dataset(data)
+    choices: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit, "ignore": ignore}
+    problem = Problem.pose(log, new, gamma=gamma, seed=seed, **choices)
+    other = None if against_log else problem.with_policy(old)
+    if other is not None and other.policy.n_actions != problem.policy.n_actions:
+        counts = problem.policy.n_actions, other.policy.n_actions
+        raise ValueError("new and old must choose from the same actions: {} != {} (another task?)".format(*counts))
+    mine = evaluated(made, problem, ignore)
+    its = of_log(problem) if other is None else evaluated(made, other, ignore)
+    return compared(problem, mine, its)
+
+
+def of_log(problem: Problem) -> Evaluated:
+    """The policy that logged the data, whose value is the logged mean: nothing but noise speaks against it."""
+    raw = replace(logged_mean(problem), doubts=(), weights=None)
+    if raw.per_episode is not None:
+        raw = replace(raw, per_episode=replace(raw.per_episode, doubts=(), weights=None))
+    return found(problem, policy_value(problem, LOGGED, raw), raw)
+
+
+def compared(problem: Problem, new: Evaluated, old: Evaluated) -> Comparison:
+    """The difference of two evaluated policies, of returns where both have one."""
+    per_episode = new.of_return is not None and old.of_return is not None
+    one, other = (new.of_return, old.of_return) if new.of_return and old.of_return else (new, old)
+    hull = (return_hull if per_episode else rewards_hull)(problem)
+    episodes, value = problem.data.n_episodes, one.lead.value - other.lead.value
+    noise, error = one.errors_of_difference(other)
+    known = bool(np.isfinite(error) and np.isfinite(value))
+    verdict, reasons = _verdict(one, other, known, same=known and error == 0 and value == 0)
+    return Comparison(
+        new=new.value,
+        old=old.value,
+        value=value,
+        standard_error=error if known else None,
+        noise=noise,
+        interval=_within(value, student(episodes) * error, hull.high - hull.low) if known else None,
+        probability=_probability(value, error, episodes) if known else None,
+        verdict=verdict,
+        reasons=reasons,
+        episodes=episodes,
+        per="episode" if per_episode else "step",
+        widest=hull.high - hull.low,
+    )
+
+
+def _probability(value: float, error: float, episodes: int) -> float:
+    """That the true difference is above 0."""
+    return float(stats.t.cdf(value / error, episodes - 1)) if error > 0 else (1.0 + np.sign(value)) / 2
+
+
+def _within(value: float, reach: float, widest: float) -> Interval:
+    """What lies within reach of a difference and is possible."""
+    return float(np.clip(value - reach, -widest, widest)), float(np.clip(value + reach, -widest, widest))
+
+
+def _verdict(new: Evaluated, old: Evaluated, known: bool, same: bool) -> tuple[Level, tuple[str, ...]]:
+    """That of the less believable value, with the reasons of both; two policies that do the same need no belief."""
+    if same:
+        return "reliable", ()
+    leads: list[PolicyValue | EpisodeReturn] = [new.lead]
+    leads += [] if old.value.estimator == LOGGED else [old.lead]
+    level = max((lead.verdict for lead in leads), key=LEVELS.index)
+    reasons = dict.fromkeys(reason for lead in leads for reason in lead.reasons)
+    if not known and ONE_EPISODE not in reasons:
+        return "unreliable", ("how far the difference may be off is not known", *reasons)
+    return level, tuple(reasons)
+
+
+def sequence_quantile(episodes: int) -> float:
+    """By how many standard errors a 95 % normal-mixture confidence sequence reaches at so many episodes."""
+    alpha = 1 - LEVEL
+    rho = (-2 * np.log(alpha) + np.log(-2 * np.log(alpha)) + 1) / TUNED_FOR  # ρ²; narrowest there, section 2 of it
+    spread = episodes * rho
+    return float(np.sqrt((spread + 1) / spread * np.log((spread + 1) / alpha**2)))
+
+
+def _students_quantile(normal: float, episodes: int) -> float:
+    """Student's quantile with the tail of a normal one: few episodes tell their own spread badly."""
+    return float(stats.t.isf(stats.norm.sf(normal), episodes - 1))

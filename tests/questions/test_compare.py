@@ -1,0 +1,205 @@
+"""Is it better? Errors of differences by hand, known truths, streams that are looked at again, the commands."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+from typer.testing import CliRunner
+
+import ope_vpm as ov
+from ope_vpm.cli import app
+from ope_vpm.envs.linear_gaussian import BEHAVIOUR, GaussianController, LinearGaussian
+from ope_vpm.ope.inference.value import PolicyValue
+from ope_vpm.ope.questions.compare import Comparison, sequence_quantile
+from ope_vpm.ope.questions.paired import Evaluated
+
+
+def value(number=5.0, verdict="reliable", advice=()):
+    reasons = () if verdict == "reliable" else ("it is made up",)
+    return PolicyValue("made-up", number, 1.0, 1.0, (4, 6), None, verdict, reasons, advice=advice)
+
+
+def test_differences_are_paired_by_episodes():
+    """Influences (3, -3, 0) and (1, -1, 0): noise √((4 + 4)·3/2) = √12. They are in step, ρ = 1: what both suspect
+    under one code is subtracted, (3 - 4)² = 1; what each suspects alone stays, 2² + 5².
+    """
+    one = Evaluated(value(), np.array([3.0, -3.0, 0.0]), {"shared": 3.0, "own": 2.0})
+    other = Evaluated(value(), np.array([1.0, -1.0, 0.0]), {"shared": 4.0, "its": 5.0})
+    assert one.errors_of_difference(other) == pytest.approx((np.sqrt(12), np.sqrt(12 + 1 + 4 + 25)))
+    assert one.error_of_difference(one) == 0
+    unpaired = Evaluated(value())
+    assert one.error_of_difference(unpaired) == pytest.approx(np.sqrt(2))
+
+
+def test_biases_are_shared_as_far_as_the_same_episodes_move_both():
+    """Influences at an angle of 60°, ρ = ½: 3² + 4² - 2·½·3·4 = 13; at a right angle or against each other 25."""
+    one = Evaluated(value(), np.array([2.0, 0.0, 0.0]), {"shared": 3.0})
+    for influence, squares in (((1.0, np.sqrt(3), 0.0), 13.0), ((0.0, 1.0, 0.0), 25.0), ((-1.0, 0.0, 0.0), 25.0)):
+        other = Evaluated(value(), np.array(influence), {"shared": 4.0})
+        noise, whole = one.errors_of_difference(other)
+        assert whole**2 - noise**2 == pytest.approx(squares)
+
+
+def comparison(difference=0.6, error=0.5, noise=0.4, verdict="reliable", episodes=25, advice=()):
+    reach = stats.t.ppf(0.975, episodes - 1) * error
+    return Comparison(
+        new=value(verdict=verdict, advice=advice),
+        old=value(),
+        value=difference,
+        standard_error=error,
+        noise=noise,
+        interval=(difference - reach, difference + reach),
+        probability=None,
+        verdict=verdict,
+        reasons=(),
+        episodes=episodes,
+        per="step",
+        widest=np.inf,
+    )
+
+
+def test_episodes_needed_by_hand():
+    """25 episodes, noise 0.4, bias 0.3: 0.6 is t·√(0.16·25/n + 0.09) at n = 4/((0.6/t)² - 0.09), t = 2.0639 the present
+    one; half of the difference cannot be told from the bias."""
+    assert comparison(1.0).episodes_needed == np.ceil(4 / ((1.0 / 2.063899) ** 2 - 0.09)) == 28
+    assert comparison(0.6).episodes_needed is None
+    assert comparison(2.0, 0.4, 0.4).episodes_needed == np.ceil(4 / (2.0 / 2.063899) ** 2) == 5
+
+
+def test_gate_by_hand():
+    better, worse, wide = comparison(1.5), comparison(-1.5), comparison(0.9)
+    assert [each.gate().exit_code for each in (better, worse, wide)] == [0, 3, 4]
+    assert [each.gate(1.5).decision for each in (better, worse)] == ["not decided", "worse"]
+    assert better.gate(min_gain=-3).decision == worse.gate(min_gain=-3).decision == "better"
+    assert wide.gate().would_decide == "about 40 episodes of this kind, 15 more, if the difference is as it looks"
+    doubted = comparison(1.5, verdict="unreliable", advice=("log more",))
+    assert (doubted.gate().decision, doubted.gate().would_decide) == ("not decided", "log more")
+    assert better.gate(anytime=True).interval[0] < better.interval[0]
+    json.dumps([each.gate(anytime=True).as_dict() for each in (better, worse, wide)])
+    for wrong in (np.nan, np.inf):
+        with pytest.raises(ValueError, match="min_gain must be a finite number"):
+            better.gate(wrong)
+
+
+def test_the_confidence_sequence_is_robbins_mixture():
+    """At its boundary the martingale ∫ exp(λx - λ²n/2) N(λ; 0, ρ²) dλ of a sum x of n standard normals is 1/α = 20."""
+    rho = np.sqrt((-2 * np.log(0.05) + np.log(-2 * np.log(0.05)) + 1) / 200)
+    for n in (10, 200, 3000):
+        x = np.sqrt(n) * sequence_quantile(n)
+        mixture = lambda slope, x=x, n=n: np.exp(slope * x - slope**2 * n / 2) * stats.norm.pdf(slope, scale=rho)  # noqa: E731
+        total = integrate.quad(mixture, -2, 2, points=[x / n], limit=500)[0]
+        assert total == pytest.approx(20, rel=1e-6)
+
+
+def test_looks_at_a_growing_log_are_wrong_together_in_less_than_five_percent():
+    """1000 streams of 50 to 500 normal episodes whose mean is 0, looked at after every ten of them."""
+    rng = np.random.default_rng(0)
+    steps = np.arange(10, 501, 10)
+    sums = rng.standard_normal((1000, 500)).cumsum(axis=1)[:, steps - 1]
+    reach = np.array([sequence_quantile(n) for n in steps]) * np.sqrt(steps)
+    assert np.mean((np.abs(sums) > reach).any(axis=1)) < 0.05
+    assert np.mean((np.abs(sums) > 1.96 * np.sqrt(steps)).any(axis=1)) > 0.2  # what a single interval would do
+
+
+def test_differences_hold_their_truth_and_are_narrower_than_two_intervals():
+    task, held, narrower = LinearGaussian(), [], []
+    new = GaussianController((0.0, 0.0), 0.2, 0.4)
+    old = GaussianController((0.0, -0.1), 0.1, 0.4)
+    for seed in range(12):
+        data = task.dataset(30, 20, BEHAVIOUR, seed)
+        for against, truth in ((old.policy(), task.average_reward(old)), ("logged", task.average_reward(BEHAVIOUR))):
+            found = ov.compare(data, new.policy(), against, "vpm", n_features=50)
+            low, high = found.interval
+            held.append(low <= task.average_reward(new) - truth <= high)
+            narrower.append(found.standard_error / np.hypot(found.new.standard_error, found.old.standard_error))
+    assert np.mean(held) >= 0.85  # 24 intervals that hold 95 %
+    assert np.mean(narrower) < 0.95
+
+
+def test_a_policy_against_itself_is_no_better_and_no_worse():
+    data, policy = LinearGaussian().dataset(20, 20, BEHAVIOUR, 0), BEHAVIOUR.policy()
+    found = ov.compare(data, policy, BEHAVIOUR.policy(), gamma=0.9)
+    assert (found.value, found.interval, found.probability, found.verdict) == (0, (0, 0), 0.5, "reliable")
+    assert found.episodes_needed is None
+
+
+def bandit(seed=0, episodes=400):
+    """Action 1 pays 1 with probability 0.8, action 0 with probability 0.3; the log takes both equally often."""
+    rng = np.random.default_rng(seed)
+    actions = rng.integers(0, 2, episodes)
+    rewards = (rng.random(episodes) < np.where(actions == 1, 0.8, 0.3)).astype(float)
+    states = np.zeros(episodes, dtype=int)
+    return ov.LoggedDataset.from_arrays(states, actions, rewards, states, terminated=np.ones(episodes, dtype=bool))
+
+
+def test_returns_lead_where_episodes_end():
+    """In a bandit the difference is that of two means of rewards, to the rounding of exact counts."""
+    data = bandit()
+    found = ov.compare(data, [[0.0, 1.0]], [[1.0, 0.0]], "vpm")
+    means = [data.rewards[data.actions == action].mean() for action in (0, 1)]
+    assert found.per == "episode"
+    assert found.value == pytest.approx(means[1] - means[0])
+    against_log = ov.compare(data, [[0.0, 1.0]], estimator="vpm")
+    assert against_log.value == pytest.approx(means[1] - data.rewards.mean())
+    assert against_log.old.estimator == "logged"
+    assert found.decision == against_log.decision == "better"
+    assert found.probability > 0.999
+    assert found.to_frame()["policy"].tolist() == ["new", "old", "difference"]
+    assert found.plot().get_xlabel() == "return of an episode"
+    assert str(found).startswith("vpm: new is better: new less old +0.")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("gate")
+    bandit().save(folder / "log.npz")
+    for name, table in (("good", [0.0, 1.0]), ("bad", [1.0, 0.0]), ("same", [0.49, 0.51])):
+        np.save(folder / f"{name}.npy", np.array([table]))
+    np.save(folder / "three.npy", np.full((1, 3), 1 / 3))
+    return folder
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, list(map(str, arguments)))
+
+
+def test_the_commands(folder):
+    log = folder / "log.npz"
+    printed = json.loads(run("compare", log, "--policy", folder / "good.npy", "--baseline", "logged", "--json").stdout)
+    direct = ov.compare(ov.load_dataset(log), ov.load_policy(folder / "good.npy"))
+    assert printed["value"] == pytest.approx(direct.value)
+    assert printed["interval"] == pytest.approx(direct.interval)
+    assert (
+        "new less old" in run("compare", log, "--policy", folder / "good.npy", "--baseline", folder / "bad.npy").stdout
+    )
+    for name, code, decision in (("good", 0, "better"), ("bad", 3, "worse"), ("same", 4, "not decided")):
+        for more in ([], ["--anytime"]):
+            found = run("gate", log, "--candidate", folder / f"{name}.npy", "--baseline", "logged", "--json", *more)
+            assert (found.exit_code, json.loads(found.stdout)["decision"]) == (code, decision)
+            assert bool(json.loads(found.stdout)["would_decide"]) == (decision == "not decided")
+    assert run("gate", log, "--candidate", folder / "good.npy", "--min-gain", "0.9").exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--candidate", "good.npy", "--baseline", "none.zip"), "there is no file none.zip"),
+        (("--candidate", "none.zip"), "there is no file none.zip"),
+        (("--candidate", "good.npy", "--min-gain", "nan"), "min_gain must be a finite number"),
+        (("--candidate", "good.npy", "--baseline", "three.npy"), "must choose from the same actions: 2 != 3"),
+        (("--candidate", "good.npy", "--estimator", "atuo"), "did you mean 'auto'"),
+        (("--candidate", "good.npy", "--gamma", "2"), "gamma must be between 0 and 1"),
+    ],
+)
+def test_wrong_input_is_refused(folder, monkeypatch, options, said):
+    monkeypatch.chdir(folder)
+    found = run("gate", "log.npz", *options)
+    assert isinstance(found.exception, ValueError | TypeError | OSError)  # which `main` turns into exit code 2
+    assert said in str(found.exception)
+
+
+def test_a_baseline_that_is_none_is_refused():
+    for old in ("loged", None):
+        with pytest.raises(ValueError, match="old must be 'logged' or a policy"):
+            ov.compare(bandit(), [[0.0, 1.0]], old)
