@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 
 from ope_vpm.arrays import Floats
 from ope_vpm.logged.formats.d3rlpy import to_d3rlpy
@@ -14,6 +13,7 @@ from ope_vpm.ope.authoring import Bootstrap, Problem, ProblemEstimator, RawEstim
 from ope_vpm.ope.inference.doubts import remarks
 from ope_vpm.ope.inference.uncertainty import initial_sums
 from ope_vpm.optional import is_from, library
+from ope_vpm.with_torch import torch
 
 
 @dataclass(frozen=True, kw_only=True)

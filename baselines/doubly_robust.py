@@ -39,7 +39,6 @@ from ope_vpm.ope.inference.logged_mean import logged_mean, relative_error, with_
 from ope_vpm.ope.inference.returns import ends_under, reaches_ends, uncharged
 from ope_vpm.ope.linear.estimate import LinearEstimate
 from ope_vpm.ope.q.linear import cross_fitted_q, doubted_lstd, linear_base, lstd_equations
-from ope_vpm.ope.q.networks import fit_networks
 from ope_vpm.ope.q.values import QValues, influence
 from ope_vpm.ope.vpm.estimator import POWER, find_factored
 
@@ -115,6 +114,8 @@ class DoublyRobust(ProblemEstimator):
         ridge = fitted.ridges[index]
         if self.q == "linear":
             return fitted.q(problem, index), ridge
+        from ope_vpm.ope.q.networks import fit_networks  # which needs torch
+
         base = linear_base(equations, folds, ridge)
         return fit_networks(problem, folds, self.members, self.training_steps, self.draws, base=base), ridge
 

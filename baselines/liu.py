@@ -18,10 +18,8 @@ from dataclasses import dataclass
 from typing import ClassVar, cast
 
 import numpy as np
-import torch
 from scipy import sparse
 from scipy.sparse.linalg import splu
-from torch import Tensor
 
 from ope_vpm.arrays import ROUNDING, Floats, Integers, group_sums
 from ope_vpm.linear.features import median_bandwidth
@@ -43,7 +41,7 @@ from ope_vpm.ope.finite.counts import number_states
 from ope_vpm.ope.inference.doubts import OVERLAP
 from ope_vpm.ope.inference.estimate import value_or_nan
 from ope_vpm.ope.inference.returns import with_weighted_return
-from ope_vpm.ope.q.training import mlp
+from ope_vpm.with_torch import torch
 
 PRIOR = 0.3
 """Further steps that begin again at the logged states, of each finite state in which the target does something that was
@@ -224,6 +222,8 @@ def restarting_ratio(
 
 def network_state_ratio(problem: Problem, rho: Floats, training_steps: int) -> Floats:
     """(steps,): w(s) of each step."""
+    from ope_vpm.ope.q.training import mlp  # which needs torch
+
     data, steps, gamma = problem.data, problem.steps, problem.gamma
     features = StateFeatures.draw(data, 0, problem.seed)
     here, there = features.coordinates(data.observations[steps.rows]), features.coordinates(problem.following)
@@ -251,8 +251,14 @@ def network_state_ratio(problem: Problem, rho: Floats, training_steps: int) -> F
 
 
 def imbalance(
-    w: Tensor, rho: Tensor, here: Tensor, there: Tensor, first: Tensor, gamma: float, bandwidth: float
-) -> Tensor:
+    w: torch.Tensor,
+    rho: torch.Tensor,
+    here: torch.Tensor,
+    there: torch.Tensor,
+    first: torch.Tensor,
+    gamma: float,
+    bandwidth: float,
+) -> torch.Tensor:
     """‖γE[wρk(s', ·)] + (1-γ)E₀[k(s₀, ·)] - E[wk(s, ·)]‖² in the RKHS of a Gaussian kernel, without its diagonal.
 
     Args:
@@ -274,5 +280,5 @@ def imbalance(
     return signs @ kernel @ signs / (n * (n - 1))
 
 
-def _tensor(values: Floats) -> Tensor:
+def _tensor(values: Floats) -> torch.Tensor:
     return torch.from_numpy(np.asarray(values, dtype=np.float32))

@@ -9,12 +9,10 @@ what was logged, so that nothing can explode.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import torch
 from scipy.special import expit
-from torch import Tensor
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers
 from ope_vpm.linear.features import Standardiser
@@ -30,7 +28,10 @@ from ope_vpm.ope.finite.treatments import DEFAULT, treatment
 from ope_vpm.ope.inference.doubts import UNSEEN_MASS
 from ope_vpm.ope.inference.uncertainty import Spread
 from ope_vpm.ope.log import Log
-from ope_vpm.ope.q.training import Ensemble
+from ope_vpm.with_torch import torch
+
+if TYPE_CHECKING:
+    from ope_vpm.ope.q.training import Ensemble
 
 HELD_AFTER = 50
 """Steps after which Liu et al. take the distribution of the states as stationary."""
@@ -176,15 +177,15 @@ class NetworkModel:
     ends: bool
     """Whether some logged episode ended."""
 
-    def inputs(self, states: Floats, actions: Array) -> Tensor:
+    def inputs(self, states: Floats, actions: Array) -> torch.Tensor:
         """Standardised states beside scaled (or one-hot) actions."""
         moves = np.eye(self.n_actions)[actions] if self.action_scale is None else self.action_scale(actions)
         return torch.from_numpy(np.concatenate([states, moves], axis=-1)).float()
 
-    @torch.no_grad()
     def step(self, states: Floats, actions: Array, rng: np.random.Generator) -> tuple[Floats, Floats, Bools]:
         """The next states, rewards and ends of (members, n) standardised states."""
-        out = self.network(self.inputs(states, actions)).double().numpy()
+        with torch.no_grad():
+            out = self.network(self.inputs(states, actions)).double().numpy()
         size = states.shape[-1]
         change = out[..., :size] + self.noise[:, None] * rng.standard_normal(states.shape)
         moved = states + change * self.change_scale.std + self.change_scale.mean
@@ -197,6 +198,8 @@ class NetworkModel:
 
 def fit(log: Log, members: int, steps: int, seed: int) -> NetworkModel:
     """Train every member on its own draw of the episodes."""
+    from ope_vpm.ope.q.training import Ensemble  # which needs torch
+
     data, known = log.data, log.data.next_known
     features = StateFeatures.draw(data, 0, seed)
     states = features.coordinates(data.observations)
@@ -299,7 +302,15 @@ def _drawn_rows(log: Log, members: int, seed: int) -> list[Integers]:
     return [rows_of(log.data, log.episodes[rng.integers(count, size=count)]) for _ in range(members)]
 
 
-def _train(network: Ensemble, x: Tensor, y: Tensor, known: Tensor, rows: list[Integers], steps: int, seed: int) -> None:
+def _train(
+    network: Ensemble,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    known: torch.Tensor,
+    rows: list[Integers],
+    steps: int,
+    seed: int,
+) -> None:
     """Squared error on changes (where the next state is known) and rewards, cross-entropy on ends."""
     rng = np.random.default_rng(seed)
     optimiser = torch.optim.Adam(network.parameters(), LEARNING_RATE, fused=True)

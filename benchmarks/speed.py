@@ -10,8 +10,8 @@ from scipy.sparse import linalg
 import ope_vpm as ov
 from benchmarks._timing import fastest
 from ope_vpm.chain.batches import TransitionBatches
-from ope_vpm.chain.solvers.network import RatioNetwork
 from ope_vpm.chain.solvers.neural import Batches, Neural, Trainer
+from ope_vpm.chain.solvers.ratio_network import RatioNetwork
 from ope_vpm.linear.features import BATCH_ROWS, FourierFeatures, Standardiser
 from ope_vpm.linear.moments import accumulate
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import torch
 
 from ope_vpm.arrays import Floats
 from ope_vpm.chain import Transitions
+from ope_vpm.with_torch import torch
 
 HALF_WIDTH = 6.0
 """Half the side of the square, as in the paper: x is drawn from Unif[-6, 6]²."""
 LEAPFROG_STEP = 0.5
 """The size of the one leapfrog step of the paper's HMC operator."""
-Potential = Callable[[torch.Tensor], torch.Tensor]
+Potential = Callable[["torch.Tensor"], "torch.Tensor"]
 
 
 def two_gaussians(z: torch.Tensor) -> torch.Tensor:

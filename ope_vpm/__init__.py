@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ope_vpm.catalogue import built_in_estimators
-from ope_vpm.providers import provide
+from ope_vpm.catalogue import ESTIMATORS
+from ope_vpm.providers import PLACES
 
 if TYPE_CHECKING:
     from ope_vpm.chain import VPM, Diagnostics, Expectation, StationaryEstimate, StationaryWarning, Transitions
@@ -74,7 +74,7 @@ _HOMES = {
 }
 """The package of each public name: torch, SciPy and gymnasium are imported when a name that needs them is used."""
 
-provide(built_in_estimators)
+PLACES.update(ESTIMATORS)
 
 
 def __getattr__(name: str) -> Any:

@@ -78,6 +78,13 @@ def number_codes(*codes: Integers) -> tuple[Integers, ...]:
     return np.flatnonzero(seen), *(place[each] for each in codes)
 
 
+def mean_ranks(values: Array) -> Floats:
+    """The rank of each number from 1, in one dimension; equal ones share the mean of their ranks."""
+    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: Floats = np.cumsum(count) - (count - 1) / 2
+    return ranks[place.reshape(-1)]
+
+
 def effective_sample_size(weights: Floats) -> float:
     """Kish's (Σw)²/Σw²: how many rows of equal weight the weighted rows are worth."""
     largest = float(np.abs(weights).max(initial=0.0))

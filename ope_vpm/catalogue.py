@@ -1,52 +1,23 @@
-"""Every estimator of this package by name, the order being that of tables."""
+"""Every estimator of this package by name, the order being that of tables, and where it is."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from ope_vpm.ope.estimator import Estimator
-
-
-def built_in_estimators() -> dict[str, type[Estimator]]:
-    """Import all of them: done when the first one is asked for, so that `import ope_vpm` stays quick."""
-    from ope_vpm.baselines.bestdice import BestDice
-    from ope_vpm.baselines.d3rlpy_fqe import D3rlpyFQE
-    from ope_vpm.baselines.doubly_robust import DoublyRobust
-    from ope_vpm.baselines.dualdice import DualDice
-    from ope_vpm.baselines.fqe import FQE
-    from ope_vpm.baselines.gendice import GenDice
-    from ope_vpm.baselines.gradientdice import GradientDice
-    from ope_vpm.baselines.importance_sampling import StepWise, TrajectoryWise
-    from ope_vpm.baselines.liu import Liu2018
-    from ope_vpm.baselines.model import ModelBased
-    from ope_vpm.baselines.mql import MinimaxQ
-    from ope_vpm.baselines.mwl import MinimaxWeights
-    from ope_vpm.baselines.naive import Naive
-    from ope_vpm.baselines.onestep import OneStep
-    from ope_vpm.baselines.wdr import Magic, WeightedDoublyRobust
-    from ope_vpm.ope.auto.estimator import Auto
-    from ope_vpm.ope.vpm.estimator import VPMEstimator
-
-    classes: list[type[Estimator]] = [
-        VPMEstimator,
-        Naive,
-        OneStep,
-        TrajectoryWise,
-        StepWise,
-        ModelBased,
-        Liu2018,
-        Auto,
-        FQE,
-        D3rlpyFQE,
-        DoublyRobust,
-        WeightedDoublyRobust,
-        Magic,
-        DualDice,
-        GenDice,
-        GradientDice,
-        BestDice,
-        MinimaxWeights,
-        MinimaxQ,
-    ]
-    return {kind.name: kind for kind in classes}
+ESTIMATORS = {
+    "vpm": "ope_vpm.ope.vpm.estimator:VPMEstimator",
+    "naive": "ope_vpm.baselines.naive:Naive",
+    "onestep": "ope_vpm.baselines.onestep:OneStep",
+    "wist": "ope_vpm.baselines.importance_sampling:TrajectoryWise",
+    "wiss": "ope_vpm.baselines.importance_sampling:StepWise",
+    "model": "ope_vpm.baselines.model:ModelBased",
+    "liu": "ope_vpm.baselines.liu:Liu2018",
+    "auto": "ope_vpm.ope.auto.estimator:Auto",
+    "fqe": "ope_vpm.baselines.fqe:FQE",
+    "d3rlpy_fqe": "ope_vpm.baselines.d3rlpy_fqe:D3rlpyFQE",
+    "dr": "ope_vpm.baselines.doubly_robust:DoublyRobust",
+    "wdr": "ope_vpm.baselines.wdr:WeightedDoublyRobust",
+    "magic": "ope_vpm.baselines.wdr:Magic",
+    "dualdice": "ope_vpm.baselines.dualdice:DualDice",
+    "gendice": "ope_vpm.baselines.gendice:GenDice",
+    "gradientdice": "ope_vpm.baselines.gradientdice:GradientDice",
+    "bestdice": "ope_vpm.baselines.bestdice:BestDice",
+    "mwl": "ope_vpm.baselines.mwl:MinimaxWeights",
+    "mql": "ope_vpm.baselines.mql:MinimaxQ",
+}

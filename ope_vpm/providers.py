@@ -1,21 +1,6 @@
-"""Who brings the estimators: functions that are handed in from above, and called when an estimator is asked for."""
+"""Where the estimators of this package are: handed in from above, for the baselines are built upon `ope_vpm.ope`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from ope_vpm.ope.estimator import Estimator
-
-PROVIDERS: list[Callable[[], dict[str, type[Estimator]]]] = []
-"""In the order in which they were handed in."""
-
-
-def provide(classes: Callable[[], dict[str, type[Estimator]]]) -> None:
-    """Register a function that imports estimators and returns them by name.
-
-    The baselines are built upon `ope_vpm.ope`, so that it cannot import them. This module imports nothing, so that
-    `import ope_vpm` can register them and stay quick.
-    """
-    PROVIDERS.append(classes)
+PLACES: dict[str, str] = {}
+"""The module and class of each, "module:class" by its name, in the order of tables; one is imported when it is used."""

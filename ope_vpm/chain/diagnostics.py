@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.spatial import cKDTree
 
 from ope_vpm.arrays import Array, Floats
 from ope_vpm.chain.batches import sample_rows
@@ -154,6 +153,8 @@ def far_from_data(transitions: Transitions, weights: Floats, rng: np.random.Gene
     n = len(transitions)
     sample = sample_rows(transitions, rng)
     standardise = Standardiser.fit(sample)
+    from scipy.spatial import cKDTree  # imported here: it takes long, and few need it
+
     tree = cKDTree(standardise(sample))
     chosen = rng.choice(n, size=min(n, 2000), replace=n > 2000)
     own, _ = tree.query(standardise(transitions.x[chosen]), k=2)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Protocol, TypeVar
 
 import numpy as np
-import torch
 
 from ope_vpm.arrays import Floats
+from ope_vpm.with_torch import torch
 
-Values = TypeVar("Values", Floats, torch.Tensor)
+Values = TypeVar("Values", Floats, "torch.Tensor")
 
 
 class Divergence(Protocol):
@@ -131,8 +131,8 @@ def divergence(name: str | Divergence) -> Divergence:
 
 
 def _log(values: Values) -> Values:
-    return values.log() if isinstance(values, torch.Tensor) else np.log(values)
+    return np.log(values) if isinstance(values, np.ndarray) else values.log()
 
 
 def _exp(values: Values) -> Values:
-    return values.exp() if isinstance(values, torch.Tensor) else np.exp(values)
+    return np.exp(values) if isinstance(values, np.ndarray) else values.exp()

@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 from types import TracebackType
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from typing import TYPE_CHECKING
 
 from ope_vpm.arrays import Floats
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 Info = dict[str, float]
 Callback = Callable[[int, Info], object]
@@ -89,6 +90,9 @@ class Monitor:
 
 
 def _bar() -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),

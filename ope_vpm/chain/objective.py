@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from scipy.optimize import brentq
-
 from ope_vpm.arrays import Floats
 from ope_vpm.chain.divergence import Divergence, Quadratic, Values
 
@@ -215,4 +213,6 @@ def regularized_minimiser(target: Floats, p: Floats, lam: float, phi: Divergence
         high *= 2
     while excess(low) < 0:
         low *= 2
+    from scipy.optimize import brentq  # imported here: it takes long, and few need it
+
     return phi.penalised(target, float(brentq(excess, low, high, xtol=1e-15)))

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from contextlib import suppress
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from pathlib import Path
 
@@ -29,7 +30,8 @@ def code_version(estimator: str | None = None) -> str:
     for part in [*(place for place in sorted(root.iterdir()) if _decides(place)), *(root / part for part in DECIDING)]:
         _add(content, part)
     for name in LIBRARIES:
-        content.update(f"{name} {version(name)}".encode())
+        with suppress(PackageNotFoundError):  # torch is an extra
+            content.update(f"{name} {version(name)}".encode())
     if estimator is not None and estimator not in built_in():
         module = sys.modules[estimator_class(estimator).__module__.partition(".")[0]]
         if module.__file__ is not None:

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from scipy.special import comb
-from scipy.stats import rankdata
 
-from ope_vpm.arrays import Floats
+from ope_vpm.arrays import Floats, mean_ranks
 
 Mask = npt.NDArray[np.bool_]
 REPLICATES = 2000
@@ -160,7 +159,7 @@ def rank_correlation(value: Floats, truth: Floats) -> Score:
 
 def spearman(first: Floats, second: Floats) -> Floats:
     """The correlation of ranks of each row of `first` with each of `second`; 0 where a row's entries are all equal."""
-    a, b = (rankdata(values, axis=1) - (values.shape[1] + 1) / 2 for values in (first, second))
+    a, b = (np.apply_along_axis(mean_ranks, 1, values) - (values.shape[1] + 1) / 2 for values in (first, second))
     scale = np.sqrt(np.outer((a**2).sum(axis=1), (b**2).sum(axis=1)))
     return np.asarray(np.divide(a @ b.T, scale, out=np.zeros_like(scale), where=scale > 0))
 

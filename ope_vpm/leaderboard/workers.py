@@ -21,10 +21,10 @@ def prepare(parent: int) -> None:
     Args:
         parent: the process that hands out the jobs; this one ends when it is gone.
     """
-    import torch
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to answer
-    torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"  # for torch, should a job import it
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
     end_with(parent)
 
 

@@ -8,9 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from scipy.linalg import eigh
-from scipy.spatial.distance import cdist, pdist
 
 from ope_vpm.arrays import ROUNDING, Array, Floats, Integers, chunks, mean_and_deviation
 
@@ -21,6 +19,8 @@ CONSTANT = 1e-12
 TAIL = 0.001
 """The share of the data on each side that a standardiser limited to the data's range cuts off. A plain minimum and
 maximum would be set by one outlier."""
+CACHED = 1 << 14
+"""Numbers whose cosines are taken together, so that what is in between stays in the processor's cache."""
 BANDWIDTH_ROWS = 1000
 """Rows of which all pairwise distances are taken: half a million distances settle a median to a few per mille."""
 SMALLEST_EIGENVALUE = 1e-10
@@ -218,14 +218,12 @@ class FourierFeatures:
     def fill(self, x: Array, out: Array) -> None:
         """Write the features of x into `out`, shape (n, D), in its precision, double or single."""
         z = self.standardise(x).astype(out.dtype, copy=False)
-        # torch takes cosines several times faster than numpy
-        angle = torch.from_numpy(z @ self.frequencies.astype(out.dtype, copy=False))
+        angle = z @ self.frequencies.astype(out.dtype, copy=False)
         out[:, 0] = 1
         if self.linear:
             out[:, 1 : 1 + z.shape[1]] = z
         first, half = self.size - 2 * angle.shape[1], angle.shape[1]
-        torch.cos(angle, out=torch.from_numpy(out[:, first : first + half]))
-        torch.sin(angle, out=torch.from_numpy(out[:, first + half :]))
+        cosines(angle, out[:, first : first + half], out[:, first + half :])
 
     def arrays(self) -> dict[str, Any]:
         """All numbers, for saving."""
@@ -274,6 +272,26 @@ FEATURES: dict[str, type[FourierFeatures] | type[NystromFeatures]] = {
 """The feature maps that can be chosen by name."""
 
 
+def cosines(angle: Array, cosine: Array, sine: Array | None = None) -> None:
+    """Write the cosines, and the sines if they are wanted, of angles of shape (n, k) into arrays of that shape.
+
+    In double precision by t = tan(angle/2): cos = (1 - t²)/(1 + t²) and sin = 2t/(1 + t²), to 2e-16. One tangent takes
+    a quarter of the time of NumPy's cosine and sine, which are only fast in single precision.
+    """
+    for rows in chunks(len(angle), max(1, CACHED // max(angle.shape[1], 1))):
+        if angle.dtype == np.float32:
+            cosine[rows] = np.cos(angle[rows])
+            if sine is not None:
+                sine[rows] = np.sin(angle[rows])
+            continue
+        t = np.tan(angle[rows] / 2)
+        square = t * t
+        below = 1 + square
+        np.divide(1 - square, below, out=cosine[rows])
+        if sine is not None:
+            np.divide(t + t, below, out=sine[rows])
+
+
 def draw_frequencies(dimension: int, number: int, bandwidth: float, rng: np.random.Generator) -> Floats:
     """Frequencies for `number` Fourier features, a cosine and a sine each: shape (dimension, number // 2)."""
     return rng.standard_normal((dimension, number // 2)) / bandwidth
@@ -289,11 +307,15 @@ def combination(features: Features, x: Array, coefficients: Floats) -> Floats:
 
 def median_bandwidth(sample: Floats) -> float:
     """The median distance between standardised states; 1 where it is 0."""
+    from scipy.spatial.distance import pdist  # imported here: it takes long, and few need it
+
     standardise = Standardiser.fit(sample).within_range(sample)
     median = float(np.median(pdist(standardise(sample[:: max(1, len(sample) // BANDWIDTH_ROWS)]))))
     return median if median > 0 else 1.0
 
 
 def _gaussian(a: Floats, b: Floats, bandwidth: float) -> Floats:
+    from scipy.spatial.distance import cdist  # imported here: it takes long, and few need it
+
     kernel: Floats = np.exp(cdist(a, b, "sqeuclidean") / (-2 * bandwidth**2))
     return kernel

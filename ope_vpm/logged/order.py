@@ -29,10 +29,9 @@ order none; of noise around a level of each episode's own 7 % with 20 × 20 rows
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import f as f_distribution
-from scipy.stats import rankdata
+from scipy.special import fdtrc
 
-from ope_vpm.arrays import Array, Floats, Integers, chunks, mean_and_deviation, usable
+from ope_vpm.arrays import Array, Floats, Integers, chunks, mean_and_deviation, mean_ranks, usable
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.doctor import Finding, finding
 
@@ -101,7 +100,7 @@ def _directions(columns: Floats) -> Floats:
     """Ranks of the columns, so that outliers do not count, or a few random directions of many of them."""
     if columns.size == 0:
         return columns
-    ranks: Floats = rankdata(columns, axis=0) / len(columns) - 0.5
+    ranks: Floats = np.apply_along_axis(mean_ranks, 0, columns) / len(columns) - 0.5
     if ranks.shape[1] <= DIRECTIONS:
         return ranks
     mixing = np.random.default_rng(0).standard_normal((ranks.shape[1], DIRECTIONS))
@@ -116,7 +115,7 @@ def _differ_in_level(states: Floats, episode: Integers) -> bool:
     means = _sums(states, episode, count) / lengths
     between = (lengths * np.square(means - states.mean(axis=0))).sum(axis=0) / (count - 1)
     within = np.square(states - means[episode]).sum(axis=0) / max(len(states) - count, 1)
-    tail = f_distribution.sf(between / np.maximum(within, 1e-300), count - 1, len(states) - count)
+    tail = fdtrc(count - 1, len(states) - count, between / np.maximum(within, 1e-300))
     return bool((tail * states.shape[1] < FALSE_ALARM).any())
 
 

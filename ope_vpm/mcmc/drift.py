@@ -7,7 +7,7 @@ deviations off moves by 0.02 of them. So a change in one step counts times the s
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from ope_vpm.arrays import Floats
 
@@ -31,7 +31,7 @@ def means_drift(chains: Floats) -> bool:
         return False
     change = chains[:, -1] - chains[:, 0]
     error = change.std(axis=0, ddof=1) / np.sqrt(number)
-    limit = student.ppf(1 - DRIFT_LEVEL / (2 * size), number - 1)
+    limit = stdtrit(number - 1, 1 - DRIFT_LEVEL / (2 * size))
     return bool((np.abs(change.mean(axis=0)) > limit * error).any())
 
 

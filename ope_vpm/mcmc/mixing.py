@@ -17,9 +17,9 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
-from scipy.stats import chi2, norm, rankdata
+from scipy.special import chdtri, ndtri
 
-from ope_vpm.arrays import Floats, Integers
+from ope_vpm.arrays import Floats, Integers, mean_ranks
 from ope_vpm.mcmc.autocorrelation import autocorrelation_time
 from ope_vpm.mcmc.cells import PARTITIONS, ROWS_PER_CELL, coordinate_scale
 
@@ -125,7 +125,7 @@ def rhat_noise(chains: Floats, level: float) -> float:
     if draws < FEWEST_TIMES * time:
         return float("inf")
     freedom = 2 * len(chains) - 1
-    return float(np.sqrt(1 + time / half * chi2.isf(level / 2, freedom) / freedom))
+    return float(np.sqrt(1 + time / half * chdtri(freedom, level / 2) / freedom))
 
 
 def chain_groups(chains: Floats, rng: np.random.Generator) -> int:
@@ -171,8 +171,8 @@ def _bulk_and_folded(chains: Floats) -> tuple[Floats, Floats]:
 
 def _rank_normalised(values: Floats) -> Floats:
     """Replace values by normal quantiles of their ranks, (rank - 3/8)/(n + 1/4); equal values share their mean rank."""
-    ranks = rankdata(values).reshape(values.shape)
-    quantiles: Floats = norm.ppf((ranks - 0.375) / (values.size + 0.25))
+    ranks = mean_ranks(values).reshape(values.shape)
+    quantiles: Floats = ndtri((ranks - 0.375) / (values.size + 0.25))
     return quantiles
 
 

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
-from functools import cache, lru_cache
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import numpy as np
 import scipy.linalg  # noqa: F401  # its BLAS must be loaded before it can be limited
-import torch  # noqa: F401  # the same for OpenMP
-from threadpoolctl import ThreadpoolController
 
 from ope_vpm import others
 from ope_vpm.arrays import Floats, effective_sample_size, read_only
@@ -25,8 +20,9 @@ from ope_vpm.ope.inference.estimate import Hull, RawEstimate, all_doubts, interv
 from ope_vpm.ope.inference.returns import ONE_EPISODE, episode_return, with_return
 from ope_vpm.ope.inference.value import NOT_TOLD, PolicyValue
 from ope_vpm.ope.problem import Problem
-from ope_vpm.providers import PROVIDERS
+from ope_vpm.providers import PLACES
 from ope_vpm.suggestions import suggestion
+from ope_vpm.threads import threads_for
 
 
 @runtime_checkable
@@ -99,31 +95,6 @@ def needs_rows(problem: Problem) -> str:
     return NEEDS_FINITE_ROWS if problem.finite else NEEDS_ROWS
 
 
-FEW_ROWS = 50_000
-"""Rows below which a second thread waits more than it works. Measured for vpm with 17-dimensional states on two busy
-cores: with 2000 rows the CPU time of two threads is 17 times that of one."""
-
-
-@contextmanager
-def threads_for(rows: int) -> Iterator[None]:
-    """Limit BLAS and OpenMP to one thread for work on few rows; leave them as they are for more."""
-    if rows >= FEW_ROWS:
-        yield
-        return
-    with _controller(len(sys.modules)).limit(limits=1):
-        yield
-
-
-@lru_cache(maxsize=1)
-def _controller(modules: int) -> ThreadpoolController:
-    """The libraries with threads of their own; looking for them takes milliseconds, so it is done after imports only.
-
-    Args:
-        modules: how many have been imported: one that came later may have brought a library along.
-    """
-    return ThreadpoolController()
-
-
 def check_positive(settings: object, *names: str) -> None:
     """Refuse settings below 1."""
     for name in names:
@@ -145,8 +116,8 @@ Classes = dict[str, type[Estimator]]
 
 def estimators() -> Classes:
     """All estimators by name: ours, then those of other packages; one that cannot be loaded is left out, and told."""
-    found = dict(built_in())
-    for name, point in _others().items():
+    found: Classes = {}
+    for name, point in (built_in() | _others()).items():
         try:
             found[name] = _load(point)
         except ImportError as error:
@@ -156,12 +127,11 @@ def estimators() -> Classes:
 
 def estimator_class(name: str) -> type[Estimator]:
     """The estimator of that name; an unknown one is answered with the nearest."""
-    known, others = built_in(), _others()
-    if name in known:
-        return known[name]
-    if name not in others:
-        raise ValueError(f"there is no estimator {name!r}: {suggestion(name, [*known, *others])}")
-    return _load(others[name])
+    if name in built_in():
+        return _load(built_in()[name])
+    if name not in _others():
+        raise ValueError(f"there is no estimator {name!r}: {suggestion(name, [*built_in(), *_others()])}")
+    return _load(_others()[name])
 
 
 def make(name: str, options: dict[str, Any]) -> Estimator:
@@ -179,9 +149,9 @@ def make(name: str, options: dict[str, Any]) -> Estimator:
 
 
 @cache
-def built_in() -> Classes:
+def built_in() -> dict[str, EntryPoint]:
     """The estimators of this package by name."""
-    return {name: kind for classes in PROVIDERS for name, kind in classes().items()}
+    return {name: EntryPoint(name, place, GROUP) for name, place in PLACES.items()}
 
 
 @cache

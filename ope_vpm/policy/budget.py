@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from math import prod
 from typing import Any
 
-import torch
-from torch.overrides import TorchFunctionMode
+from ope_vpm.with_torch import torch
 
 MAKERS: tuple[Callable[..., Any], ...] = (torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn)
 """The functions that make a tensor of a size that is given."""
@@ -17,7 +16,7 @@ LEAST = 1000
 """What a tensor counts for at least: a loop that makes a billion small ones must end too."""
 
 
-class Budget(TorchFunctionMode):
+class Budget(torch.overrides.TorchFunctionMode):
     """Within it, torch makes tensors of at most `most` numbers together, and refuses before it takes the memory."""
 
     def __init__(self, most: int) -> None:

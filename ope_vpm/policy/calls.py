@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
-from torch.distributions import Distribution
 
 from ope_vpm.arrays import Array
 from ope_vpm.outside import one_line
+from ope_vpm.with_torch import is_distribution, is_tensor, torch
 
 PROBED = 2
 """Observations for which a function is called to see what it returns: with one, some functions drop the row's axis."""
@@ -48,7 +47,7 @@ class Call:
 
 def _of_rows(returned: Any, rows: int) -> Any:
     """What was returned, unless it holds distributions for other rows; the shape of arrays is checked by readers."""
-    if isinstance(returned, Distribution) and rows != 1:
+    if is_distribution(returned) and rows != 1:
         shape = (*returned.batch_shape, *returned.event_shape)
         if shape[:1] != (rows,):
             raise ValueError(f"a distribution must have one row for each of the {rows} observations: got shape {shape}")
@@ -71,9 +70,9 @@ def running(observations: Array) -> Iterator[None]:
 
 def as_array(values: Any) -> Array:
     """A tensor, or whatever numpy takes, as an array."""
-    return values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
+    return values.detach().cpu().numpy() if is_tensor(values) else np.asarray(values)
 
 
 def as_row(returned: Any) -> Any:
     """What was returned for one observation, as a batch of one; distributions are read row by row as they are."""
-    return returned if isinstance(returned, Distribution) else as_array(returned)[None]
+    return returned if is_distribution(returned) else as_array(returned)[None]

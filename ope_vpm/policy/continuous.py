@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import log_ndtr
-from scipy.stats import norm
+from scipy.special import log_ndtr, ndtr, ndtri
 
 from ope_vpm.arrays import Array, Bools, Floats
 from ope_vpm.policy.target import (
@@ -210,14 +209,19 @@ def clipped_log_densities(z: Floats, std: Floats, below: Bools, above: Bools) ->
 
 def clipped_moments(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """E[clip(ξ)] and E[clip(ξ)²] of a standard normal ξ that is clipped to [low, high]; bounds may be infinite."""
-    inside = norm.cdf(high) - norm.cdf(low)
-    first = norm.pdf(low) - norm.pdf(high)
+    inside = ndtr(high) - ndtr(low)
+    first = _normal_density(low) - _normal_density(high)
     second = inside
-    for edge, beyond, sign in ((low, norm.cdf(low), 1.0), (high, norm.sf(high), -1.0)):
+    for edge, beyond, sign in ((low, ndtr(low), 1.0), (high, ndtr(-high), -1.0)):
         at = np.where(np.isfinite(edge), edge, 0.0)
         first = first + at * beyond
-        second = second + at**2 * beyond + sign * at * norm.pdf(at) * np.isfinite(edge)
+        second = second + at**2 * beyond + sign * at * _normal_density(at) * np.isfinite(edge)
     return first, second
+
+
+def _normal_density(x: Floats) -> Floats:
+    density: Floats = np.exp(-0.5 * np.square(x) - LOG_ROOT_TWO_PI)
+    return density
 
 
 def squashed_moments(mean: Floats, std: Floats, centre: Floats, half: Floats) -> tuple[Floats, Floats]:
@@ -227,7 +231,7 @@ def squashed_moments(mean: Floats, std: Floats, centre: Floats, half: Floats) ->
     nearly a step, which polynomials follow badly.
     """
     first, second = np.zeros_like(mean), np.zeros_like(mean)
-    for node in norm.ppf((np.arange(NODES) + 0.5) / NODES):
+    for node in ndtri((np.arange(NODES) + 0.5) / NODES):
         action = centre + half * np.tanh(mean + std * node)
         first += action / NODES
         second += action**2 / NODES

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from ope_vpm.arrays import Array
 from ope_vpm.optional import library
@@ -21,6 +20,7 @@ from ope_vpm.policy.described import describe
 from ope_vpm.policy.discrete import CategoricalPolicy, one_hot
 from ope_vpm.policy.target import TargetPolicy, checked_actions
 from ope_vpm.policy.tensors import as_torch, only_tensors, read_tensors
+from ope_vpm.with_torch import torch
 
 SQUASHED = ("SAC", "CQL", "CalQL", "BEAR")
 """Algorithms that draw tanh of a Gaussian."""

@@ -10,15 +10,13 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
-import torch
-from torch.distributions import Distribution
 
 from ope_vpm.arrays import Array, Floats
 from ope_vpm.policy.calls import Call, as_array, running
 from ope_vpm.policy.continuous import DeterministicPolicy
 from ope_vpm.policy.discrete import CategoricalPolicy, one_hot
-from ope_vpm.policy.distribution_policy import categorical_probabilities, of_distributions
 from ope_vpm.policy.target import DRAWS, Clipping, Generator, TargetPolicy
+from ope_vpm.with_torch import is_distribution, torch
 
 Output = Literal["action", "probabilities", "logits", "distribution"]
 OUTPUTS = ("action", "probabilities", "logits", "distribution")
@@ -141,7 +139,9 @@ class FunctionPolicy(TargetPolicy):
 def _recognise(call: Call, observations: Array, output: Output | None, n_actions: int | None) -> TargetPolicy:
     """The policy of the kind that a function returns for the first observations."""
     returned, rows = call.probe(observations)
-    if isinstance(returned, Distribution):
+    if is_distribution(returned):
+        from ope_vpm.policy.distribution_policy import of_distributions  # which needs torch
+
         return of_distributions(call, returned, rows)
     if output == "distribution":
         raise TypeError(f"output='distribution' needs a torch distribution: got a {type(returned).__name__}")
@@ -159,7 +159,9 @@ def _forward(module: torch.nn.Module, observations: Array) -> Any:
 
 
 def _as_probabilities(returned: Any, n_actions: int | None, output: Output | None) -> Array:
-    if isinstance(returned, Distribution):
+    if is_distribution(returned):
+        from ope_vpm.policy.distribution_policy import categorical_probabilities
+
         return categorical_probabilities(returned)
     values = as_array(returned)
     if output == "logits":
@@ -176,7 +178,7 @@ def _as_probabilities(returned: Any, n_actions: int | None, output: Output | Non
 
 
 def _as_actions(returned: Any, _: int) -> Array:
-    if isinstance(returned, Distribution):
+    if is_distribution(returned):
         raise TypeError("the function returns distributions, not actions: leave output='action' out")
     values = as_array(returned)
     if values.dtype.kind in "iub":

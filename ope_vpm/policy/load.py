@@ -11,21 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from ope_vpm import others
 from ope_vpm.archives import opened, read_npy
 from ope_vpm.optional import is_from
 from ope_vpm.outside import check_regular, one_line, reading
 from ope_vpm.policy.arrays import load_arrays
-from ope_vpm.policy.d3rlpy import from_d3rlpy, load_d3rlpy
 from ope_vpm.policy.discrete import TablePolicy
 from ope_vpm.policy.function import Output, from_function, from_module
-from ope_vpm.policy.onnx import load_onnx
-from ope_vpm.policy.sb3 import from_sb3
-from ope_vpm.policy.sb3_files import load_sb3
 from ope_vpm.policy.target import TargetPolicy
-from ope_vpm.policy.torch_files import load_torch
+from ope_vpm.with_torch import is_network, is_tensor, torch
 
 KINDS = ".zip of stable-baselines3, .d3 of d3rlpy, .pt of torch, .onnx, a network in .npz, or a table in .npy or .csv"
 
@@ -56,12 +51,16 @@ def as_policy(
     if isinstance(policy, TargetPolicy):
         return policy
     if is_from(policy, "stable_baselines3"):  # sb3-contrib's classes inherit from the library's
+        from ope_vpm.policy.sb3 import from_sb3
+
         return from_sb3(policy, deterministic=deterministic, normalize=normalize)
     if is_from(policy, "d3rlpy"):
+        from ope_vpm.policy.d3rlpy import from_d3rlpy
+
         return from_d3rlpy(policy, deterministic=deterministic)
-    if isinstance(policy, torch.nn.Module):
+    if is_network(policy):
         return from_module(policy, n_actions=n_actions, output=output, batched=batched)
-    if isinstance(policy, np.ndarray | list | tuple | torch.Tensor):
+    if isinstance(policy, np.ndarray | list | tuple) or is_tensor(policy):
         return TablePolicy(np.asarray(policy))
     foreign = others.found(others.POLICIES, policy)
     if foreign is not None:
@@ -100,8 +99,7 @@ def load_policy(
     """
     file = Path(path).expanduser()
     check_regular(file)
-    # Libraries draw random weights before they read the stored ones: the global generator is put back.
-    with torch.random.fork_rng(devices=[]), reading(file, "a policy"):
+    with reading(file, "a policy"):
         return _load(file, trust, deterministic, normalize, activation, n_actions=n_actions, output=output)
 
 
@@ -112,17 +110,27 @@ def _load(
     if foreign is not None:
         return _checked(foreign[1].read(file, trust=trust, deterministic=deterministic), foreign[0])
     kind = _kind(file)
-    if kind == "sb3":
-        return load_sb3(file, trust=trust, deterministic=deterministic, normalize=normalize)
-    if kind == "d3rlpy":
-        return load_d3rlpy(file, trust=trust, deterministic=deterministic)
-    if deterministic:
+    if deterministic and kind not in ("sb3", "d3rlpy"):
         raise ValueError(
             f"deterministic is for policies of stable-baselines3 and d3rlpy: {file} is of another kind (leave it out)"
         )
-    if kind == "torch":
-        return load_torch(file, trust=trust, activation=activation, **options)
+    if kind in ("sb3", "d3rlpy", "torch"):
+        # Libraries draw random weights before they read the stored ones: the global generator is put back.
+        with torch.random.fork_rng(devices=[]):
+            if kind == "sb3":
+                from ope_vpm.policy.sb3_files import load_sb3
+
+                return load_sb3(file, trust=trust, deterministic=deterministic, normalize=normalize)
+            if kind == "d3rlpy":
+                from ope_vpm.policy.d3rlpy import load_d3rlpy
+
+                return load_d3rlpy(file, trust=trust, deterministic=deterministic)
+            from ope_vpm.policy.torch_files import load_torch
+
+            return load_torch(file, trust=trust, activation=activation, **options)
     if kind == "onnx":
+        from ope_vpm.policy.onnx import load_onnx
+
         return load_onnx(file, trust=trust, **options)
     if kind == "arrays":
         return load_arrays(file, trust=trust)

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from ope_vpm.policy.tensors import Tensors, as_torch
+from ope_vpm.with_torch import torch
 
 ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     name: getattr(torch.nn, name)()

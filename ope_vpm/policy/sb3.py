@@ -11,7 +11,6 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import torch
 from gymnasium import spaces
 
 from ope_vpm.arrays import Array
@@ -20,6 +19,7 @@ from ope_vpm.policy.calls import running
 from ope_vpm.policy.continuous import DeterministicPolicy, GaussianPolicy
 from ope_vpm.policy.discrete import CategoricalPolicy, one_hot
 from ope_vpm.policy.target import TargetPolicy
+from ope_vpm.with_torch import torch
 
 FLOAT32_STEP = float(np.finfo(np.float32).eps)
 TensorMaker = Callable[[Array], Any]

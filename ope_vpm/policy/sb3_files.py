@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from gymnasium import spaces
 
 from ope_vpm.archives import opened
@@ -28,6 +27,7 @@ from ope_vpm.policy.sb3_settings import Settings, UnknownPart, readable_settings
 from ope_vpm.policy.sb3_trusted import trusted_policy, trusted_statistics
 from ope_vpm.policy.target import TargetPolicy
 from ope_vpm.policy.tensors import Tensors, as_torch, only_tensors, read_tensors
+from ope_vpm.with_torch import torch
 
 LOG_STD = (-20.0, 2.0)
 """Where SAC's actor clamps its log standard deviation."""

@@ -9,10 +9,10 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import torch
 from gymnasium import spaces
 
 from ope_vpm.policy.networks import ACTIVATIONS
+from ope_vpm.with_torch import torch
 
 HARMLESS = frozenset(
     {"net_arch", "ortho_init", "log_std_init", "full_std", "n_critics", "n_quantiles", "share_features_extractor"}

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import torch
-from torch import nn
 
 from ope_vpm.arrays import Floats
 from ope_vpm.chain import Transitions
+from ope_vpm.with_torch import torch
 
 DEVIATION = 0.1
 """The fixed standard deviation of the paper's transition model."""
@@ -42,7 +41,7 @@ class GaussianModel:
                 states = network(states) + DEVIATION * noise
         return states.double().numpy()
 
-    def _fit(self, transitions: Transitions, rng: np.random.Generator) -> nn.Sequential:
+    def _fit(self, transitions: Transitions, rng: np.random.Generator) -> torch.nn.Sequential:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(rng.integers(2**31)))
             network = _network([transitions.dimension, *self.hidden, transitions.dimension])
@@ -51,15 +50,15 @@ class GaussianModel:
         optimiser = torch.optim.Adam(network.parameters(), self.learning_rate, (0.5, 0.999), fused=True)
         for _ in range(self.steps):
             rows = torch.from_numpy(rng.integers(len(x), size=self.batch_size))
-            loss = nn.functional.mse_loss(network(x[rows]), x_next[rows])
+            loss = torch.nn.functional.mse_loss(network(x[rows]), x_next[rows])
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
         return network
 
 
-def _network(sizes: list[int]) -> nn.Sequential:
-    layers: list[nn.Module] = []
+def _network(sizes: list[int]) -> torch.nn.Sequential:
+    layers: list[torch.nn.Module] = []
     for width, next_width in pairwise(sizes):
-        layers += [nn.Linear(width, next_width), nn.ReLU()]
-    return nn.Sequential(*layers[:-1])
+        layers += [torch.nn.Linear(width, next_width), torch.nn.ReLU()]
+    return torch.nn.Sequential(*layers[:-1])

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from scipy.stats import norm
+from scipy.special import ndtr
 
 from ope_vpm.arrays import Floats
 from ope_vpm.chain import VPM, Transitions
@@ -66,7 +66,7 @@ class Setting:
             return centres, self.process.cell_probabilities(centres)
         deviation = sqrt(self.process.variance)
         edges = np.linspace(min(-3, self.process.mu - 7 * deviation), max(4, self.process.mu + 7 * deviation), 2002)
-        probabilities = np.diff(norm.cdf(edges, self.process.mu, deviation))
+        probabilities = np.diff(ndtr((edges - self.process.mu) / deviation))
         return (edges[1:] + edges[:-1]) / 2, probabilities / probabilities.sum()
 
     def path(self, steps: int, seed: int) -> Floats:

@@ -18,8 +18,9 @@ from ope_vpm.chain.monitor import Monitor
 from ope_vpm.chain.pareto import pareto_k
 from ope_vpm.chain.schedule import schedule
 from ope_vpm.chain.solvers.kernel import Kernel
-from ope_vpm.chain.solvers.network import HiddenFeatures, NeuralRatio, RatioNetwork
+from ope_vpm.chain.solvers.network import HiddenFeatures, NeuralRatio
 from ope_vpm.chain.solvers.neural import Neural, _as_good, with_preset
+from ope_vpm.chain.solvers.ratio_network import RatioNetwork
 from ope_vpm.chain.solvers.selection import select
 from ope_vpm.chain.solvers.tabular import Tabular, choose_unseen
 from ope_vpm.chain.solvers.tabular_ratio import TabularRatio

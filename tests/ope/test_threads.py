@@ -7,7 +7,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope.authoring import ProblemEstimator, RawEstimate
-from ope_vpm.ope.estimator import FEW_ROWS, threads_for
+from ope_vpm.threads import FEW_ROWS, threads_for
 
 
 class Counting(ProblemEstimator):
@@ -36,7 +36,7 @@ def test_large_work_keeps_the_threads_that_it_has():
 
 
 def test_the_number_of_threads_does_not_change_the_answer(monkeypatch):
-    monkeypatch.setattr("ope_vpm.ope.estimator.FEW_ROWS", 0)
+    monkeypatch.setattr("ope_vpm.threads.FEW_ROWS", 0)
     data, values = LinearGaussian().dataset(20, 20, BEHAVIOUR, seed=0), []
     for threads in (1, 2):
         with threadpool_limits(threads):

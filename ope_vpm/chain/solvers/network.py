@@ -1,16 +1,12 @@
-"""The network behind the neural solver: an MLP on standardised inputs with a softplus at its end."""
+"""The ratio τ as a trained network, and its last hidden layer as features."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from scipy.linalg import eigh, solve
-from torch import Tensor, nn
 
 from ope_vpm.arrays import Array, Floats, chunks
 from ope_vpm.chain.batches import TransitionBatches
@@ -18,6 +14,10 @@ from ope_vpm.chain.solvers.solution import ValueFunction
 from ope_vpm.chain.transitions import Transitions
 from ope_vpm.linear.features import Standardiser
 from ope_vpm.linear.moments import accumulate
+from ope_vpm.with_torch import torch
+
+if TYPE_CHECKING:
+    from ope_vpm.chain.solvers.ratio_network import RatioNetwork
 
 CHUNK_ROWS = 1 << 14
 """Rows that the network is asked about at once: its layers are narrow, so that many fit in memory."""
@@ -26,26 +26,6 @@ SHARE_RIDGE, LEAST_RIDGE = 1e-4, 1e-6
 repeated or dead: the one makes the first solvable, the other the second."""
 SMALLEST = 1e-5
 """The least variance, against the largest, of a hidden direction that is solved for."""
-
-
-class RatioNetwork(nn.Module):
-    """x → τ(x) > 0."""
-
-    def __init__(self, dimension: int, hidden: tuple[int, ...], start_at_one: bool) -> None:
-        super().__init__()
-        sizes = [dimension, *hidden]
-        layers: list[nn.Module] = []
-        for width, next_width in pairwise(sizes):
-            layers += [nn.Linear(width, next_width), nn.ReLU(inplace=True)]
-        self.body = nn.Sequential(*layers)
-        self.head = nn.Linear(sizes[-1], 1)
-        if start_at_one:
-            nn.init.zeros_(self.head.weight)
-            nn.init.constant_(self.head.bias, math.log(math.e - 1))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """τ(x), shape (n,)."""
-        return nn.functional.softplus(self.head(self.body(x))[:, 0])
 
 
 @dataclass(frozen=True)
@@ -59,15 +39,15 @@ class NeuralRatio:
     factor: float
     """What makes E_p[τ] = 1."""
 
-    def inputs(self, x: Array) -> Tensor:
+    def inputs(self, x: Array) -> torch.Tensor:
         """Standardised, on the network's device."""
         head = self.network.head.weight
         return torch.as_tensor(self.standardise(x), dtype=head.dtype, device=head.device)
 
-    @torch.no_grad()
     def __call__(self, x: Array) -> Floats:
         """τ(x), in chunks."""
-        parts = [self.network(self.inputs(x[rows])).double().cpu() for rows in chunks(len(x), CHUNK_ROWS)]
+        with torch.no_grad():
+            parts = [self.network(self.inputs(x[rows])).double().cpu() for rows in chunks(len(x), CHUNK_ROWS)]
         return torch.cat(parts).numpy() * self.factor
 
     def value_function(self, transitions: Transitions, values: Floats, gamma: float) -> ValueFunction:
@@ -84,10 +64,10 @@ class NeuralRatio:
         theta = solve(matrix + np.diag(ridge), means.reward)
         return lambda x: np.concatenate([self.hidden(x[rows]) @ theta for rows in chunks(len(x), CHUNK_ROWS)])
 
-    @torch.no_grad()
     def hidden(self, x: Array) -> Floats:
         """A constant, and the last hidden layer."""
-        last = self.network.body(self.inputs(x)).double().cpu().numpy()
+        with torch.no_grad():
+            last = self.network.body(self.inputs(x)).double().cpu().numpy()
         return np.hstack([np.ones((len(x), 1)), last])
 
     def arrays(self) -> dict[str, Any]:
@@ -98,6 +78,8 @@ class NeuralRatio:
     @classmethod
     def from_arrays(cls, arrays: dict[str, Any]) -> NeuralRatio:
         """What `arrays` gave; the layers' sizes are those of their weights."""
+        from ope_vpm.chain.solvers.ratio_network import RatioNetwork  # which needs torch
+
         standardise = Standardiser.from_arrays(arrays)
         stored = {
             name.removeprefix("network."): torch.from_numpy(value)

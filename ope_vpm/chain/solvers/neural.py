@@ -5,11 +5,9 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ope_vpm.chain.batches import sample_rows
 from ope_vpm.chain.diagnostics import StationarityTest
@@ -18,11 +16,15 @@ from ope_vpm.chain.monitor import Callback, Monitor
 from ope_vpm.chain.objective import damped_discounted_loss, saddle_penalty
 from ope_vpm.chain.schedule import Damping, schedule
 from ope_vpm.chain.solvers.kernel import FEWEST_ROWS, Kernel
-from ope_vpm.chain.solvers.network import HiddenFeatures, NeuralRatio, RatioNetwork
+from ope_vpm.chain.solvers.network import HiddenFeatures, NeuralRatio
 from ope_vpm.chain.solvers.selection import select
 from ope_vpm.chain.solvers.solution import Ratio, Solution
 from ope_vpm.chain.transitions import Transitions
 from ope_vpm.linear.features import Standardiser
+from ope_vpm.with_torch import torch
+
+if TYPE_CHECKING:
+    from ope_vpm.chain.solvers.ratio_network import RatioNetwork
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {
@@ -132,6 +134,8 @@ class Neural:
 
     def _networks(self, dimension: int, seed: int) -> tuple[RatioNetwork, RatioNetwork]:
         """The network to train, seeded without touching the global generator, and a copy."""
+        from ope_vpm.chain.solvers.ratio_network import RatioNetwork  # which needs torch
+
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             network = RatioNetwork(dimension, tuple(self.hidden), self.start_at_one)
@@ -150,7 +154,7 @@ class Batches:
     """Standardised rows as tensors, and random batches of them."""
 
     def __init__(self, data: Transitions, standardise: Standardiser, settings: Neural, rng: np.random.Generator):
-        def tensor(values: Any) -> Tensor:
+        def tensor(values: Any) -> torch.Tensor:
             dtype = getattr(torch, settings.dtype)
             return torch.as_tensor(np.asarray(values), dtype=dtype, device=settings.device)
 
@@ -164,7 +168,7 @@ class Batches:
         self._cumulative = None if data.next_weight is None else np.cumsum(data.next_weight, axis=1)
         self._size, self._rng = settings.batch_size, rng
 
-    def draw(self) -> tuple[Tensor, Tensor]:
+    def draw(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Row numbers (by weight), and one successor of each (by its probability)."""
         if self._probability is None:
             rows = self._rng.integers(len(self.x), size=self._size)
@@ -177,7 +181,7 @@ class Batches:
         which = np.minimum((uniform > self._cumulative[rows]).sum(axis=1), self._cumulative.shape[1] - 1)
         return index, self.successors[index, torch.from_numpy(which)]
 
-    def draw_initial(self) -> Tensor:
+    def draw_initial(self) -> torch.Tensor:
         """Initial states, by weight."""
         if self.initial is None:
             raise ValueError("gamma < 1 needs initial states: give x_initial to Transitions")
@@ -218,13 +222,13 @@ class Trainer:
                 mean.lerp_(value, 1 - keep)
         return change
 
-    def draw(self) -> list[Tensor]:
+    def draw(self) -> list[torch.Tensor]:
         """A batch of x, of its successors and, if γ < 1, of initial states."""
         rows, successor = self._batches.draw()
         parts = [self._batches.x[rows], successor]
         return parts if self._gamma == 1 else [*parts, self._batches.draw_initial()]
 
-    def inner_step(self, parts: list[Tensor], reference: Tensor, alpha: float) -> None:
+    def inner_step(self, parts: list[torch.Tensor], reference: torch.Tensor, alpha: float) -> None:
         """One gradient step on eq:damped_saddle_ratio (any φ, any γ): down in θ, up in v."""
         tau_everywhere = self.network(torch.cat(parts))
         tau = tau_everywhere[: len(reference)]

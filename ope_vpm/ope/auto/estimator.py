@@ -29,7 +29,9 @@ from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.fitted import Networks, fitted_q
 from ope_vpm.ope.q.linear import doubted_lstd
 from ope_vpm.ope.vpm.estimator import VPMEstimator
+from ope_vpm.with_torch import has_torch
 
+NO_NETWORKS = "networks might fit better and need torch: pip install 'ope-vpm[torch]'"
 DRAWS = 8
 """Target actions per state where the policy's mean action is not known otherwise."""
 
@@ -87,6 +89,11 @@ class Auto(ProblemEstimator):
         if not problem.policy.has_log_prob:
             return self._doubted_lstd, "continuous states, and a policy without densities: Q in closed form, no ratios"
         overlap = min(ratio_model(problem).overlap, 1.0)  # a mean of ratios, which by its noise may exceed 1
+        if overlap < OVERLAP.unreliable and not has_torch():
+            reason = (
+                f"continuous states with little overlap ({overlap:.0%}): Q in closed form, no ratios ({NO_NETWORKS})"
+            )
+            return self._doubted_lstd, reason
         if overlap < OVERLAP.unreliable:
             networks = Networks(training_steps=self.training_steps, n_features=self.n_features)
             reason = f"continuous states with little overlap ({overlap:.0%}): Q by networks, no ratios"

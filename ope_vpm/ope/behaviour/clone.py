@@ -9,16 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ope_vpm.arrays import Floats, Integers
 from ope_vpm.linear.features import Standardiser
 from ope_vpm.ope.adapter.encoding import StateFeatures
 from ope_vpm.ope.log import Log
-from ope_vpm.ope.q.training import mlp, train
 from ope_vpm.policy.continuous import LOG_ROOT_TWO_PI
 from ope_vpm.policy.target import Clipping
+from ope_vpm.with_torch import torch
 
 SMOOTHING = 1.0
 """Observations added to each state, spread evenly over the actions: no logged ratio is then infinite, and a state that
@@ -82,6 +80,8 @@ def network_clone(log: Log, clipping: Clipping, seed: int) -> Clone:
 
     Training stops early by the likelihood of held-out episodes.
     """
+    from ope_vpm.ope.q.training import mlp, train  # which needs torch
+
     held = log.held_out
     x = torch.from_numpy(StateFeatures.draw(log.data, 0, seed).coordinates(log.data.observations)).float()
     outputs, log_prob, units = _categorical(log) if log.data.discrete_actions else _gaussian(log, clipping)
@@ -101,7 +101,7 @@ def network_clone(log: Log, clipping: Clipping, seed: int) -> Clone:
     return Clone(fitted, -lowest - float(units[held].mean()) if held.any() else float("nan"))
 
 
-LogProb = Callable[[Tensor, Tensor], Tensor]
+LogProb = Callable[["torch.Tensor", "torch.Tensor"], "torch.Tensor"]
 """From a network's output and the rows' numbers to the log-probability of their logged actions."""
 
 
@@ -109,7 +109,7 @@ def _categorical(log: Log) -> tuple[int, LogProb, Floats]:
     """The number of outputs, the log-probability by them, and 0 for the units of discrete actions."""
     chosen = torch.from_numpy(np.array(log.data.actions))
 
-    def log_prob(output: Tensor, rows: Tensor) -> Tensor:
+    def log_prob(output: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         return torch.log_softmax(output, dim=1).gather(1, chosen[rows, None])[:, 0]
 
     return log.data.n_actions or 1, log_prob, np.zeros(len(log.data))
@@ -122,11 +122,11 @@ def _gaussian(log: Log, clipping: Clipping) -> tuple[int, LogProb, Floats]:
     below, above = clipping.at_bounds(log.data.actions)
     side = torch.from_numpy(1.0 * below - 1.0 * above).float()
 
-    def log_prob(output: Tensor, rows: Tensor) -> Tensor:
+    def log_prob(output: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         mean, log_std = output.chunk(2, dim=1)
         log_std = log_std.clamp(*LOG_STD_RANGE)
         score = (actions[rows] - mean) / log_std.exp()
-        inside: Tensor = -0.5 * score**2 - log_std - LOG_ROOT_TWO_PI
+        inside: torch.Tensor = -0.5 * score**2 - log_std - LOG_ROOT_TWO_PI
         beyond = torch.special.log_ndtr(side[rows] * score)  # the probability of the tail that was clipped
         return torch.where(side[rows] != 0, beyond, inside).sum(dim=1)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers, group_sums
 from ope_vpm.linear.features import Standardiser
@@ -106,7 +106,7 @@ class SurpriseSteps:
         kept = sizes > 1e-6 * sizes[-1]  # surprises of all actions sum to 0
         if not sizes[-1] > 0:
             return 1.0
-        return float(chi2.sf(np.sum((sums.sum(axis=0) @ axes[:, kept]) ** 2 / sizes[kept]), np.count_nonzero(kept)))
+        return float(chdtrc(np.count_nonzero(kept), np.sum((sums.sum(axis=0) @ axes[:, kept]) ** 2 / sizes[kept])))
 
 
 def _steps(log: Log) -> SurpriseSteps | None:

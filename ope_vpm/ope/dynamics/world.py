@@ -11,12 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
-from scipy.optimize import minimize
 from scipy.special import expit
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks
-from ope_vpm.linear.features import BATCH_ROWS, DistinctColumns, Standardiser
+from ope_vpm.linear.features import BATCH_ROWS, DistinctColumns, Standardiser, cosines
 from ope_vpm.ope.dynamics.regression import Columns, Regression, sums_over
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
@@ -83,8 +81,9 @@ class World:
                 whole[part] = self.features(z[part], actions[part])
             return whole
         x = z if self.n_actions is not None else np.hstack([z, actions])
-        angle = torch.from_numpy(x @ self.frequencies + self.phases)
-        base = np.hstack([with_products(x), torch.cos(angle).numpy()])  # torch takes cosines several times faster
+        angle = x @ self.frequencies + self.phases
+        cosines(angle, angle)
+        base = np.hstack([with_products(x), angle])
         if self.n_actions is None:
             return base
         blocks = np.zeros((len(z), self.n_actions, base.shape[1]))
@@ -263,6 +262,8 @@ def _end_coefficients(after: Floats, ended: Bools) -> Floats:
         odds = x @ w
         value = np.mean(np.logaddexp(0, odds) - y * odds) + penalty @ w**2
         return float(value), x.T @ (expit(odds) - y) / len(y) + 2 * penalty * w
+
+    from scipy.optimize import minimize  # imported here: it takes long, and few need it
 
     found: Floats = minimize(loss, start, jac=True, method="L-BFGS-B", options=END_OPTIONS).x
     return found

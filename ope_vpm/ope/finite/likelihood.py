@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import stats
-from scipy.optimize import brentq
+from scipy.special import stdtrit
 
 from ope_vpm.arrays import Floats, group_sums
 from ope_vpm.ope.finite.problem import finite_problem
@@ -42,7 +41,7 @@ class Reweighted:
 def likelihood_interval(problem: Problem, treatment: Treatment) -> tuple[float, float]:
     """The least and the largest value within the ball."""
     episodes = problem.data.n_episodes
-    radius = float(stats.t.ppf(0.5 + LEVEL / 2, episodes - 1)) ** 2 / (2 * episodes)
+    radius = float(stdtrit(episodes - 1, 0.5 + LEVEL / 2)) ** 2 / (2 * episodes)
     low, high = (extreme(problem, treatment, radius, sign) for sign in (-1.0, 1.0))
     return low, high
 
@@ -62,6 +61,8 @@ def tilted(influence: Floats, radius: float) -> Floats:
     scale = float(np.abs(influence).max())
     if scale == 0:
         return np.ones(len(influence))
+
+    from scipy.optimize import brentq  # imported here: it takes long, and few need it
 
     def weights(log_eta: float) -> Floats:
         exponent = influence / scale * np.exp(-log_eta)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import stats
+from scipy.special import betaincinv
 
 from ope_vpm.arrays import Bools, Floats, effective_sample_size, group_sums
 from ope_vpm.logged import LoggedDataset
@@ -111,6 +111,6 @@ def binomial_limits(amounts: Floats) -> tuple[float, float]:
         return 0.0, 0.0
     share, tail = float(np.mean(amounts > 0)), (1 - LEVEL) / 2
     others = events / share - events
-    low = float(stats.beta.ppf(tail, events, others + 1))
-    high = float(stats.beta.ppf(1 - tail, events + 1, others)) if others > 0 else 1.0
+    low = float(betaincinv(events, others + 1, tail))
+    high = float(betaincinv(events + 1, others, 1 - tail)) if others > 0 else 1.0
     return total * (1 - low / share), total * (high / share - 1)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import cast
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.special import betaln, gammaln, softmax
 
 from ope_vpm.arrays import Floats, Integers, effective_sample_size
@@ -83,6 +82,8 @@ def concentration(counts: Floats, probability: Floats) -> float:
         kappa = np.exp(log_kappa)
         of_states = gammaln(kappa) - gammaln(total + kappa)
         return -float(of_states.sum() + (gammaln(times + kappa * expected) - gammaln(kappa * expected)).sum())
+
+    from scipy.optimize import minimize_scalar  # imported here: it takes long, and few need it
 
     found = minimize_scalar(surprise, bounds=LOG_CONCENTRATIONS, method="bounded", options={"xatol": 0.01})
     return float(np.exp(found.x))

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.spatial import cKDTree
 
 from ope_vpm.arrays import Array, Floats
 from ope_vpm.chain.finite.solve import SparseMatrix
@@ -92,6 +91,8 @@ def borrowed(counts: PairCounts, missing: Floats, features: Floats) -> Borrowed:
         if not len(known):
             continue
         number = min(NEAREST, len(known))
+        from scipy.spatial import cKDTree  # imported here: it takes long, and few need it
+
         found = cKDTree(features[counts.state_of_pair[known]]).query(features[asking], k=number)
         distance, place = (each.reshape(len(asking), number) for each in found)
         weight = np.exp(-0.5 * (distance / width) ** 2) * counts.times[known][place] ** COUNT_POWER
@@ -112,5 +113,7 @@ def _usual_distance(features: Floats) -> float:
     """The median distance of a state to its nearest one."""
     if len(features) < 2:
         return 1.0
+    from scipy.spatial import cKDTree  # imported here: it takes long, and few need it
+
     nearest, _ = cKDTree(features).query(features, k=2)
     return max(float(np.median(nearest[:, 1])), SMALLEST)

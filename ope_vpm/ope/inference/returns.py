@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
-from scipy import stats
+from scipy.special import betaincinv
 
 from ope_vpm.arrays import Floats, effective_sample_size
 from ope_vpm.ope.adapter.ends import limit_of
@@ -135,8 +135,8 @@ def with_counted_ends(problem: Problem, found: RawEstimate, rate: float, of_retu
 def share_limits(events: float, trials: float) -> Interval:
     """The exact limits of a binomial share (Clopper and Pearson 1934), the numbers need not be whole."""
     tail = (1 - LEVEL) / 2
-    low = float(stats.beta.ppf(tail, events, trials - events + 1)) if events > 0 else 0.0
-    high = float(stats.beta.ppf(1 - tail, events + 1, trials - events)) if events < trials else 1.0
+    low = float(betaincinv(events, trials - events + 1, tail)) if events > 0 else 0.0
+    high = float(betaincinv(events + 1, trials - events, 1 - tail)) if events < trials else 1.0
     return low, high
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Self, cast
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtr, stdtrit
 
 from ope_vpm.arrays import ROUNDING, Floats, Integers, chunks, group_sums
 from ope_vpm.ope.log import Log
@@ -222,7 +222,7 @@ class Spread(Uncertainty):
     def interval(self, value: float, log: Log, seed: int) -> tuple[float, Interval]:
         """Student's quantiles around the mean of the members."""
         spread = float(self.members.std(ddof=1))
-        quantiles = stats.t.ppf((np.arange(REPLICATES) + 0.5) / REPLICATES, len(self.members) - 1)
+        quantiles = stdtrit(len(self.members) - 1, (np.arange(REPLICATES) + 0.5) / REPLICATES)
         interval = percentile_interval(value + spread * quantiles, value, log.data.n_episodes, self.suspected_bias)
         return float(np.hypot(spread, self.suspected_bias)), interval
 
@@ -288,8 +288,8 @@ def percentile_interval(drawn: Floats, value: float, episodes: int, bias: float)
     the Bootstrap, 2015, section 5.2). A suspected bias b widens both sides by √(1 + (b/se)²): as if b were one more
     standard error.
     """
-    quantile = stats.t.ppf(0.5 + LEVEL / 2, episodes - 1)
-    tail = float(stats.norm.cdf(-np.sqrt(episodes / (episodes - 1)) * quantile))
+    quantile = stdtrit(episodes - 1, 0.5 + LEVEL / 2)
+    tail = float(ndtr(-np.sqrt(episodes / (episodes - 1)) * quantile))
     low, high = np.quantile(drawn - value, [tail, 1 - tail])
     spread = float(drawn.std())
     if spread <= ROUNDING * (abs(value) + abs(bias)):

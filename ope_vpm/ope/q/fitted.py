@@ -16,7 +16,6 @@ from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.linear.sensitivity import Rows, with_linear_doubt
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.linear import find_lstd, linear_base, lstd_equations
-from ope_vpm.ope.q.networks import fit_networks
 from ope_vpm.ope.q.values import influence
 
 
@@ -64,6 +63,8 @@ def fitted_q(problem: Problem, settings: Networks, weight: Floats | None = None)
 
 def _fitted(problem: Problem, settings: Networks, weight: Floats | None) -> tuple[RawEstimate, Rows]:
     """The value of Q by networks, and its Bellman residuals beside the linear form's ratio; arguments as above."""
+    from ope_vpm.ope.q.networks import fit_networks  # which needs torch
+
     plan = problem.steps
     whole = np.zeros(problem.data.n_episodes, dtype=np.int64)
     by_step = None if weight is None else weight[plan.rows]

@@ -14,8 +14,6 @@ import copy
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ope_vpm.arrays import ROUNDING, Array, Floats, Integers
 from ope_vpm.ope.adapter.encoding import StateFeatures
@@ -25,6 +23,7 @@ from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.linear import Base
 from ope_vpm.ope.q.training import Ensemble
 from ope_vpm.ope.q.values import QValues
+from ope_vpm.with_torch import torch
 
 BATCH = 512
 """Steps in each gradient."""
@@ -39,16 +38,16 @@ HalfCheetah."""
 class Inputs:
     """What the networks see, and the rewards in units of their standard deviation."""
 
-    here: Tensor
+    here: torch.Tensor
     """The state of each step of the plan."""
-    there: Tensor
+    there: torch.Tensor
     """The state after it."""
-    first: Tensor
+    first: torch.Tensor
     """Initial states."""
-    centred: Tensor
+    centred: torch.Tensor
     """u of each step."""
-    reward: Tensor
-    alive: Tensor
+    reward: torch.Tensor
+    alive: torch.Tensor
     """0 where nothing follows, else 1."""
 
 
@@ -137,7 +136,7 @@ def standardised(residual: Floats, absorbs: bool, size: float = 0.0) -> tuple[Fl
 def train(
     network: Ensemble,
     seen: Inputs,
-    rewards: Tensor,
+    rewards: torch.Tensor,
     usable: list[Integers],
     counts: Floats,
     steps: int,
@@ -174,7 +173,7 @@ def ask(
     problem: Problem,
     network: Ensemble,
     seen: Inputs,
-    rewards: Tensor,
+    rewards: torch.Tensor,
     folds: Integers,
     members: int,
     counts: Floats,
@@ -217,5 +216,5 @@ def _only(network: Ensemble, number: int) -> Ensemble:
     return one
 
 
-def _tensor(column: Array) -> Tensor:
+def _tensor(column: Array) -> torch.Tensor:
     return torch.from_numpy(np.asarray(column, dtype=np.float32))

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
 from ope_vpm.arrays import Integers
+from ope_vpm.with_torch import torch
 
 BATCH = 256
 """Rows in each gradient."""
@@ -33,7 +32,7 @@ class Ensemble(torch.nn.Module):
             self.weights.append(torch.nn.Parameter(drawn))
             self.biases.append(torch.nn.Parameter(torch.zeros((members, 1, after))))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(members, n, inputs) to (members, n, outputs)."""
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             x = torch.baddbmm(bias, x, weight)
@@ -41,18 +40,22 @@ class Ensemble(torch.nn.Module):
         return x
 
 
-def mlp(inputs: int, outputs: int, seed: int, hidden: int = 64) -> nn.Sequential:
+def mlp(inputs: int, outputs: int, seed: int, hidden: int = 64) -> torch.nn.Sequential:
     """Tanh layers; initialised from the seed without touching the global generator."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return nn.Sequential(
-            nn.Linear(inputs, hidden), nn.Tanh(), nn.Linear(hidden, hidden), nn.Tanh(), nn.Linear(hidden, outputs)
+        return torch.nn.Sequential(
+            torch.nn.Linear(inputs, hidden),
+            torch.nn.Tanh(),
+            torch.nn.Linear(hidden, hidden),
+            torch.nn.Tanh(),
+            torch.nn.Linear(hidden, outputs),
         )
 
 
 def train(
-    network: nn.Module,
-    loss: Callable[[Tensor], Tensor],
+    network: torch.nn.Module,
+    loss: Callable[[torch.Tensor], torch.Tensor],
     rows: Integers,
     held_out: Integers,
     *,

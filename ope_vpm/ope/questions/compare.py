@@ -8,7 +8,7 @@ from math import ceil
 from typing import Any, Literal
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtr, stdtr, stdtrit
 
 from ope_vpm.logged import LoggedDataset, scan_dataset
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
@@ -304,7 +304,7 @@ def compared(problem: Problem, new: Evaluated, old: Evaluated) -> Comparison:
 
 def _probability(value: float, error: float, episodes: int) -> float:
     """That the true difference is above 0."""
-    return float(stats.t.cdf(value / error, episodes - 1)) if error > 0 else (1.0 + np.sign(value)) / 2
+    return float(stdtr(episodes - 1, value / error)) if error > 0 else (1.0 + np.sign(value)) / 2
 
 
 def _within(value: float, reach: float, widest: float) -> Interval:
@@ -335,4 +335,4 @@ def sequence_quantile(episodes: int) -> float:
 
 def _students_quantile(normal: float, episodes: int) -> float:
     """Student's quantile with the tail of a normal one: few episodes tell their own spread badly."""
-    return float(stats.t.isf(stats.norm.sf(normal), episodes - 1))
+    return float(-stdtrit(episodes - 1, ndtr(-normal)))

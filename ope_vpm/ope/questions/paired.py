@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 from ope_vpm.arrays import ROUNDING, Floats
 from ope_vpm.ope.estimator import Estimator, ProblemEstimator, needs_rows
@@ -82,7 +82,7 @@ def correlation(one: Floats, other: Floats) -> float:
 
 def student(episodes: int, level: float = LEVEL) -> float:
     """The quantile of Student's distribution for a two-sided interval from so many episodes."""
-    return float(stats.t.ppf((1 + level) / 2, episodes - 1)) if episodes > 1 else float("inf")
+    return float(stdtrit(episodes - 1, (1 + level) / 2)) if episodes > 1 else float("inf")
 
 
 def evaluated(estimator: Estimator, problem: Problem, ignore: Collection[str] = ()) -> Evaluated:

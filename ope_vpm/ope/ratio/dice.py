@@ -12,7 +12,6 @@ from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations
 from ope_vpm.ope.ratio.estimator import RatioEstimator, ratio_estimate
 from ope_vpm.ope.ratio.lagrangian import Regularisation, linear_ratio
-from ope_vpm.ope.ratio.networks import neural_ratio
 
 MOST_UNSETTLED = 0.01
 """The share of rows that may still change sides of 0 without a remark: so few do not move the value."""
@@ -44,6 +43,8 @@ class DiceEstimator(RatioEstimator):
             terms = replace(terms, normalised=True)
             remarks = (f"{self.name} is for γ < 1: at γ = 1 its ratio is 0 unless E[ζ] = 1 is added, as here",)
         if self.solver == "neural":
+            from ope_vpm.ope.ratio.networks import neural_ratio  # which needs torch
+
             by_row = np.zeros(len(problem.data))
             by_row[problem.steps.rows] = neural_ratio(problem, terms, self.training_steps, self.draws)
             zeta = by_row[pairs.rows]

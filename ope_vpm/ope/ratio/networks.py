@@ -7,14 +7,13 @@ is a softplus where it must not be negative.
 from __future__ import annotations
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ope_vpm.arrays import Floats
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.networks import Inputs, inputs
 from ope_vpm.ope.q.training import mlp
 from ope_vpm.ope.ratio.lagrangian import Regularisation
+from ope_vpm.with_torch import torch
 
 BATCH = 512
 """Steps in each gradient, as for Q by networks."""
@@ -69,7 +68,7 @@ def neural_ratio(problem: Problem, terms: Regularisation, steps: int, draws: int
         return ratio_of(ratio, seen, torch.arange(len(seen.here)), terms.positive).double().numpy()
 
 
-def ratio_of(network: torch.nn.Module, seen: Inputs, rows: Tensor, positive: bool) -> Tensor:
+def ratio_of(network: torch.nn.Module, seen: Inputs, rows: torch.Tensor, positive: bool) -> torch.Tensor:
     """The ratio ζ of some steps; before training it is near 1."""
-    out: Tensor = network(torch.cat([seen.here[rows], seen.centred[rows]], dim=1))[:, 0]
+    out: torch.Tensor = network(torch.cat([seen.here[rows], seen.centred[rows]], dim=1))[:, 0]
     return torch.nn.functional.softplus(out + ONE) if positive else 1 + out
