@@ -32,6 +32,8 @@ SMALLEST = 1e-300
 class _ImportanceSampling(ProblemEstimator):
     """What both estimators share: the action ratios, and a weighted mean of rewards as an estimate."""
 
+    follows_states: ClassVar[bool] = False
+
     behaviour: Behaviour = "cloned"
     """"cloned", "logged" (needs `behaviour_log_prob` in the data), or a known policy."""
 

@@ -14,6 +14,7 @@ class Naive(ProblemEstimator):
     """The mean logged reward; below γ = 1 weighted by γ^t."""
 
     name: ClassVar[str] = "naive"
+    follows_states: ClassVar[bool] = False
     streams: ClassVar[bool] = True
     counts_parts: ClassVar[bool] = True
 

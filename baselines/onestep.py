@@ -43,6 +43,7 @@ class OneStep(ProblemEstimator):
     """Σ ρ r / Σ ρ with ρ = π/b̂, capped; below γ = 1 also weighted by γ^t."""
 
     name: ClassVar[str] = "onestep"
+    follows_states: ClassVar[bool] = False
     streams: ClassVar[bool] = True
 
     behaviour: Behaviour = "cloned"
@@ -81,7 +82,7 @@ class OneStep(ProblemEstimator):
         return replace(found, value=value_or_nan(found.value, sums.weight))
 
     def _ratio(self, problem: Problem) -> ActionRatio:
-        source = source_of(self.behaviour, problem.data)
+        source = source_of(self.behaviour, problem)
         if source == Cloned() and not problem.finite:
             return action_ratio(problem)
         behaviour = source.log_prob(problem)

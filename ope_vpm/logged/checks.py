@@ -11,6 +11,7 @@ from ope_vpm.arrays import CHUNK, LARGEST, Array, Bools, Floats, chunks, usable
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.doctor import SHOWN, Check, Finding, Level, finding
 from ope_vpm.logged.order import one_row_off, rows_shuffled
+from ope_vpm.logged.step_number import step_effect
 
 
 def not_finite(data: LoggedDataset) -> Finding | None:
@@ -225,6 +226,22 @@ def _spread_out(rewards: Floats) -> bool:
     return bool(np.isfinite(far) and beyond > max(0.01 * len(rewards), 1))
 
 
+STEP_NUMBER = "step-number"
+"""The code of the finding by which the step number becomes a coordinate of the state."""
+
+
+def step_number_matters(data: LoggedDataset) -> Finding | None:
+    """Rewards, ends or next states that the step number explains beyond state and action."""
+    share = step_effect(data)
+    if share == 0:
+        return None
+    message = (
+        f"the step number explains {share:.1%} of how rewards, ends or next states vary beyond state and action: it is "
+        "taken as one more coordinate of the state"
+    )
+    return Finding(STEP_NUMBER, "note", message, (), len(data))
+
+
 def _finite_rows(column: Array) -> Bools:
     if column.dtype.kind in "iub":
         return np.ones(len(column), dtype=np.bool_)
@@ -247,5 +264,6 @@ CHECKS: dict[str, Check] = {
     "constant-columns": constant_columns,
     "duplicated-episodes": duplicated_episodes,
     "rewards-out-of-line": rewards_out_of_line,
+    STEP_NUMBER: step_number_matters,
 }
 """Every check by the code of its finding."""

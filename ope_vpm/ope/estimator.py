@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
@@ -51,6 +51,8 @@ class ProblemEstimator(ABC):
     name: ClassVar[str]
     streams: ClassVar[bool] = False
     """Whether it can do with a log of continuous states that is read in parts."""
+    follows_states: ClassVar[bool] = True
+    """Whether what follows a state is learnt, so that the step number belongs to the state where it matters."""
     counts_parts: ClassVar[bool] = False
     """The same for finite states and actions, whose steps are counted part by part."""
 
@@ -69,8 +71,11 @@ class ProblemEstimator(ABC):
         self.check_rows(problem)
         self.check(problem)
         with threads_for(len(problem.data)):
-            found = self.find(problem)
-            found = with_return(problem, found, self.find) if problem.episodic else found
+            asked = problem.with_step_number if self.follows_states else problem
+            found = self.find(asked)
+            found = with_return(asked, found, self.find) if problem.episodic else found
+            if asked is not problem:
+                found = replace(found, diagnostics={**found.diagnostics, "step_number": "a coordinate of the state"})
             return policy_value(problem, self.name, found), found
 
     def check_rows(self, problem: Problem) -> None:

@@ -14,11 +14,12 @@ import numpy as np
 from ope_vpm.arrays import Array, Bools, Floats, Integers
 from ope_vpm.linear.features import DistinctColumns, Standardiser
 from ope_vpm.logged import Finding, LoggedDataset
-from ope_vpm.logged.checks import CHECKS
+from ope_vpm.logged.checks import CHECKS, STEP_NUMBER
 from ope_vpm.logged.columns import are_numbers
 from ope_vpm.logged.doctor import check_ignored, examined, refuse_errors
 from ope_vpm.logged.episode import take
 from ope_vpm.logged.fingerprint import colours, number_contents
+from ope_vpm.logged.step_number import with_step_number
 from ope_vpm.logged.stream_facts import episodes_of, examine, facts_of, fitting
 from ope_vpm.logged.streamed import Charge, Mergeable, StreamedDataset
 from ope_vpm.ope.adapter.ends import TimeLimit, rows_of
@@ -40,6 +41,11 @@ behaviour, how far the answer depends on the features. docs/scale.md says what t
 SINGLE_PRECISION_ROWS = 100_000
 """Rows from which on features are in single precision, which halves the time of a pass: rounding then moves the value
 by less than a hundredth of its standard error (docs/scale.md), which many rows make small, but not as small."""
+
+STEP_LEFT_OUT = (
+    "the step number explains what state and action do not, and rows that are read in parts do not hold it: add it to "
+    "the observations, or read the rows into memory with load_dataset"
+)
 
 Precision = type[np.floating[Any]]
 
@@ -124,6 +130,8 @@ class Log:
     """What the doctor would have the user know, in sentences."""
     content: Integers
     """(episodes,): equal numbers for episodes with equal states and actions, rising in the canonical order."""
+    step_matters: bool = False
+    """Whether the doctor found that the step number explains more than state and action do."""
     _memory: Memory = field(default_factory=Memory, repr=False)
     _of_policies: WeakKeyDictionary[TargetPolicy, Memory] = field(default_factory=WeakKeyDictionary, repr=False)
 
@@ -141,8 +149,8 @@ class Log:
             raise TypeError(f"data must be a LoggedDataset: got {type(data).__name__} (see ope_vpm.load_dataset)")
         findings = examined(data, ignore)
         refuse_errors(findings)
-        warnings = _in_words(findings)
-        return cls(data, warnings, _contents(data))
+        matters = any(found.code == STEP_NUMBER for found in findings)
+        return cls(data, _in_words(findings), _contents(data), matters)
 
     def shared(
         self, make: Callable[Concatenate[Log, Settings], Result], *given: Settings.args, **settings: Settings.kwargs
@@ -160,6 +168,10 @@ class Log:
     def with_rewards(self, rewards: Floats) -> Log:
         """The same checked log with other rewards, and with nothing computed on it yet."""
         return replace(self.forgetful(), data=replace(self.data, rewards=rewards))
+
+    def with_step_number(self) -> Log:
+        """The same checked log with the step number as the last coordinate of every observation."""
+        return self.shared(_with_step_number)
 
     def for_actions(self, policy: TargetPolicy) -> Log:
         """The log for a policy with discrete actions, which takes floats that are their numbers for them."""
@@ -255,6 +267,10 @@ def _with_discrete_actions(log: Log) -> Log:
     return replace(log.forgetful(), data=data, content=_contents(data))
 
 
+def _with_step_number(log: Log) -> Log:
+    return replace(log.forgetful(), data=with_step_number(log.data), step_matters=False)
+
+
 def _in_words(findings: Sequence[Finding]) -> tuple[str, ...]:
     """The warnings among the doctor's findings."""
     warnings = [found for found in findings if found.level == "warning"]
@@ -287,7 +303,8 @@ class StreamedLog(Log):
         sample = sampled(episodes_of(data, chosen, SAMPLE_ROWS), content[chosen])
         findings = examine(data, facts, sample.data, ignore)
         refuse_errors(findings)
-        return cls(cast(LoggedDataset, data), _in_words(findings), content, sample_of_rows=sample)
+        words = *_in_words(findings), *(STEP_LEFT_OUT for found in findings if found.code == STEP_NUMBER)
+        return cls(cast(LoggedDataset, data), words, content, sample_of_rows=sample)
 
     @property
     def stream(self) -> StreamedDataset:

@@ -16,6 +16,7 @@ from ope_vpm.ope.adapter.ends import OnEnd, Steps, TimeLimit, check_choices, end
 from ope_vpm.ope.adapter.pairs import Pairs, pairs_of
 from ope_vpm.ope.log import Log, Memory, StreamedLog
 from ope_vpm.policy import TargetPolicy
+from ope_vpm.policy.relayed import WithoutLast
 from ope_vpm.policy.target import check_function
 
 Settings = ParamSpec("Settings")
@@ -156,6 +157,18 @@ class Problem:
         return self if self.log.sample is self.log else self._memory.recall(_on_sample)(self)
 
     @property
+    def with_step_number(self) -> Problem:
+        """The same question with the step number as a coordinate of the state; itself where that explains nothing.
+
+        Where a time limit is part of the task, the time that it leaves is known already, and a log that is read in
+        parts, or whose states have features of their own, stays as it is.
+        """
+        known = self.time_limit == "restart" and self.data.limit is not None
+        if not self.log.step_matters or known or self.streamed or self.state_features is not None:
+            return self
+        return self._memory.recall(_with_step_number)(self)
+
+    @property
     def streamed(self) -> bool:
         """Whether the log is read in parts, so that nothing may ask for all rows at once."""
         return isinstance(self.log, StreamedLog)
@@ -256,6 +269,11 @@ def check_seed(seed: int) -> None:
     """Refuse a seed that NumPy's generators do not take."""
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise ValueError(f"seed must be a whole number, 0 or more: got {seed!r}")
+
+
+def _with_step_number(problem: Problem) -> Problem:
+    policy = WithoutLast(problem.policy, problem.data.observations.shape[1:])
+    return replace(problem, log=problem.log.with_step_number(), policy=policy, _memory=Memory())
 
 
 def _on_sample(problem: Problem) -> Problem:

@@ -11,11 +11,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ope_vpm.arrays import Array, Floats
+from ope_vpm.arrays import Array
 from ope_vpm.policy.calls import Call, as_array, running
 from ope_vpm.policy.continuous import DeterministicPolicy
 from ope_vpm.policy.discrete import CategoricalPolicy, one_hot
-from ope_vpm.policy.target import DRAWS, Clipping, Generator, TargetPolicy
+from ope_vpm.policy.relayed import RelayedPolicy
+from ope_vpm.policy.target import TargetPolicy
 from ope_vpm.with_torch import is_distribution, torch
 
 Output = Literal["action", "probabilities", "logits", "distribution"]
@@ -53,7 +54,7 @@ def from_module(module: torch.nn.Module, **options: Any) -> TargetPolicy:
     return from_function(lambda seen: _forward(module, seen), **options)
 
 
-class FunctionPolicy(TargetPolicy):
+class FunctionPolicy(RelayedPolicy):
     """A policy whose kind is seen at the first call; every question goes to the policy of that kind.
 
     Args:
@@ -86,54 +87,9 @@ class FunctionPolicy(TargetPolicy):
             )
         return self._known
 
-    @property
-    def has_log_prob(self) -> bool:
-        """As the policy that was recognised."""
-        return self.known.has_log_prob
-
-    @property
-    def has_probabilities(self) -> bool:
-        """As the policy that was recognised."""
-        return self.known.has_probabilities
-
-    @property
-    def clipping(self) -> Clipping:
-        """As the policy that was recognised."""
-        return self.known.clipping
-
-    def sample(self, observations: Array, rng: Generator) -> Array:
-        """One action per row."""
-        return self.recognised(observations).sample(observations, rng)
-
-    def probabilities(self, observations: Array) -> Floats:
-        """The probability of every discrete action."""
-        return self.recognised(observations).probabilities(observations)
-
-    def log_prob(self, observations: Array, actions: Array) -> Floats:
-        """The log-probability or log-density of one action per row."""
-        return self.recognised(observations).log_prob(observations, actions)
-
-    def log_likelihood(self, observations: Array, actions: Array) -> Floats:
-        """The log-likelihood of one action per row as `sample` returns it."""
-        return self.recognised(observations).log_likelihood(observations, actions)
-
-    def action_moments(self, observations: Array, rng: Generator, draws: int = DRAWS) -> tuple[Floats, Floats]:
-        """E_π[a] and E_π[a²] of every coordinate."""
-        return self.recognised(observations).action_moments(observations, rng, draws)
-
-    def expected(
-        self, function: Callable[[Floats], Floats], observations: Array, rng: Generator, draws: int = DRAWS
-    ) -> Floats:
-        """E_π[f(a)] in each state."""
-        return self.recognised(observations).expected(function, observations, rng, draws)
-
-    def usual_action(self, observations: Array) -> Floats | None:
-        """As the policy that was recognised."""
-        return self.recognised(observations).usual_action(observations)
-
-    def score(self, observations: Array, actions: Array) -> Floats | None:
-        """(a - mean)/std of one action per row; None where the policy is not Gaussian."""
-        return self.recognised(observations).score(observations, actions)
+    def asked(self, observations: Array) -> tuple[TargetPolicy, Array]:
+        """The policy that was recognised, and the observations as they are."""
+        return self.recognised(observations), observations
 
 
 def _recognise(call: Call, observations: Array, output: Output | None, n_actions: int | None) -> TargetPolicy:

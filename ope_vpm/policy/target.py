@@ -136,6 +136,10 @@ class TargetPolicy(ABC):
         """
         return self
 
+    def alike(self, policy: TargetPolicy) -> TargetPolicy:
+        """Another policy, taking the observations that this one takes: itself, unless they have more coordinates."""
+        return policy
+
     @abstractmethod
     def sample(self, observations: Array, rng: Generator) -> Array:
         """One action per row."""

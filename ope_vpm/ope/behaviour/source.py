@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ope_vpm.arrays import Floats
-from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.encoding import check_match, target_of
 from ope_vpm.ope.behaviour.clone import Clone, clone
 from ope_vpm.ope.problem import Problem
@@ -67,10 +66,11 @@ class Known(Source):
         return Clone(found, float("nan"))
 
 
-def source_of(behaviour: Behaviour, data: LoggedDataset) -> Source:
+def source_of(behaviour: Behaviour, problem: Problem) -> Source:
     """What the option means; what the data or a policy cannot give is refused."""
+    data = problem.data
     if not isinstance(behaviour, str):
-        policy = check_match(data, target_of(data, behaviour))
+        policy = check_match(data, problem.policy.alike(target_of(data, behaviour)))
         if not policy.has_log_prob:
             raise ValueError("a behaviour policy needs densities, and this one has none: use behaviour='cloned'")
         return Known(policy)
@@ -99,9 +99,9 @@ def check_behaviour(name: str, problem: Problem, behaviour: Behaviour) -> None:
     """
     if not problem.policy.has_log_prob:
         raise ValueError(f"{name} needs a target policy with densities: use vpm or model, which do not")
-    source_of(behaviour, problem.data)
+    source_of(behaviour, problem)
 
 
 def behaviour_log_prob(problem: Problem, behaviour: Behaviour) -> Clone:
     """Log b of each logged action, from where the option says."""
-    return source_of(behaviour, problem.data).log_prob(problem)
+    return source_of(behaviour, problem).log_prob(problem)

@@ -16,7 +16,7 @@ from ope_vpm.ope.log import StreamedLog
 from ope_vpm.ope.problem import Problem
 from tests.ope.test_streams import agree, write
 
-ALL = ("flags-confused", "one-row-off", "duplicated-episodes", "rewards-out-of-line", "constant-columns")
+ALL = ("flags-confused", "one-row-off", "duplicated-episodes", "rewards-out-of-line", "constant-columns", "step-number")
 
 
 @pytest.fixture(autouse=True)
