@@ -22,6 +22,7 @@ from ope_vpm.envs.linear_gaussian import BEHAVIOUR, GaussianController, LinearGa
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.inference.uncertainty import LEVEL
+from ope_vpm.ope.questions.distribution import Sample
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,43 @@ def differences(asked: Asked) -> Iterator[dict[str, Any]]:
         }
 
 
+def bands(kind: str, seed: int) -> dict[str, Any]:
+    """Whether the band holds the CDF of simulated returns, intervals their numbers, and one more episode its own."""
+    gamma, longest = 0.9, 120
+    if kind == "linear":
+        task = LinearGaussian()
+        target = GaussianController((0.08, -0.08), 0.05, 0.57)
+        data, policy = task.dataset(200, 40, BEHAVIOUR, seed), target.policy()
+        simulated = task.dataset(3000, longest, target, 10_000 + seed)
+    else:
+        process = RandomMDP.draw(12, 3, seed)
+        policy = process.policy(1000 * seed + 1)
+        data = process.dataset(60, 40, process.policy(1000 * seed, 0.5), seed)
+        simulated = process.dataset(3000, longest, policy, 10_000 + seed)
+    discounts = gamma ** np.arange(longest)
+    truth = Sample.of(simulated.rewards.reshape(3000, longest) @ discounts)
+    found = ov.evaluate(data, policy, gamma=gamma).distribution()
+    at = np.unique(np.concatenate([truth.returns, found.sample.returns]))
+    low, high = found.band(at)
+    noise = 1.36 / np.sqrt(3000)  # of the simulated CDF itself, at 95 %
+    first, last = found.next_episode()
+    row: dict[str, Any] = {"kind": f"{kind}, {found.source}", "verdict": found.verdict, "half_width": found.half_width}
+    row["band"] = bool(np.all((truth.cdf(at) >= low - noise) & (truth.cdf(at) <= high + noise)))
+    for name, statistic in NUMBERS.items():
+        start, end = found.interval(statistic)
+        row[name] = start <= statistic(truth) <= end
+    row["next_episode"] = float(truth.cdf(last)) - truth.probability_below(first)
+    return row
+
+
+NUMBERS: dict[str, Callable[[Sample], float]] = {
+    "cvar_10": lambda sample: sample.cvar(0.1),
+    "median": lambda sample: sample.quantile(0.5),
+    "quantile_10": lambda sample: sample.quantile(0.1),
+    "variance": lambda sample: sample.variance,
+}
+
+
 def stream(seed: int, look: int = 10, longest: int = 300) -> dict[str, Any]:
     """Whether a policy that is worth as much as the log's is ever called better, looking after every ten episodes."""
     rng = np.random.default_rng(seed)
@@ -108,17 +146,22 @@ def stream(seed: int, look: int = 10, longest: int = 300) -> dict[str, Any]:
 
 
 def _even(task: RandomMDP, behaviour: Floats, target: Floats) -> RandomMDP:
-    """The same process with rewards by which both policies are worth the same."""
+    """The same process with rewards by which both policies are worth the same.
+
+    It begins where the behaviour spends its time, so that the mean of a log is the behaviour's long-run average.
+    """
+    kernel = np.einsum("sa,sat->st", behaviour, task.transition)
+    start = np.linalg.matrix_power(kernel, 1000)[0]
     apart = target - behaviour
     gap = task.value(target, 1.0) - task.value(behaviour, 1.0)
     bonus = RandomMDP(task.transition, apart, task.initial, task.noise)
     slope = bonus.value(target, 1.0) - bonus.value(behaviour, 1.0)
-    return RandomMDP(task.transition, task.reward - gap / slope * apart, task.initial, task.noise)
+    return RandomMDP(task.transition, task.reward - gap / slope * apart, start, task.noise)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--ask", choices=("compare", "gate"), default="compare")
+    parser.add_argument("--ask", choices=("compare", "gate", "distribution"), default="compare")
     parser.add_argument("--kinds", nargs="*", default=list(TASKS))
     parser.add_argument("--first", type=int, default=0, help="The first seed.")
     parser.add_argument("--seeds", type=int, default=20)
@@ -126,8 +169,10 @@ def main() -> None:
     seeds = range(given.first, given.first + given.seeds)
     if given.ask == "compare":
         report([row for kind in given.kinds for seed in seeds for row in differences(TASKS[kind](seed))])
-    else:
+    elif given.ask == "gate":
         report([stream(seed) for seed in seeds])
+    else:
+        report([bands(kind, seed) for kind in given.kinds if kind != "taxi" for seed in seeds])
 
 
 def report(rows: list[dict[str, Any]]) -> None:

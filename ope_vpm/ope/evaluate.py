@@ -13,6 +13,7 @@ from ope_vpm.logged import LoggedDataset, scan_dataset
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
 from ope_vpm.ope.adapter.named import is_one_policy
 from ope_vpm.ope.estimator import Estimator, ProblemEstimator, make, needs_rows
+from ope_vpm.ope.inference.asked import Asked
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.inference.values import PolicyValues
 from ope_vpm.ope.problem import Problem
@@ -102,11 +103,13 @@ def evaluate(
                 each.check(problem)
             elif problem.streamed:
                 raise ValueError(f"{each.name} {needs_rows(problem)}")
-        found = PolicyValues((problem.gamma, at(problem)) for problem in problems)
+        asked = Asked.about(data, target, ignore)
+        found = PolicyValues((problem.gamma, at(problem, asked)) for problem in problems)
         return found if isinstance(gamma, Sequence) else found[discounts[0]]
 
-    def at(problem: Problem) -> PolicyValue | PolicyValues[str, PolicyValue]:
-        values = PolicyValues((name, answer(each, problem, ignore=ignore)) for name, each in chosen.items())
+    def at(problem: Problem, asked: Asked) -> PolicyValue | PolicyValues[str, PolicyValue]:
+        found = ((name, answer(each, problem, ignore=ignore)) for name, each in chosen.items())
+        values = PolicyValues((name, replace(value, asked=asked)) for name, value in found)
         return next(iter(values.values())) if isinstance(estimator, str | Estimator) else values
 
     if isinstance(policy, Mapping | list | tuple) and not policy:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ope_vpm.arrays import Floats
 from ope_vpm.logged import LoggedDataset
+from ope_vpm.ope.inference.asked import Asked
 from ope_vpm.ope.inference.doubts import Level
 from ope_vpm.ope.inference.uncertainty import Interval
 from ope_vpm.ope.problem import Question
 from ope_vpm.outside import printable
+
+if TYPE_CHECKING:
+    from ope_vpm.ope.questions.distribution import Distribution
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,8 @@ class PolicyValue:
     """At gamma = 1, why there is no return."""
     possible: Interval | None = None
     """The least and the largest value that the logged rewards allow, and an end after which nothing is paid."""
+    asked: Asked | None = field(default=None, repr=False)
+    """The data, weakly, and the policy: for `distribution`; not pickled."""
 
     def as_return(self) -> float:
         """The return of an episode.
@@ -85,6 +91,24 @@ class PolicyValue:
         if self.episode_return is None:
             raise ValueError(self.no_return or NOT_TOLD.format(self.estimator))
         return self.episode_return.value
+
+    def distribution(self, data: Any = None, policy: Any = None) -> Distribution:
+        """The distribution of the return of an episode at gamma = 1, of the discounted return below.
+
+        Its mean is `as_return()`. On finite states returns are simulated in the counted model, elsewhere logged
+        episodes are weighted; it says which.
+
+        Args:
+            data: the log, where it has not been kept since `ov.evaluate` saw it.
+            policy: the target, likewise.
+
+        Raises:
+            ValueError: where nothing ends at gamma = 1, or too few logged episodes are like those of the target.
+        """
+        from ope_vpm.ope.questions import problem_of
+        from ope_vpm.ope.questions.returns import distribution
+
+        return distribution(problem_of(self, data, policy, "distribution"), self)
 
     @property
     def return_interval(self) -> Interval | None:

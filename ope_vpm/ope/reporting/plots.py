@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from ope_vpm.ope.questions.compare import Comparison
+    from ope_vpm.ope.questions.distribution import Distribution
 
 COLOURS = {"reliable": "#2e9e63", "caution": "#c98500", "unreliable": "#d1493f"}
 """Those of the page."""
@@ -66,4 +67,22 @@ def plot_difference(found: Comparison, ax: Axes | None = None) -> Axes:
     ax.axvline(0, color="0.4", linestyle="--", linewidth=1)
     ax.set_yticks([0], labels=["new less old"])
     ax.set_xlabel("return of an episode" if found.per == "episode" else unit(found.new.gamma))
+    return ax
+
+
+def plot_cdf(found: Distribution, ax: Axes | None = None) -> Axes:
+    """The CDF of the return with its band, its mean, and the worst tenth."""
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        ax = plt.subplots(figsize=(6.4, 3.6), layout="constrained")[1]
+    at = np.unique(found.sample.returns)
+    colour = COLOURS[found.verdict]
+    ax.fill_between(at, *found.band(at), step="post", color=colour, alpha=0.25, linewidth=0, label="95 % band")
+    ax.step(at, found.cdf(at), where="post", color=colour)
+    ax.axvline(found.mean, color="0.4", linestyle="--", linewidth=1, label="mean")
+    ax.axvline(found.cvar(0.1), color="0.4", linestyle=":", linewidth=1, label="mean of the worst tenth")
+    ax.set_xlabel(found.what)
+    ax.set_ylabel("probability of no more than that")
+    ax.legend(frameon=False)
     return ax
