@@ -34,8 +34,8 @@ class _ImportanceSampling(ProblemEstimator):
 
     follows_states: ClassVar[bool] = False
 
-    behaviour: Behaviour = "cloned"
-    """"cloned", "logged" (needs `behaviour_log_prob` in the data), or a known policy."""
+    behaviour: Behaviour = None
+    """"cloned", "logged" or the policy that acted, as in `evaluate`; None: as the question says."""
 
     def check(self, problem: Problem) -> None:
         """The target needs densities, and logged ones must be there if asked for."""

@@ -36,7 +36,7 @@ from ope_vpm.ope.authoring import (
 )
 from ope_vpm.ope.behaviour.action_ratio import ActionRatio
 from ope_vpm.ope.behaviour.clone import Clone, logged_frequencies
-from ope_vpm.ope.behaviour.source import Behaviour, behaviour_log_prob, check_behaviour
+from ope_vpm.ope.behaviour.source import Behaviour, asked_behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.finite.counts import number_states
 from ope_vpm.ope.inference.doubts import OVERLAP
 from ope_vpm.ope.inference.estimate import value_or_nan
@@ -65,8 +65,8 @@ class Liu2018(ProblemEstimator):
 
     name: ClassVar[str] = "liu"
 
-    behaviour: Behaviour = "cloned"
-    """"cloned", "logged" (needs `behaviour_log_prob` in the data), or a known policy."""
+    behaviour: Behaviour = None
+    """"cloned", "logged" or the policy that acted, as in `evaluate`; None: as the question says."""
     training_steps: int = 1000
     """Gradient steps of the network."""
     cap: float = 50.0
@@ -86,7 +86,7 @@ class Liu2018(ProblemEstimator):
         log_ratio = problem.target_log_prob - self._log_behaviour(problem, clone)
         action = ActionRatio.of_logs(log_ratio, clone.held_out_log_likelihood, self.cap)
         steps, rho = problem.steps, action.ratio[problem.steps.rows]
-        if problem.finite and self._counts_behaviour:
+        if problem.finite and self._counts_behaviour(problem):
             state_ratio = finite_state_ratio(problem, np.exp(log_ratio)[steps.rows], PRIOR)
         elif problem.data.finite:
             state_ratio = finite_state_ratio(problem, rho, None)
@@ -118,13 +118,12 @@ class Liu2018(ProblemEstimator):
         A clone that is smoothed for products of ratios shrinks every ratio of a rare action. The state ratio only needs
         their sums: log10 MSE on Taxi is -3.08 with plain frequencies and -2.50 with one more observation per state.
         """
-        counted = self._counts_behaviour and problem.finite
+        counted = self._counts_behaviour(problem) and problem.finite
         return problem.log.shared(logged_frequencies) if counted else clone.log_prob
 
-    @property
-    def _counts_behaviour(self) -> bool:
+    def _counts_behaviour(self, problem: Problem) -> bool:
         """Whether the behaviour is that of the log's own frequencies, on finite pairs."""
-        return isinstance(self.behaviour, str) and self.behaviour == "cloned"
+        return bool(asked_behaviour(problem, self.behaviour) == "cloned")
 
 
 def _weighted_mean(problem: Problem, weights: Floats) -> EpisodeSums:

@@ -11,7 +11,7 @@ from ope_vpm.arrays import Floats
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.authoring import Problem, ProblemEstimator, RawEstimate
 from ope_vpm.ope.behaviour.action_ratio import CAP, ActionRatio, RatioModel, action_ratio, ratio_model
-from ope_vpm.ope.behaviour.source import Behaviour, Cloned, check_behaviour, source_of
+from ope_vpm.ope.behaviour.source import Behaviour, asked_behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.estimator import NEEDS_ROWS
 from ope_vpm.ope.inference.doubts import OVERLAP, remarks
 from ope_vpm.ope.inference.estimate import doubts_of_sums, value_or_nan
@@ -46,14 +46,15 @@ class OneStep(ProblemEstimator):
     follows_states: ClassVar[bool] = False
     streams: ClassVar[bool] = True
 
-    behaviour: Behaviour = "cloned"
-    """"cloned" (finite states: counts; continuous ones: around the target, as in vpm), "logged", or a known policy."""
+    behaviour: Behaviour = None
+    """"cloned" (finite states: counts; continuous ones: around the target, as in vpm), "logged" or the policy that
+    acted; None: as the question says."""
     cap: float = CAP
     """Of the ratio once it is scaled to mean 1."""
 
     def check(self, problem: Problem) -> None:
         """The target needs densities, and the behaviour must be there as it is asked for."""
-        if problem.streamed and self.behaviour != "cloned":
+        if problem.streamed and not (self.behaviour is None or asked_behaviour(problem, self.behaviour) == "cloned"):
             raise ValueError(f"onestep with behaviour={self.behaviour!r} {NEEDS_ROWS}")
         check_behaviour(self.name, problem, self.behaviour)
 
@@ -61,6 +62,7 @@ class OneStep(ProblemEstimator):
         """One ratio of sums."""
         if isinstance(problem.log, StreamedLog):
             model = ratio_model(problem)
+            assert isinstance(model, RatioModel)  # a behaviour that is known is refused where rows are read in parts
             sums = streamed_sums(problem, problem.log, Capped(model, min(self.cap, CAP)))
             return self._estimate(problem, sums, None, model.overlap, model.held_out_log_likelihood)
         action = self._ratio(problem)
@@ -82,10 +84,9 @@ class OneStep(ProblemEstimator):
         return replace(found, value=value_or_nan(found.value, sums.weight))
 
     def _ratio(self, problem: Problem) -> ActionRatio:
-        source = source_of(self.behaviour, problem)
-        if source == Cloned() and not problem.finite:
+        if asked_behaviour(problem, self.behaviour) == "cloned" and not problem.finite:
             return action_ratio(problem)
-        behaviour = source.log_prob(problem)
+        behaviour = behaviour_log_prob(problem, self.behaviour)
         return ActionRatio.of_logs(
             problem.target_log_prob - behaviour.log_prob, behaviour.held_out_log_likelihood, self.cap
         )

@@ -78,8 +78,8 @@ class WeightedDoublyRobust(ProblemEstimator):
 
     name: ClassVar[str] = "wdr"
 
-    behaviour: Behaviour = "cloned"
-    """"cloned", "logged" (needs `behaviour_log_prob` in the data), or a known policy."""
+    behaviour: Behaviour = None
+    """"cloned", "logged" or the policy that acted, as in `evaluate`; None: as the question says."""
     n_features: int = 400
     """Random features of the state, for a linear Q."""
     draws: int = 8

@@ -90,6 +90,9 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="Makes everything random repeatable.")] = 0,
     on_end: Annotated[str | None, typer.Option(help="After a termination: restart or absorb.")] = None,
     time_limit: Annotated[str, typer.Option(help="After a truncation: continue or restart.")] = "continue",
+    behaviour: Annotated[
+        str, typer.Option(help="Who logged it: cloned from the log, logged (its propensities), or a policy's file.")
+    ] = "cloned",
     ignore: Annotated[list[str] | None, typer.Option(help="A finding of `inspect` to pass over.")] = None,
     format_name: Annotated[str | None, typer.Option("--format", help="The dataset's format.")] = None,
     columns: Annotated[
@@ -135,6 +138,7 @@ def evaluate(
         data = open_dataset(dataset, SAMPLE_ROWS, format_name, backend, rates, columns=columns_of(columns), trust=trust)
         target = read_policy(policy, trust=trust, activation=activation, deterministic=deterministic)
     choices: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit, "ignore": ignore or ()}
+    choices["behaviour"] = behaviour if behaviour in ("cloned", "logged") else read_policy(behaviour, trust=trust)
     waiting = working if isinstance(data, LoggedDataset) else nullcontext  # passes over rows have a bar of their own
     with waiting(f"evaluating by {', '.join(names)}"):
         values = answer(data, target, names, gamma=gamma, seed=seed, **choices)

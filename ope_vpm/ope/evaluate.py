@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any, overload
+from typing import Any, TypedDict, Unpack, overload
 
 import numpy as np
 
 from ope_vpm.logged import LoggedDataset, scan_dataset
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
 from ope_vpm.ope.adapter.named import is_one_policy
+from ope_vpm.ope.behaviour.source import Behaviour
 from ope_vpm.ope.estimator import Estimator, ProblemEstimator, make, needs_rows
 from ope_vpm.ope.inference.asked import Asked
 from ope_vpm.ope.inference.value import PolicyValue
@@ -19,37 +20,125 @@ from ope_vpm.ope.inference.values import PolicyValues
 from ope_vpm.ope.problem import Problem
 
 OneEstimator = str | Estimator
+Several = Sequence[OneEstimator]
+Discounts = Sequence[float]
 Data = Any
 """A `LoggedDataset`, what `scan_dataset` returns, or what it takes."""
+Policies = Mapping[str, Any]
+"""Policies by their names."""
+Group = Mapping[str, str] | Mapping[str, int]
+"""One policy: from the values of a column to actions."""
+
+
+class Choices(TypedDict, total=False):
+    """What is asked beside the policy, the estimator and the discount, and all settings of estimators by their names.
+
+    Type checkers know a misspelt one; settings of estimators of other packages are given to an instance of them.
+    """
+
+    seed: int
+    on_end: OnEnd | None
+    time_limit: TimeLimit
+    ignore: Collection[str]
+    state_features: Any
+    behaviour: Behaviour
+    average: float
+    bandwidth: float | None
+    batch_size: int
+    cap: float
+    classes: str
+    combine: bool
+    damping: Any
+    decay: bool
+    device: str
+    divergence: Any
+    draws: int
+    dtype: str
+    exact_dual: bool
+    features: str
+    folds: int
+    hidden: tuple[int, ...]
+    horizon: int | None
+    inner_steps: int
+    interval: str
+    lam: float
+    learning_rate: float
+    members: int
+    method: str
+    n_features: int
+    nonnegative: bool
+    patience: int | None
+    power: float
+    preset: str
+    q: str
+    pool_increments: bool | float
+    refit: bool
+    reversible: bool
+    ridge: float | None
+    rollouts: int
+    solver: str
+    start_at_one: bool
+    steps: int | str | None
+    training_steps: int
+    unseen: str
+    weighted: bool
 
 
 @overload
 def evaluate(
-    data: Data, policy: Any, estimator: OneEstimator = "auto", gamma: float = 1.0, **choices: Any
+    data: Data, policy: Group, estimator: OneEstimator = ..., gamma: float = ..., **choices: Unpack[Choices]
 ) -> PolicyValue: ...
 @overload
 def evaluate(
-    data: Data, policy: Any, estimator: Sequence[OneEstimator], gamma: float = 1.0, **choices: Any
+    data: Data, policy: Policies, estimator: OneEstimator = ..., gamma: float = ..., **choices: Unpack[Choices]
 ) -> PolicyValues[str, PolicyValue]: ...
 @overload
 def evaluate(
+    data: Data, policy: Policies, estimator: Several, gamma: float = ..., **choices: Unpack[Choices]
+) -> PolicyValues[str, PolicyValues[str, PolicyValue]]: ...
+@overload
+def evaluate(
+    data: Data, policy: Policies, estimator: OneEstimator = ..., *, gamma: Discounts, **choices: Unpack[Choices]
+) -> PolicyValues[str, PolicyValues[float, PolicyValue]]: ...
+@overload
+def evaluate(
+    data: Data, policy: Policies, estimator: Several, *, gamma: Discounts, **choices: Unpack[Choices]
+) -> PolicyValues[str, PolicyValues[float, PolicyValues[str, PolicyValue]]]: ...
+@overload
+def evaluate(
     data: Data,
-    policy: Any,
-    estimator: OneEstimator | Sequence[OneEstimator] = "auto",
-    *,
-    gamma: Sequence[float],
-    **choices: Any,
+    policy: list[Any] | tuple[Any, ...],
+    estimator: OneEstimator | Several = ...,
+    gamma: float | Discounts = ...,
+    **choices: Unpack[Choices],
 ) -> Any: ...
+@overload
+def evaluate(
+    data: Data, policy: Any, estimator: OneEstimator = ..., gamma: float = ..., **choices: Unpack[Choices]
+) -> PolicyValue: ...
+@overload
+def evaluate(
+    data: Data, policy: Any, estimator: Several, gamma: float = ..., **choices: Unpack[Choices]
+) -> PolicyValues[str, PolicyValue]: ...
+@overload
+def evaluate(
+    data: Data, policy: Any, estimator: OneEstimator = ..., *, gamma: Discounts, **choices: Unpack[Choices]
+) -> PolicyValues[float, PolicyValue]: ...
+@overload
+def evaluate(
+    data: Data, policy: Any, estimator: Several, *, gamma: Discounts, **choices: Unpack[Choices]
+) -> PolicyValues[float, PolicyValues[str, PolicyValue]]: ...
 def evaluate(
     data: Data,
     policy: Any,
-    estimator: OneEstimator | Sequence[OneEstimator] = "auto",
-    gamma: float | Sequence[float] = 1.0,
+    estimator: OneEstimator | Several = "auto",
+    gamma: float | Discounts = 1.0,
     seed: int = 0,
     on_end: OnEnd | None = None,
     time_limit: TimeLimit = "continue",
     ignore: Collection[str] = (),
     state_features: Any = None,
+    behaviour: Behaviour = "cloned",
     **options: Any,
 ) -> Any:
     """What is the policy worth, from data that somebody else logged?
@@ -69,6 +158,8 @@ def evaluate(
         state_features: what is known of finite states, an array with a row for each by its number or a function of
             observations: what the target does and the log does not hold is then judged by the same action in similar
             states.
+        behaviour: where action ratios π/b take the policy that logged the data from: "cloned" fits it to the log,
+            "logged" takes the propensities of the data, a policy in any form that `as_policy` takes is taken as it is.
         options: the estimator's own settings; with several estimators, give instances instead.
 
     Returns:
@@ -89,9 +180,8 @@ def evaluate(
     def one(target: Any) -> Any:
         nonlocal first
         if first is None:
-            base = first = Problem.pose(
-                log, target, gamma=discounts[0], seed=seed, ignore=ignore, state_features=state_features, **choices
-            )
+            known = {"state_features": state_features, "behaviour": behaviour}
+            base = first = Problem.pose(log, target, gamma=discounts[0], seed=seed, ignore=ignore, **known, **choices)
         else:
             base = first.with_policy(target)
         problems = [base, *(base.with_gamma(each, **choices) for each in discounts[1:])]
@@ -146,7 +236,9 @@ def answer(estimator: Estimator, problem: Problem, ignore: Collection[str] = ())
     """
     if isinstance(estimator, ProblemEstimator):
         return estimator.answer(problem)
-    choices = {"on_end": problem.on_end, "time_limit": problem.time_limit, "ignore": ignore}
+    choices: dict[str, Any] = {"on_end": problem.on_end, "time_limit": problem.time_limit, "ignore": ignore}
+    if problem.behaviour != "cloned":
+        choices["behaviour"] = problem.behaviour
     value = estimator.estimate(problem.data, problem.policy, gamma=problem.gamma, seed=problem.seed, **choices)
     return value if value.question is not None else replace(value, question=problem.question)
 

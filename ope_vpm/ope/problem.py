@@ -14,6 +14,7 @@ from ope_vpm.logged.streamed import StreamedDataset
 from ope_vpm.ope.adapter.encoding import check_match, target_of
 from ope_vpm.ope.adapter.ends import OnEnd, Steps, TimeLimit, check_choices, ended_episodes, ending_rows, plan_steps
 from ope_vpm.ope.adapter.pairs import Pairs, pairs_of
+from ope_vpm.ope.behaviour.source import Behaviour, checked_behaviour
 from ope_vpm.ope.log import Log, Memory, StreamedLog
 from ope_vpm.policy import TargetPolicy
 from ope_vpm.policy.relayed import WithoutLast
@@ -57,6 +58,8 @@ class Problem:
     """What follows a truncation: the task goes on, or it ended."""
     state_features: Any = None
     """What is known of finite states, by which unseen pairs borrow from similar ones: see `ope.finite.similar`."""
+    behaviour: Behaviour = "cloned"
+    """Where action ratios take the behaviour from: "cloned", "logged" or the policy that acted."""
     together: tuple[Discount, ...] = ()
     """The discounts that are asked about in one call, this one among them: passes over the rows are made for all of
     them at once. Empty: this one alone."""
@@ -74,6 +77,7 @@ class Problem:
         time_limit: TimeLimit = "continue",
         ignore: Collection[str] = (),
         state_features: Any = None,
+        behaviour: Behaviour = "cloned",
     ) -> Problem:
         """Check everything once.
 
@@ -86,6 +90,7 @@ class Problem:
             time_limit: what follows a truncation; see there.
             ignore: codes of the doctor's findings to pass over.
             state_features: what is known of finite states: a row for each by its number, or a function of observations.
+            behaviour: where action ratios take the behaviour from; see `ope_vpm.ope.behaviour.source`.
         """
         if isinstance(data, LoggedDataset):  # what is cheap to check comes before the doctor looks at every row
             policy = target_of(data, policy)
@@ -95,6 +100,7 @@ class Problem:
         check_seed(seed)
         log = Log.check(data, ignore)
         choices: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit, "state_features": state_features}
+        choices["behaviour"] = behaviour
         return cls.on(log, policy, gamma=gamma, seed=seed, **choices)
 
     @classmethod
@@ -108,6 +114,7 @@ class Problem:
         on_end: OnEnd | None = None,
         time_limit: TimeLimit = "continue",
         state_features: Any = None,
+        behaviour: Behaviour = "cloned",
     ) -> Problem:
         """The same for a log that was already checked; arguments as in `pose`."""
         choice = check_choices(gamma, on_end, time_limit)
@@ -117,7 +124,10 @@ class Problem:
         target = check_match(log.data, target)
         if gamma < 1 and not log.data.from_reset.any():
             raise ValueError(f"gamma = {gamma} needs initial states, and no episode begins at a reset: use gamma = 1")
-        posed = cls(log, target, gamma, seed, choice, time_limit, state_features)
+        if isinstance(log, StreamedLog) and not (isinstance(behaviour, str) and behaviour == "cloned"):
+            raise ValueError("behaviour= needs all rows at once, and these are read in parts: use load_dataset")
+        known = checked_behaviour(log.data, target, behaviour)
+        posed = cls(log, target, gamma, seed, choice, time_limit, state_features, known)
         if state_features is not None and not posed.finite:
             raise ValueError("state_features are for finite states and actions: leave them out, these are continuous")
         check_features(state_features)
@@ -134,7 +144,7 @@ class Problem:
         """The same question at another discount; what depends on the log and the policy alone stays shared."""
         limit = time_limit or self.time_limit
         posed = Problem.on(self.log, self.policy, gamma=gamma, seed=self.seed, on_end=on_end, time_limit=limit)
-        return posed if self.state_features is None else replace(posed, state_features=self.state_features)
+        return replace(posed, state_features=self.state_features, behaviour=self.behaviour)
 
     @property
     def discount(self) -> Discount:
@@ -273,7 +283,8 @@ def check_seed(seed: int) -> None:
 
 def _with_step_number(problem: Problem) -> Problem:
     policy = WithoutLast(problem.policy, problem.data.observations.shape[1:])
-    return replace(problem, log=problem.log.with_step_number(), policy=policy, _memory=Memory())
+    acted = problem.behaviour if isinstance(problem.behaviour, str) else policy.alike(problem.behaviour)
+    return replace(problem, log=problem.log.with_step_number(), policy=policy, behaviour=acted, _memory=Memory())
 
 
 def _on_sample(problem: Problem) -> Problem:

@@ -22,6 +22,7 @@ from ope_vpm.ope.adapter.pair_stream import Pairs
 from ope_vpm.ope.behaviour.clone import Clone
 from ope_vpm.ope.behaviour.gaussian import CloneRows, GaussianClone, fit_gaussians
 from ope_vpm.ope.behaviour.regression import Design, Draws
+from ope_vpm.ope.behaviour.source import Behaviour, known_log_prob
 from ope_vpm.ope.log import Log, Precision
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy
@@ -68,12 +69,14 @@ class ActionRatio:
 
 
 def action_ratio(problem: Problem) -> ActionRatio:
-    """The ratio to a clone of the behaviour around the target, shared by the estimators that use it."""
-    return problem.of_policy(_action_ratio, problem.seed)
+    """The ratio to the behaviour, or to a clone of it around the target, shared by the estimators that use it."""
+    return problem.of_policy(_action_ratio, problem.seed, problem.behaviour)
 
 
-def ratio_model(problem: Problem) -> RatioModel:
-    """The same ratio as a function of logged rows, fitted to the log's sample."""
+def ratio_model(problem: Problem) -> RatioModel | ActionRatio:
+    """The same ratio as a function of logged rows, fitted to the log's sample; of a known behaviour, at each row."""
+    if problem.behaviour != "cloned":
+        return action_ratio(problem)
     return problem.of_policy(_ratio_model, problem.seed)
 
 
@@ -83,15 +86,15 @@ def weighted_pairs(problem: Problem, pairs: Pairs, power: float) -> Pairs:
     One array, or one function, for all discounts, so that they share what is computed from it.
     """
     if isinstance(pairs, PairFeatures):
-        return pairs.weighted(problem.of_policy(_ratio_power, power, problem.seed))
+        return pairs.weighted(problem.of_policy(_ratio_power, power, problem.seed, problem.behaviour))
     return pairs.weighted_by(problem.of_policy(_ratio_weighting, power, problem.seed))
 
 
-def _ratio_power(log: Log, policy: TargetPolicy, power: float, seed: int) -> Floats:
+def _ratio_power(log: Log, policy: TargetPolicy, power: float, seed: int, behaviour: Behaviour) -> Floats:
     memory = log.memory_of(policy)
-    if log.sample is not log:
+    if log.sample is not log and behaviour == "cloned":
         return memory.recall(_ratio_weighting, power, seed)(log, policy)(log.data, policy)
-    weight = memory.recall(_action_ratio, seed)(log, policy).ratio ** power
+    weight = memory.recall(_action_ratio, seed, behaviour)(log, policy).ratio ** power
     scaled: Floats = weight / weight.mean()
     return scaled
 
@@ -112,7 +115,7 @@ class RatioWeighting:
 
 def _ratio_weighting(log: Log, policy: TargetPolicy, power: float, seed: int) -> RatioWeighting:
     model = log.memory_of(policy).recall(_ratio_model, seed)(log, policy)
-    sampled = log.sample.memory_of(policy).recall(_action_ratio, seed)(log.sample, policy)
+    sampled = log.sample.memory_of(policy).recall(_action_ratio, seed, "cloned")(log.sample, policy)
     return RatioWeighting(model, power, float(np.mean(sampled.ratio**power)))
 
 
@@ -215,7 +218,10 @@ def _all_features(design: Design) -> Floats:
     return np.concatenate([part for _, part in design.batches()])
 
 
-def _action_ratio(log: Log, policy: TargetPolicy, seed: int) -> ActionRatio:
+def _action_ratio(log: Log, policy: TargetPolicy, seed: int, behaviour: Behaviour) -> ActionRatio:
+    known = known_log_prob(log.data, behaviour)
+    if known is not None:
+        return ActionRatio.of_logs(policy.log_likelihood(log.data.observations, log.data.actions) - known, float("nan"))
     if log.sample is not log:
         model = log.memory_of(policy).recall(_ratio_model, seed)(log, policy)
         return ActionRatio(model.ratio(log.data, policy), model.overlap, model.held_out_log_likelihood)
@@ -226,7 +232,7 @@ def _action_ratio(log: Log, policy: TargetPolicy, seed: int) -> ActionRatio:
 def _ratio_model(log: Log, policy: TargetPolicy, seed: int) -> RatioModel:
     sample = log.sample
     clone, _ = sample.memory_of(policy).recall(_fitted, seed)(sample, policy)
-    overlap = sample.memory_of(policy).recall(_action_ratio, seed)(sample, policy).overlap
+    overlap = sample.memory_of(policy).recall(_action_ratio, seed, "cloned")(sample, policy).overlap
     scale = Standardiser.fit(sample.data.actions)
     return RatioModel(clone, sample.shared(_clone_features, seed), scale, overlap, log.precision)
 

@@ -20,7 +20,7 @@ import numpy as np
 from ope_vpm.arrays import Floats
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.streamed import Part
-from ope_vpm.ope.behaviour.action_ratio import CAP
+from ope_vpm.ope.behaviour.action_ratio import CAP, action_ratio
 from ope_vpm.ope.behaviour.clone import SMOOTHING
 from ope_vpm.ope.finite.part_steps import StepPlan
 from ope_vpm.ope.finite.problem import FiniteProblem, finite_problem
@@ -97,6 +97,8 @@ def one_step(problem: Problem) -> RawEstimate:
     by_time, tail = time_weights(problem)
     weights = np.zeros(len(problem.data))
     weights[problem.steps.rows] = ratio[finite.counts.pair]
+    if problem.behaviour != "cloned":
+        weights = action_ratio(problem).ratio * (weights > 0)
     weights *= by_time
     return weighted_estimate(problem, reward_sums(problem.data, weights, tail, problem.time_limit), weights)
 
