@@ -22,7 +22,6 @@ from ope_vpm.ope.inference.logged_mean import (
     time_weights,
     weighted_estimate,
 )
-from ope_vpm.ope.log import StreamedLog
 from ope_vpm.policy import TargetPolicy
 
 
@@ -60,7 +59,7 @@ class OneStep(ProblemEstimator):
 
     def find(self, problem: Problem) -> RawEstimate:
         """One ratio of sums."""
-        if isinstance(problem.log, StreamedLog):
+        if problem.log.streamed:
             model = ratio_model(problem)
             assert isinstance(model, RatioModel)  # a behaviour that is known is refused where rows are read in parts
             sums = streamed_sums(problem, problem.log, Capped(model, min(self.cap, CAP)))

@@ -139,25 +139,11 @@ def episode_column(values: object, length: int) -> Array:
     return array
 
 
-def label_changes(label: Array, ended: Bools) -> Bools:
-    """Whether each row after the first has another label than the row before it.
-
-    Episodes that take turns row by row, as a vector of environments logs them, are refused: each row would be an
-    episode of its own, and every state an initial one. Only all rows of a log together can tell.
-
-    Args:
-        label: the episode of each row.
-        ended: whether a flag ends the episode with this row.
-    """
-    changes: Bools = label[1:] != label[:-1]
-    if not changes.all() or len(label) < 3:
-        return changes
-    refuse_turns(label[~ended], np.flatnonzero(~ended))
-    return changes
-
-
 def refuse_turns(label: Array, rows: Integers) -> None:
     """Refuse a label that comes twice, in a log whose every row has another label than the row before it.
+
+    Episodes that take turns row by row, as a vector of environments logs them, would each be cut into single rows, and
+    every state be an initial one. Only all rows of a log together can tell.
 
     Args:
         label: the episodes of the rows that no flag ends.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,22 +19,23 @@ from ope_vpm.logged.columns import (
     are_whole,
     as_precise,
     check_space,
-    episode_column,
     finite_states,
     flag_column,
-    label_changes,
     number_column,
     numbered_actions,
     observation_column,
     same_length,
     simple_space,
 )
+from ope_vpm.logged.episode_marks import EpisodeMarks
 from ope_vpm.logged.episode_table import EpisodeTable, RewardFacts
 
 if TYPE_CHECKING:
     from ope_vpm.logged.describe import Description
     from ope_vpm.logged.encoding import Encoding
     from ope_vpm.logged.episode import Episode
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -123,7 +124,8 @@ class LoggedDataset:
         ended = flag_column("terminated", terminated, length)
         stopped = flag_column("truncated", truncated, length)
         actions, action_space = numbered_actions(actions, action_space)
-        starts = _episode_starts(ended | stopped, episode)
+        marked = {"terminated": ended, "truncated": stopped} | ({} if episode is None else {"episode": episode})
+        starts = EpisodeMarks.of(marked).refuse_turns().starts
         following, known = _following(states, next_observations, next_known, starts)
         return cls(
             observations=states,
@@ -254,6 +256,15 @@ class LoggedDataset:
         """The number of the first row in the log; 0, unless these rows are a part of one."""
         return 0
 
+    @property
+    def first_episode(self) -> int:
+        """The number of the first episode in the log; 0, unless these rows are a part of one."""
+        return 0
+
+    def total(self, function: Callable[..., Result], *settings: Any) -> Result:
+        """The merged results of a function of a log's parts and some settings; a log in memory is one part."""
+        return function(self, *settings)
+
     def leads_on(self, time_limit: str) -> int:
         """How many rows have a known next state, or end the task: see `ope_vpm.ope.adapter.ends`."""
         ended = self.table.terminated if time_limit == "continue" else self.table.ended(self.limit)
@@ -348,15 +359,6 @@ def _check_columns(data: LoggedDataset) -> None:
         )
     check_space("observations", data.observations, data.observation_space)
     check_space("actions", data.actions, data.action_space)
-
-
-def _episode_starts(ends: Bools, episode: object | None) -> Integers:
-    first = np.zeros(len(ends), dtype=np.bool_)
-    first[0] = True
-    first[1:] = ends[:-1]
-    if episode is not None:
-        first[1:] |= label_changes(episode_column(episode, len(ends)), ends)
-    return np.flatnonzero(first).astype(np.int64)
 
 
 def _following(states: Array, array: Array | None, known: object | None, starts: Integers) -> tuple[Array, Bools]:

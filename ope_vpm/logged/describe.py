@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -74,23 +74,46 @@ class Description:
 
 def describe(data: LoggedDataset) -> Description:
     """Count and measure a dataset."""
+    found = described(
+        data,
+        int((~data.next_known).sum()),
+        range_of(data.rewards),
+        _ranges(data.observations),
+        _ranges(data.actions),
+    )
+    if data.encoding is None:
+        return found
+    actions = data.encoding.actions
+    names = None if actions is None else tuple(map(str, actions))
+    return replace(found, columns=data.encoding.features, names=names)
+
+
+def described(
+    data: Any, next_unknown: int, rewards: Range, observations: tuple[Range, ...], actions: tuple[Range, ...]
+) -> Description:
+    """The description of a log whose rows were measured already.
+
+    Args:
+        data: the log, which is asked about episodes alone.
+        next_unknown: its rows without a known next state.
+        rewards: the spread of the rewards.
+        observations: the spread of each column.
+        actions: the spread of each column.
+    """
+    table = data.table
     return Description(
         steps=len(data),
         episodes=data.n_episodes,
-        terminated=int(data.terminated.sum()),
-        truncated=int((data.truncated & ~data.terminated).sum()),
-        next_unknown=int((~data.next_known).sum()),
+        terminated=int(table.terminated.sum()),
+        truncated=int((table.truncated & ~table.terminated).sum()),
+        next_unknown=next_unknown,
         initial_states=int(data.from_reset.sum()),
         lengths=range_of(data.lengths),
         returns=range_of(data.returns),
-        rewards=range_of(data.rewards),
-        observations=_ranges(data.observations),
-        actions=_ranges(data.actions),
+        rewards=rewards,
+        observations=observations,
+        actions=actions,
         n_actions=data.n_actions,
-        columns=None if data.encoding is None else data.encoding.features,
-        names=None
-        if data.encoding is None or data.encoding.actions is None
-        else tuple(map(str, data.encoding.actions)),
     )
 
 

@@ -13,6 +13,9 @@ from ope_vpm.arrays import Array
 from ope_vpm.logged.columns import Space, action_column, number_column, observation_column, same_length
 from ope_vpm.logged.dataset import LoggedDataset
 
+ROW_COLUMNS = (*(field.name for field in fields(LoggedDataset)[:7]), "behaviour_log_prob")
+"""The fields with one entry a row."""
+
 
 @dataclass(frozen=True, eq=False)
 class Episode:
@@ -61,7 +64,7 @@ def take(data: LoggedDataset, episodes: npt.NDArray[np.intp], longest: int | Non
     if (np.diff(episodes) == 1).all() and (longest is None or data.lengths[episodes].max() <= longest):
         # Neighbours stay views, so that a part of a memory map is still on disk.
         rows = slice(int(data.starts[episodes[0]]), int(data.starts[episodes[0]] + lengths.sum()))
-    columns: dict[str, Any] = {name: _rows(getattr(data, name), rows) for name in row_columns()}
+    columns: dict[str, Any] = {name: _rows(getattr(data, name), rows) for name in ROW_COLUMNS}
     return LoggedDataset(
         **columns,
         starts=starts,
@@ -81,7 +84,7 @@ def join(parts: Sequence[LoggedDataset]) -> LoggedDataset:
             _same_kind(index, name, getattr(part, name), getattr(parts[0], name), "dataset")
     offsets = np.cumsum([0] + [len(part) for part in parts[:-1]])
     logged = all(part.behaviour_log_prob is not None for part in parts)
-    names = [name for name in row_columns() if name != "behaviour_log_prob" or logged]
+    names = [name for name in ROW_COLUMNS if name != "behaviour_log_prob" or logged]
     columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
     return LoggedDataset(
         **columns,
@@ -161,20 +164,6 @@ def _same_kind(index: int, name: str, column: Array, first: Array, what: str = "
 
 def _common_space(given: list[Space | None]) -> Space | None:
     return given[0] if all(space == given[0] for space in given) else None
-
-
-def row_columns() -> list[str]:
-    """The fields with one entry a row."""
-    return [
-        "observations",
-        "actions",
-        "rewards",
-        "next_observations",
-        "terminated",
-        "truncated",
-        "next_known",
-        "behaviour_log_prob",
-    ]
 
 
 def _rows(column: Array | None, rows: slice | Array) -> Array | None:

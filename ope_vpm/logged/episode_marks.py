@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Integers
 from ope_vpm.logged.columns import episode_column, flag_column, refuse_turns
 from ope_vpm.logged.episode_table import EpisodeTable
-from ope_vpm.logged.streamed import Source
+
+if TYPE_CHECKING:
+    from ope_vpm.logged.streamed import Source
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +48,7 @@ class EpisodeMarks:
     """What may be episodes that take turns; None without labels, and where two successive rows have one label."""
 
     @classmethod
-    def of(cls, columns: dict[str, Array]) -> EpisodeMarks:
+    def of(cls, columns: Mapping[str, Any]) -> EpisodeMarks:
         """Look at the columns of flags and labels of some rows."""
         length = len(next(iter(columns.values())))
         flags = {name: flag_column(name, columns.get(name), length) for name in ("terminated", "truncated")}
@@ -95,7 +97,7 @@ class EpisodeMarks:
         )
 
     def refuse_turns(self) -> EpisodeMarks:
-        """Refuse episodes that take turns row by row, as `columns.label_changes` does; all rows are needed for that."""
+        """Refuse episodes that take turns row by row; all rows of a log are needed for that."""
         if self.turns is not None and self.rows > 2:
             refuse_turns(self.turns.labels, self.turns.rows)
         return self

@@ -36,6 +36,7 @@ class Mergeable(Protocol):
 
 
 Result = TypeVar("Result", bound=Mergeable)
+Rows = TypeVar("Rows", bound=LoggedDataset)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -90,7 +91,7 @@ class Charge:
     time_limit: str
     """Whether a truncation ends the task: see `EpisodeTable.ended`."""
 
-    def __call__(self, part: Part) -> Part:
+    def __call__(self, part: Rows) -> Rows:
         """The same rows with these rewards."""
         table = part.table
         ended = table.terminated if self.time_limit == "continue" else table.ended(part.limit)
@@ -201,7 +202,7 @@ class StreamedDataset:
         return self.head.action_space
 
     def of_facts(self, facts: Any) -> StreamedDataset:
-        """The same, once its rows have been looked at: see `stream_facts`."""
+        """The same, once its rows have been looked at: see `facts`."""
         return replace(self, facts=facts)
 
     @property
@@ -211,12 +212,12 @@ class StreamedDataset:
             return None
         shown = self.head.n_actions or 0
         known = self.action_space is not None or self.facts is None
-        return shown if known else max(shown, int(self.facts.high[1]) + 1)
+        return shown if known else max(shown, int(self.facts.actions.largest[0]) + 1)
 
     @property
     def states_seen(self) -> Array:
         """One more than the largest number of each coordinate of finite states."""
-        seen: Array = self.facts.finite.reached + 1
+        seen: Array = self.facts.reached + 1
         return seen
 
     @property
@@ -239,7 +240,7 @@ class StreamedDataset:
     @property
     def reward_facts(self) -> RewardFacts:
         """The range of the rewards, and what the ends of episodes pay."""
-        found: RewardFacts = self.facts.rewards
+        found: RewardFacts = self.facts.reward_facts
         return found
 
     def leads_on(self, time_limit: str) -> int:

@@ -18,9 +18,9 @@ from ope_vpm.logged.checks import CHECKS, STEP_NUMBER
 from ope_vpm.logged.columns import are_numbers
 from ope_vpm.logged.doctor import check_ignored, examined, refuse_errors
 from ope_vpm.logged.episode import take
+from ope_vpm.logged.facts import episodes_of, examine, facts_of, fitting
 from ope_vpm.logged.fingerprint import colours, number_contents
 from ope_vpm.logged.step_number import with_step_number
-from ope_vpm.logged.stream_facts import episodes_of, examine, facts_of, fitting
 from ope_vpm.logged.streamed import Charge, Mergeable, StreamedDataset
 from ope_vpm.ope.adapter.ends import TimeLimit, rows_of
 from ope_vpm.policy import TargetPolicy
@@ -132,6 +132,8 @@ class Log:
     """(episodes,): equal numbers for episodes with equal states and actions, rising in the canonical order."""
     step_matters: bool = False
     """Whether the doctor found that the step number explains more than state and action do."""
+    sample_of_parts: Log | None = None
+    """The sample of a log whose rows are read in parts; the `data` of such a log have no columns of rows."""
     _memory: Memory = field(default_factory=Memory, repr=False)
     _of_policies: WeakKeyDictionary[TargetPolicy, Memory] = field(default_factory=WeakKeyDictionary, repr=False)
 
@@ -143,8 +145,13 @@ class Log:
             data: the log.
             ignore: codes of the doctor's findings to pass over.
         """
+        check_ignored(ignore)
         if isinstance(data, StreamedDataset):
-            return StreamedLog.check_parts(data, ignore)
+            # So few rows fit into memory, and states that cannot be counted in parts must.
+            if len(data) <= SAMPLE_ROWS or (data.finite and not data.discrete_actions):
+                return cls.check(data.read(), ignore)
+            data = data.of_facts(data.total(facts_of, tuple(ignore), title="checking"))
+            return cls.check(data.read(), ignore) if data.finite and not data.countable else _log_of_parts(data, ignore)
         if not isinstance(data, LoggedDataset):
             raise TypeError(f"data must be a LoggedDataset: got {type(data).__name__} (see ope_vpm.load_dataset)")
         findings = examined(data, ignore)
@@ -173,6 +180,29 @@ class Log:
         """The same checked log with the step number as the last coordinate of every observation."""
         return self.shared(_with_step_number)
 
+    def charged(self, keep: float, price: float, time_limit: TimeLimit) -> Log:
+        """The same checked log with the rewards keep·r - price·1[the task ends]; nothing is computed on it yet."""
+        charge = Charge(keep, price, time_limit)
+        if not isinstance(self.data, StreamedDataset):
+            return replace(self.forgetful(), data=charge(self.data))
+        data = replace(self.data, charge=charge)
+        return replace(self.forgetful(), data=data.of_facts(data.total(facts_of, tuple(CHECKS), title="reading")))
+
+    def total(self, function: Callable[..., Merged], *settings: Any) -> Merged:
+        """The merged results of a function of the log's parts: see `LoggedDataset.total`."""
+        found: Merged = self.data.total(function, *settings)
+        return found
+
+    @property
+    def facts(self) -> Any:
+        """What the first pass over a log that is read in parts has found."""
+        return cast(StreamedDataset, self.data).facts
+
+    @property
+    def streamed(self) -> bool:
+        """Whether the rows are read in parts, so that nothing may ask for all of them at once."""
+        return isinstance(self.data, StreamedDataset)
+
     def for_actions(self, policy: TargetPolicy) -> Log:
         """The log for a policy with discrete actions, which takes floats that are their numbers for them."""
         if policy.n_actions is None or self.data.discrete_actions or self.data.action_space is not None:
@@ -196,7 +226,7 @@ class Log:
         whoever remembers it, here as elsewhere: such a log would be kept, with all features of its rows, until Python
         looks for cycles.
         """
-        return self if len(self.data) <= SAMPLE_ROWS else self._sample
+        return self if len(self.data) <= SAMPLE_ROWS else self.sample_of_parts or self._sample
 
     @cached_property
     def _sample(self) -> Log:
@@ -261,7 +291,7 @@ class Log:
 
 
 def _with_discrete_actions(log: Log) -> Log:
-    if isinstance(log, StreamedLog) or not are_numbers(log.data.actions):
+    if log.streamed or not are_numbers(log.data.actions):
         return log
     data = replace(log.data, actions=log.data.actions[:, 0].astype(np.int64))
     return replace(log.forgetful(), data=data, content=_contents(data))
@@ -277,55 +307,16 @@ def _in_words(findings: Sequence[Finding]) -> tuple[str, ...]:
     return tuple(f"the data look odd ({found.code}): {found.message}" for found in warnings)
 
 
-@dataclass(frozen=True, eq=False)
-class StreamedLog(Log):
-    """A log whose rows are read in parts; its `data` answer for episodes, and have no columns of rows."""
-
-    sample_of_rows: Log | None = None
-
-    @classmethod
-    def check_parts(cls, data: StreamedDataset, ignore: Collection[str] = ()) -> Log:
-        """Examine the data in a pass over them.
-
-        A log as short as a sample is read into memory, and so is one of finite states that cannot be counted in parts:
-        with continuous actions, or with so many states that their transitions have no numbers of 63 bits.
-        """
-        check_ignored(ignore)
-        if len(data) <= SAMPLE_ROWS or (data.finite and not data.discrete_actions):
-            return Log.check(data.read(), ignore)
-        facts = data.total(facts_of, tuple(ignore), title="checking")
-        data = data.of_facts(facts)
-        if data.finite and not data.countable:
-            return Log.check(data.read(), ignore)
-        content = number_contents(facts.episodes.prints)
-        order = np.argsort(content, kind="stable")
-        chosen = order[: fitting(data.lengths[order], SAMPLE_ROWS)]
-        sample = sampled(episodes_of(data, chosen, SAMPLE_ROWS), content[chosen])
-        findings = examine(data, facts, sample.data, ignore)
-        refuse_errors(findings)
-        words = *_in_words(findings), *(STEP_LEFT_OUT for found in findings if found.code == STEP_NUMBER)
-        return cls(cast(LoggedDataset, data), words, content, sample_of_rows=sample)
-
-    @property
-    def stream(self) -> StreamedDataset:
-        """The data, as what they are."""
-        return cast(StreamedDataset, self.data)
-
-    @cached_property
-    def sample(self) -> Log:
-        """As many whole episodes as fit into `SAMPLE_ROWS` rows."""
-        assert self.sample_of_rows is not None
-        return self.sample_of_rows
-
-    def charged(self, keep: float, price: float, time_limit: TimeLimit) -> StreamedLog:
-        """The same checked log with the rewards keep·r - price·1[the task ends]; nothing is computed on it yet."""
-        data = replace(self.stream, charge=Charge(keep, price, time_limit))
-        data = data.of_facts(data.total(facts_of, tuple(CHECKS), title="reading"))
-        return replace(self, data=cast(LoggedDataset, data), _memory=Memory(), _of_policies=WeakKeyDictionary())
-
-    def total(self, function: Callable[..., Merged], *settings: Any) -> Merged:
-        """The merged results of a function over all parts: see `StreamedDataset.total`."""
-        return self.stream.total(function, *settings, title="reading")
+def _log_of_parts(data: StreamedDataset, ignore: Collection[str]) -> Log:
+    """The log whose rows are read in parts, once a pass over them has found its facts."""
+    content = number_contents(data.facts.episodes.prints)
+    order = np.argsort(content, kind="stable")
+    chosen = order[: fitting(data.lengths[order], SAMPLE_ROWS)]
+    sample = sampled(episodes_of(data, chosen, SAMPLE_ROWS), content[chosen])
+    findings = examine(data, data.facts, sample.data, ignore)
+    refuse_errors(findings)
+    words = *_in_words(findings), *(STEP_LEFT_OUT for found in findings if found.code == STEP_NUMBER)
+    return Log(cast(LoggedDataset, data), words, content, sample_of_parts=sample)
 
 
 def sampled(data: LoggedDataset, content: Integers) -> Log:

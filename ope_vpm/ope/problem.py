@@ -15,7 +15,7 @@ from ope_vpm.ope.adapter.encoding import check_match, target_of
 from ope_vpm.ope.adapter.ends import OnEnd, Steps, TimeLimit, check_choices, ended_episodes, ending_rows, plan_steps
 from ope_vpm.ope.adapter.pairs import Pairs, pairs_of
 from ope_vpm.ope.behaviour.source import Behaviour, checked_behaviour
-from ope_vpm.ope.log import Log, Memory, StreamedLog
+from ope_vpm.ope.log import Log, Memory
 from ope_vpm.policy import TargetPolicy
 from ope_vpm.policy.relayed import WithoutLast
 from ope_vpm.policy.target import check_function
@@ -181,7 +181,7 @@ class Problem:
     @property
     def streamed(self) -> bool:
         """Whether the log is read in parts, so that nothing may ask for all rows at once."""
-        return isinstance(self.log, StreamedLog)
+        return self.log.streamed
 
     def with_rewards(self, rewards: Floats) -> Problem:
         """The same question about other rewards; nothing is shared, for most of what is kept depends on them."""
@@ -189,9 +189,7 @@ class Problem:
 
     def charged(self, keep: float, price: float) -> Problem:
         """The same question about the rewards keep·r - price·1[the task ends with this row]; nothing is shared."""
-        if isinstance(self.log, StreamedLog):
-            return replace(self, log=self.log.charged(keep, price, self.time_limit), _memory=Memory())
-        return self.with_rewards(keep * self.data.rewards - price * self.ending)
+        return replace(self, log=self.log.charged(keep, price, self.time_limit), _memory=Memory())
 
     def shared(
         self, make: Callable[Concatenate[Problem, Settings], Result], *given: Settings.args, **settings: Settings.kwargs
@@ -306,7 +304,7 @@ def _pairs(problem: Problem, draws: int) -> Pairs:
 
 def _check_policy(log: Log, policy: TargetPolicy) -> None:
     """Refuse a policy that is no function of one observation; asked on rows in memory."""
-    check_function(policy, (log.sample if isinstance(log, StreamedLog) else log).data.observations)
+    check_function(policy, (log.sample if log.streamed else log).data.observations)
 
 
 def _target_log_prob(log: Log, policy: TargetPolicy) -> Floats:

@@ -259,7 +259,7 @@ BAD = {
     "cut.h5": (b"\x89HDF\r\n\x1a\n" + bytes(90), "cut.h5 cannot be read as HDF5"),
     "cut.npz": (b"PK\x03\x04" + bytes(40), "cut.npz cannot be read as an archive"),
     "text.h5": (CSV.encode(), "is not what its name says: it holds csv"),
-    "cut.parquet": (b"PAR1" + bytes(40), "cannot be read as parquet"),
+    "cut.parquet": (b"PAR1" + bytes(40), "cannot be read as Parquet"),
     "ragged.csv": (b"observation,action,reward,episode\n1,0,2,0\n1,0\n", "line 3 .* 2 != 4"),
     "words.csv": (
         b"observation,action,reward,episode\n1,left,2,0\n",

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 import ope_vpm as ov
 from ope_vpm import LoggedDataset
-from ope_vpm.logged import checks, columns, order, stream_facts, streamed
+from ope_vpm.logged import checks, columns, order, streamed
 from ope_vpm.logged.describe import Range, _lines, describe
 from ope_vpm.logged.doctor import SHOWN, Finding, finding, refuse_errors
 from ope_vpm.logged.episode import split, take
 from ope_vpm.logged.episode_marks import EpisodeMarks, find_episodes
 from ope_vpm.logged.episode_table import EpisodeTable, RewardFacts
+from ope_vpm.logged.facts import ColumnSums, EpisodeFacts, Facts, _broken_seam, _together, episodes_of, facts_of
 from ope_vpm.logged.fingerprint import fingerprints
 from ope_vpm.logged.formats import hdf5_heaps, minari_files
 from ope_vpm.logged.formats.csv import LONGEST_CELL, _parse, read_columns
@@ -28,7 +29,6 @@ from ope_vpm.logged.formats.parquet import LONGEST_TEXT, _short, claimed
 from ope_vpm.logged.formats.parquet_stream import in_order
 from ope_vpm.logged.formats.table import from_table, names_of, to_table
 from ope_vpm.logged.ray_stream import BlockSource, _head, _run, _some
-from ope_vpm.logged.stream_facts import Facts, OfEpisodes, _broken_seam, _together, episodes_of, facts_of
 from ope_vpm.logged.streamed import _runs, merged
 
 
@@ -251,15 +251,13 @@ def test_spaces_are_laid_flat():
 
 def of_episodes(first, returns, last, known):
     prints = np.array([[value, 10 * value] for value in returns]).astype(np.uint64)
-    return OfEpisodes(first, prints, np.array(returns, float), np.array(last, float), np.array(known, dtype=bool))
+    sums = np.array(returns, float), np.array(last, float)
+    return EpisodeFacts(first, prints, *sums, np.array(known, dtype=bool), np.zeros((len(returns), 0)))
 
 
-def facts(episodes, rows, mean, squares, **more):
-    given = {
-        "known": rows - 1, "least": mean - 1, "largest": mean + 1, "inner": False,
-        "low": (np.array([mean]), np.array([0.0])), "high": (np.array([mean]), np.array([0.0])), "findings": (),
-    }  # fmt: skip
-    return Facts(episodes, rows, mean=mean, squares=squares, **(given | more))
+def facts(episodes, rows, mean, squares, inner=False):
+    column = ColumnSums.of(np.array([mean - 1, mean + 1]))
+    return Facts(episodes, rows, rows - 1, mean, squares, inner, column, column, column, (), np.array(0), None)
 
 
 def test_facts_of_two_parts_that_share_an_episode():
@@ -268,9 +266,10 @@ def test_facts_of_two_parts_that_share_an_episode():
     two = facts(of_episodes(5, [12, 9], [7, 9], [True, True]), 3, 7.0, 8.0, inner=True)
     both = one.merge(two)
     assert (both.rows, both.known, both.mean, both.squares) == (5, 3, 5, pytest.approx(40))
-    assert (both.least, both.largest, both.inner) == (1, 8, True)
-    assert both.rewards.deviation == pytest.approx(np.sqrt(8))
-    assert (both.low[0].tolist(), both.high[0].tolist()) == ([2], [7])
+    of_rewards = both.reward_facts
+    assert (of_rewards.least, of_rewards.largest, of_rewards.inner) == (1, 8, True)
+    assert of_rewards.deviation == pytest.approx(np.sqrt(8))
+    assert (both.actions.least.tolist(), both.actions.largest.tolist()) == ([1], [8])
     assert both.episodes.returns.tolist() == [1, 15, 9]
     assert both.episodes.last.tolist() == [1, 7, 9]
     assert both.episodes.known.tolist() == [True, True, True]
@@ -330,7 +329,7 @@ def test_facts_of_a_stream(in_parts):
     assert known.n_actions == 2
     np.testing.assert_array_equal(found.episodes.returns, data.returns)
     np.testing.assert_array_equal(found.episodes.prints, fingerprints(data))
-    assert found.rewards.deviation == pytest.approx(data.rewards.std())
+    assert found.reward_facts.deviation == pytest.approx(data.rewards.std())
     assert found.inner
 
 
@@ -364,7 +363,7 @@ def test_a_seam_between_parts_is_looked_at(in_parts):
     assert facts_of(beyond, ()).findings[0].rows == (7,)
     unknown = replace(wrong, next_known=np.array([True, True, True, False]))
     assert _broken_seam(unknown) is None
-    assert stream_facts.facts_of(wrong, ("broken-chain",)).findings == ()
+    assert facts_of(wrong, ("broken-chain",)).findings == ()
     assert len(data) == 9
 
 

@@ -10,8 +10,8 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.logged import inspection, streamed
 from ope_vpm.logged.describe import Range
+from ope_vpm.logged.facts import facts_of
 from ope_vpm.logged.fingerprint import fingerprints, number_contents
-from ope_vpm.logged.stream_facts import facts_of
 from ope_vpm.ope import log as logs
 from ope_vpm.ope.log import Log
 
@@ -67,7 +67,7 @@ def test_facts_of_parts_are_those_of_all_rows(tmp_path):
     data = ov.scan_dataset(write(tmp_path / "a", {"1": slice(0, 33), "2": slice(33, 100)}))
     facts, memory = data.total(facts_of, ()), data.read()
     expected = memory.reward_facts
-    found = facts.rewards
+    found = facts.reward_facts
     assert (found.least, found.largest, found.inner) == (expected.least, expected.largest, expected.inner)
     assert found.deviation == pytest.approx(expected.deviation, rel=1e-14)
     np.testing.assert_array_equal(found.last, expected.last)

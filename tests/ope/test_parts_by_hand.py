@@ -11,7 +11,7 @@ import ope_vpm as ov
 from ope_vpm.linear.features import Standardiser
 from ope_vpm.linear.moments import Coefficients, GroupSums
 from ope_vpm.linear.system import RIDGES
-from ope_vpm.logged.stream_facts import fitting
+from ope_vpm.logged.facts import fitting
 from ope_vpm.ope import Problem
 from ope_vpm.ope import log as logs
 from ope_vpm.ope.adapter import encoding

@@ -104,7 +104,7 @@ def load_dataset(
         foreign = None if path.suffix.lower() in SUFFIXES else others.found(others.FORMATS, path)
         format = sniff(path) if foreign is None else foreign[0]  # noqa: A001
         check_name(path, format)
-    if format == "parquet" and path.is_dir():
+    if format == "parquet":
         return _read_several(path, options)
     return _read_file(path, format, options)
 
@@ -161,9 +161,12 @@ def _is_several(source: object) -> bool:
 
 
 def _read_several(source: Any, options: Options) -> LoggedDataset:
+    """A Parquet file of any name, or several of them, by the one reader of such files."""
     from ope_vpm.logged.scan import parquet_files, scanned  # which asks this module about files that are not Parquet
 
-    return scanned(parquet_stream.ParquetSource.of(parquet_files(source) or [], options)).read()
+    single = isinstance(source, Path) and source.is_file()
+    files = [parquet_stream.ParquetFile(str(source))] if single else parquet_files(source)
+    return scanned(parquet_stream.ParquetSource.of(files or [], options)).read()
 
 
 def _read_file(path: Path, name: str, options: Options) -> LoggedDataset:

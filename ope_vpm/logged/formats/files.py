@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,14 @@ class Options:
     mmap: bool = False
     observation_space: Space | None = None
     action_space: Space | None = None
+
+    def with_spaces(self, note: str | None) -> Options:
+        """The options with the spaces that our own writers note in a file, where none were given."""
+        if note is None:
+            return self
+        stored = spaces_from_json(note)
+        given: dict[str, Any] = {name: getattr(self, name) or stored[name] for name in stored}
+        return replace(self, **given)
 
 
 MAP_NAMES = "map your names with columns=, or --columns on the command line"

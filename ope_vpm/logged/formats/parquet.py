@@ -1,12 +1,10 @@
-"""Parquet tables, by pyarrow."""
+"""Parquet tables, by pyarrow: how one is written, what a file claims to hold, and columns as arrays."""
 
 from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +12,8 @@ import numpy as np
 
 from ope_vpm.arrays import Array
 from ope_vpm.logged.dataset import LoggedDataset
-from ope_vpm.logged.formats.files import Options, spaces_from_json, spaces_to_json
-from ope_vpm.logged.formats.table import check_unique, from_table, to_table
+from ope_vpm.logged.formats.files import spaces_to_json
+from ope_vpm.logged.formats.table import to_table
 from ope_vpm.optional import library
 from ope_vpm.outside import check_unpacked
 
@@ -32,22 +30,6 @@ def write(data: LoggedDataset, path: Path) -> None:
     table = arrow.table({name: np.ascontiguousarray(column) for name, column in to_table(data).items()})
     note = spaces_to_json(data.observation_space, data.action_space).encode()
     parquet.write_table(table.replace_schema_metadata({SPACES: note}), path, write_page_checksum=True)
-
-
-def read(path: Path, options: Options) -> LoggedDataset:
-    """Columns by convention or by `columns=`; a column of equal-length lists is a vector column."""
-    library("pyarrow", "parquet")
-    with path.open("rb") as stream:  # a name would be taken for an address, of which Arrow knows many kinds
-        columns = _Columns(path, stream, options.trust)
-        note = columns.notes.get(SPACES)
-        if note is not None:
-            stored = spaces_from_json(note.decode())
-            options = replace(
-                options,
-                observation_space=options.observation_space or stored["observation_space"],
-                action_space=options.action_space or stored["action_space"],
-            )
-        return from_table(path, columns, options)
 
 
 def reader(stream: Any, dictionaries: list[str] | None = None) -> Any:
@@ -113,41 +95,16 @@ class _Nothing(io.RawIOBase):
         raise _FooterIsSound
 
 
-class _Columns(Mapping[str, Array]):
-    """The columns of a file by name, each read when it is asked for, so that others may hold anything."""
-
-    def __init__(self, path: Path, stream: Any, trust: bool) -> None:
-        self._arrow = library("pyarrow", "parquet")
-        self._path, self._stream, self._trust = path, stream, trust
-        self._total = 0
-        file = reader(stream)
-        self._claims, self._schema = claimed(file.metadata), file.schema_arrow
-        self.notes: dict[bytes, bytes] = self._schema.metadata or {}
-        check_unique(path, self._schema.names)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._schema.names)
-
-    def __len__(self) -> int:
-        return len(self._schema.names)
-
-    def __getitem__(self, name: str) -> Array:
-        if name not in self._schema.names:
-            raise KeyError(name)
-        self._total += self._claims[name]
-        check_unpacked(self._path, self._path.stat().st_size, self._total, self._trust)
-        kind = self._schema.field(name).type
-        texts = self._arrow.types.is_string(kind) or self._arrow.types.is_large_string(kind)
-        # As a dictionary, a text that stands in many rows is held once.
-        file = reader(self._stream, [name] if texts else None)
-        return column_of(self._path, name, file.read(columns=[name]).column(0))
+def is_text(kind: Any) -> bool:
+    """Whether a column of this type of Arrow's holds texts."""
+    types = library("pyarrow", "parquet").types
+    return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
 def column_of(path: object, name: str, values: Any) -> Array:
     """A column as an array: numbers, vectors, or short texts; missing values are refused, but for NaN in numbers."""
     types = library("pyarrow", "parquet").types
-    kind = values.type.value_type if types.is_dictionary(values.type) else values.type
-    texts = types.is_string(kind) or types.is_large_string(kind)
+    texts = is_text(values.type.value_type if types.is_dictionary(values.type) else values.type)
     if values.null_count and (texts or values.to_numpy().dtype.kind != "f"):
         raise ValueError(f"{name} in {path} must have a value in every row: some are missing")
     if not texts:

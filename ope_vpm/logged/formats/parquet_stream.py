@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ import numpy as np
 from ope_vpm.arrays import Array
 from ope_vpm.logged.columns import episode_column
 from ope_vpm.logged.dataset import LoggedDataset
-from ope_vpm.logged.formats.files import Options, require, spaces_from_json
-from ope_vpm.logged.formats.parquet import SPACES, claimed, column_of, reader
+from ope_vpm.logged.formats.files import Options, require
+from ope_vpm.logged.formats.parquet import SPACES, claimed, column_of, is_text, reader
 from ope_vpm.logged.formats.table import REQUIRED, check_unique, from_table, names_of
 from ope_vpm.optional import library
 from ope_vpm.outside import check_regular, check_unpacked, reading
@@ -36,13 +36,15 @@ class ParquetFile:
     system: Any = None
 
     @contextmanager
-    def opened(self) -> Iterator[Any]:
-        """Arrow's reader of it; whatever it raises names the file."""
+    def opened(self, columns: Sequence[str] = ()) -> Iterator[Any]:
+        """Arrow's reader of it, by which texts of some columns are held once each; its errors name the file."""
         with reading(Path(self.path), "Parquet"):
             stream = self._stream()
         with stream:
             with reading(Path(self.path), "Parquet"):
                 file = reader(stream)
+                texts = [name for name in columns if is_text(file.schema_arrow.field(name).type)]
+                file = reader(stream, texts) if texts else file
             yield file
 
     def _stream(self) -> Any:
@@ -56,7 +58,7 @@ class ParquetFile:
     def tables(self, first: int, last: int, columns: Sequence[str]) -> Iterator[Any]:
         """The rows from one number up to another, as Arrow tables."""
         arrow = library("pyarrow", "parquet")
-        with self.opened() as file:
+        with self.opened(columns) as file:
             sizes = [file.metadata.row_group(number).num_rows for number in range(file.metadata.num_row_groups)]
             bounds = np.cumsum([0, *sizes])
             groups = [k for k in range(len(sizes)) if bounds[k] < last and bounds[k + 1] > first]
@@ -98,7 +100,8 @@ class TableSource(ABC):
         for name, schema in tables:
             check_unique(name, schema.names)
             _check_alike(name, schema, first, expected, names)
-        return tuple(names), _with_spaces(options, expected.metadata or {})
+        note = (expected.metadata or {}).get(SPACES)
+        return tuple(names), options.with_spaces(None if note is None else note.decode())
 
     @property
     def rows(self) -> int:
@@ -119,11 +122,13 @@ class TableSource(ABC):
 
     def flags(self, first: int, last: int) -> Iterator[dict[str, Array]]:
         """The columns that tell where episodes begin and end, of rows from one number up to another."""
-        found = {name: names_of("", self.columns, self.options, (name,)) for name in FLAGS}
-        wanted = {name: names[0] for name, names in found.items() if names}
+        named = {name: names_of("", self.columns, self.options, (name,)) for name in FLAGS}
+        wanted = {name: names[0] for name, names in named.items() if names}
         for table in self._tables(first, last, list(wanted.values())) if wanted else ():
-            held = _Columns(self.named(first), table)
-            yield {name: held[column] for name, column in wanted.items()}
+            with reading(Path(self.named(first)), "Parquet"):
+                held = _Columns(self.named(first), table)
+                found = {name: held[column] for name, column in wanted.items()}
+            yield found
 
     def read(self, first: int, last: int, size: int) -> Iterator[LoggedDataset]:
         """The rows from one number up to another, `size` at a time, each time with one row more, if there is one."""
@@ -164,14 +169,15 @@ class ParquetSource(TableSource):
         bounds, schemas = [0], []
         for file in files:
             with file.opened() as opened:
-                schemas.append(opened.schema_arrow)
+                schemas.append((file.path, opened.schema_arrow))
                 bounds.append(bounds[-1] + opened.metadata.num_rows)
                 with reading(Path(file.path), "Parquet"):
-                    claim = claimed(opened.metadata)[""]
+                    claim = claimed(opened.metadata)
+            read = names_of(file.path, schemas[-1][1].names, options)  # other columns may hold anything
+            for total in accumulate(claim[name] for name in read):
                 if file.system is None:
-                    check_unpacked(file.path, Path(file.path).stat().st_size, claim, options.trust)
-        paths = [file.path for file in files]
-        names, options = cls.checked(list(zip(paths, schemas, strict=True)), options)
+                    check_unpacked(file.path, Path(file.path).stat().st_size, total, options.trust)
+        names, options = cls.checked(schemas, options)
         if bounds[-1] == 0:
             raise ValueError(f"{files[0].path} has no rows: a dataset needs at least one step")
         made = cls(tuple(bounds), names, options, tuple(files))
@@ -268,18 +274,6 @@ def _check_alike(path: str, schema: Any, first: str, expected: Any, names: Seque
     more = [name for name in names_of(path, schema.names, Options()) if name not in expected.names]
     if more:
         raise ValueError(f"{first} has no column {', '.join(more)}, which {path} has: all files must be alike")
-
-
-def _with_spaces(options: Options, notes: Mapping[bytes, bytes]) -> Options:
-    """The options with the spaces that our own writer stored, where none were given."""
-    if SPACES not in notes:
-        return options
-    stored = spaces_from_json(notes[SPACES].decode())
-    return replace(
-        options,
-        observation_space=options.observation_space or stored["observation_space"],
-        action_space=options.action_space or stored["action_space"],
-    )
 
 
 def in_order(paths: Sequence[Path]) -> list[Path]:

@@ -14,7 +14,7 @@ import numpy as np
 from ope_vpm.archives import npz_member, opened
 from ope_vpm.arrays import Array
 from ope_vpm.logged.dataset import LoggedDataset
-from ope_vpm.logged.formats.files import Options, require, spaces_from_json, spaces_to_json
+from ope_vpm.logged.formats.files import Options, require, spaces_to_json
 from ope_vpm.outside import write_whole
 
 COLUMNS = ("observations", "actions", "rewards", "next_observations", "terminated", "truncated", "episode")
@@ -56,10 +56,12 @@ def read(path: Path, options: Options) -> LoggedDataset:
         raise ValueError(f"{path} holds no parts of a log: it must hold files such as part-000000.npz")
     columns: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in COLUMNS}
     order = np.argsort(columns["episode"], kind="stable")
-    notes: dict[str, Any] = spaces_from_json(str(parts[0]["spaces"]))
-    for name in ("observation_space", "action_space"):
-        notes[name] = getattr(options, name) or notes[name]
-    return LoggedDataset.from_arrays(**{name: column[order] for name, column in columns.items()}, **notes)
+    options = options.with_spaces(str(parts[0]["spaces"]))
+    return LoggedDataset.from_arrays(
+        **{name: column[order] for name, column in columns.items()},
+        observation_space=options.observation_space,
+        action_space=options.action_space,
+    )
 
 
 def _files(path: Path) -> list[Path]:

@@ -48,7 +48,11 @@ def from_table(path: object, table: Mapping[str, Array], options: Options) -> Lo
     data = LoggedDataset.from_arrays(
         **columns, observation_space=options.observation_space, action_space=options.action_space
     )
-    return data if resets is None else data.with_resets(flag_column("from_reset", resets, len(data))[data.starts])
+    if resets is None:
+        return data
+    if len(resets) != data.n_episodes:  # one for each row rather than for each episode
+        resets = flag_column("from_reset", resets, len(data))[data.starts]
+    return data.with_resets(flag_column("from_reset", resets, data.n_episodes))
 
 
 def check_unique(path: object, names: Sequence[str]) -> None:
@@ -90,15 +94,16 @@ def _names(
     path: object,
     available: Sequence[str],
     mapping: Mapping[str, str | Sequence[str]],
-    wanted: Sequence[str] = tuple(NAMES),
+    roles: Sequence[str] = tuple(NAMES),
 ) -> dict[str, str | Sequence[str]]:
     """For each of our columns that a table has: the name of its column, or the names of several, one per coordinate."""
     known, numbered = set(available), _numbered(available)
     found: dict[str, str | Sequence[str]] = {}
-    for ours in wanted:
+    for ours in roles:
         theirs = mapping.get(ours)
         if theirs is not None:
-            require(path, [theirs] if isinstance(theirs, str) else theirs, known, f"columns maps {ours} to them")
+            wanted = [theirs] if isinstance(theirs, str) else theirs
+            require(path, wanted, known, f"columns maps {ours} to {'it' if len(wanted) == 1 else 'them'}")
             found[ours] = theirs
             continue
         alias = next((alias for alias in NAMES[ours] if alias in known or alias in numbered), None)

@@ -29,7 +29,7 @@ from ope_vpm.ope.adapter.ends import (
     times,
 )
 from ope_vpm.ope.adapter.pair_sums import PairSums
-from ope_vpm.ope.log import Log, Memory, Precision, Same, StreamedLog
+from ope_vpm.ope.log import Log, Memory, Precision, Same
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy
 from ope_vpm.policy.target import DRAWS
@@ -354,7 +354,7 @@ def any_pairs(
 
     functions = action_functions(problem, rich)
     recipe = PairRecipe(features, functions, base, draws, problem.seed, problem.time_limit, log.precision)
-    if isinstance(log, StreamedLog):
+    if log.streamed:
         return PairStream(log, policy, recipe, _memory=memory)
     return PairFeatures(
         problem.of_policy(_state_rows, features, problem.time_limit),

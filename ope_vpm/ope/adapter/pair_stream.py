@@ -16,7 +16,7 @@ from ope_vpm.ope.adapter.encoding import ActionFunctions, StateFeatures
 from ope_vpm.ope.adapter.ends import TimeLimit, ended_episodes
 from ope_vpm.ope.adapter.pair_features import PairFeatures, Result, memory_of, state_rows
 from ope_vpm.ope.adapter.pair_sums import PairSums
-from ope_vpm.ope.log import Log, Memory, Precision, StreamedLog
+from ope_vpm.ope.log import Log, Memory, Precision
 from ope_vpm.policy import TargetPolicy
 
 
@@ -58,7 +58,7 @@ class Weighting(Protocol):
 class PairStream:
     """Features of the pairs of a log that is read in parts: each pass reads it once, and sums are all that is kept."""
 
-    log: StreamedLog
+    log: Log
     policy: TargetPolicy
     recipe: PairRecipe
     _memory: Memory = field(default_factory=Memory, repr=False)

@@ -28,7 +28,6 @@ from ope_vpm.ope.inference.doubts import (
 from ope_vpm.ope.inference.estimate import NEGLIGIBLE, RawEstimate, disagreement, doubts_of_sums, rewards_hull
 from ope_vpm.ope.inference.logged_mean import error_unit, logged_mean
 from ope_vpm.ope.inference.uncertainty import Bootstrap, Derived, Interval
-from ope_vpm.ope.log import StreamedLog
 from ope_vpm.ope.problem import Problem
 
 FEW_CUT = 0.1
@@ -116,7 +115,7 @@ def left_out(problem: Problem) -> dict[str, int]:
 
 def row_evidence(problem: Problem, solution: FiniteSolution, widened: bool) -> RowEvidence:
     """What the rows say, in memory or in parts."""
-    if isinstance(problem.log, StreamedLog):
+    if problem.log.streamed:
         return evidence_of_parts(problem, problem.log, solution, widened)
     return evidence_of_rows(problem, solution, widened)
 

@@ -10,7 +10,6 @@ from ope_vpm.arrays import ROUNDING, Floats, Integers
 from ope_vpm.ope.finite.influence import SolvedSteps
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.solve import FiniteSolution
-from ope_vpm.ope.log import StreamedLog
 from ope_vpm.ope.problem import Problem
 
 SURE = 4.0
@@ -38,7 +37,7 @@ def history(problem: Problem, solution: FiniteSolution) -> History:
     action costs something, the action before is missing in the state. What the target then does to what is missing, no
     ratio of such states shows: it may be as far from 1 as the ratio τ is from 0.
     """
-    if isinstance(problem.log, StreamedLog):
+    if problem.log.streamed:
         return History(0.0, 0.0)
     counts, rows = finite_problem(problem).counts, problem.steps.rows
     solved = SolvedSteps.of(problem, solution, None)

@@ -16,7 +16,7 @@ from ope_vpm.logged.streamed import PART_ROWS, Part
 from ope_vpm.ope.adapter.encoding import Encoder
 from ope_vpm.ope.adapter.ends import NO_INITIAL_STATES, NOTHING_FOLLOWS, OnEnd, TimeLimit, ended_episodes
 from ope_vpm.ope.finite.counts import second_half
-from ope_vpm.ope.log import StreamedLog
+from ope_vpm.ope.log import Log
 
 NOTHING = -1
 """The code of the state after a step that nothing follows."""
@@ -87,7 +87,7 @@ class PartSteps:
     """Whether the task ends with them."""
 
 
-def step_plan(log: StreamedLog, on_end: OnEnd, time_limit: TimeLimit, seed: int) -> StepPlan:
+def step_plan(log: Log, on_end: OnEnd, time_limit: TimeLimit, seed: int) -> StepPlan:
     """Decide what follows each row; arguments as in `plan_steps`."""
     data, order = log.data, log.episodes
     if data.leads_on(time_limit) == 0:
@@ -104,10 +104,10 @@ def step_plan(log: StreamedLog, on_end: OnEnd, time_limit: TimeLimit, seed: int)
             raise ValueError(NO_INITIAL_STATES)
         dealt = np.random.default_rng(seed).permutation(initial)
         copies = min(len(initial), max(1, len(data) // len(canonical)))
-    return StepPlan(encoder, int(log.stream.facts.high[1]) + 1, end, initial, dealt, copies, second_half(log))
+    return StepPlan(encoder, int(log.facts.actions.largest[0]) + 1, end, initial, dealt, copies, second_half(log))
 
 
-def _initial(log: StreamedLog) -> Array:
+def _initial(log: Log) -> Array:
     """The first observation of each episode."""
-    first: Array = log.stream.facts.finite.initial
+    first: Array = log.facts.episodes.initial
     return first

@@ -30,7 +30,6 @@ from ope_vpm.ope.inference.doubts import COUNTED_ERROR
 from ope_vpm.ope.inference.estimate import Hull, RawEstimate, return_hull, rewards_hull
 from ope_vpm.ope.inference.logged_mean import logged_mean, reward_sums, streamed_sums, time_weights, weighted_estimate
 from ope_vpm.ope.inference.uncertainty import Derived
-from ope_vpm.ope.log import StreamedLog
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy
 
@@ -90,7 +89,7 @@ def one_step(problem: Problem) -> RawEstimate:
     """The mean Σρr/Σρ of the logged steps and the return Σρr/Σρ·1[end], ρ = π/b̂ by counts, weighted by γ^t."""
     finite = finite_problem(problem)
     ratio = ratio_of_actions(finite)
-    if isinstance(problem.log, StreamedLog):
+    if problem.log.streamed:
         plan = problem.log.shared(planned, problem.on_end, problem.time_limit, problem.seed)
         weighting = _OfParts(plan, numbers_of(finite.counts, plan), ratio)
         return weighted_estimate(problem, streamed_sums(problem, problem.log, weighting), None)

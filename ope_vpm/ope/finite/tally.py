@@ -11,7 +11,7 @@ from ope_vpm.logged.streamed import Part
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
 from ope_vpm.ope.finite.counts import PairCounts
 from ope_vpm.ope.finite.part_steps import StepPlan, step_plan
-from ope_vpm.ope.log import Log, StreamedLog
+from ope_vpm.ope.log import Log
 
 SPARE = 1 << 18
 """Entries that may wait to be added up, 10 MB: adding each part at once would sort all that is known for every one."""
@@ -81,18 +81,16 @@ class Tally:
 
 def count_stream(log: Log, on_end: OnEnd, time_limit: TimeLimit, seed: int) -> PairCounts:
     """Count the pairs of a log that is read in parts, in one pass; arguments as in `plan_steps`."""
-    assert isinstance(log, StreamedLog)
     plan = log.shared(planned, on_end, time_limit, seed)
     return _numbered(plan, log.total(Tally.of_part, plan).summed(), log)
 
 
 def planned(log: Log, on_end: OnEnd, time_limit: TimeLimit, seed: int) -> StepPlan:
     """The plan of a log that is read in parts, which all passes share."""
-    assert isinstance(log, StreamedLog)
     return step_plan(log, on_end, time_limit, seed)
 
 
-def _numbered(plan: StepPlan, tally: Tally, log: StreamedLog) -> PairCounts:
+def _numbered(plan: StepPlan, tally: Tally, log: Log) -> PairCounts:
     """The counts with states and pairs numbered from 0, as those of a log in memory."""
     transition, half = np.divmod(tally.code, 2)
     pair_code, after = np.divmod(transition, plan.width)

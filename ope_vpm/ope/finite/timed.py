@@ -15,7 +15,6 @@ from ope_vpm.ope.finite.part_steps import StepPlan
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.streamed import Numbers, numbers_of
 from ope_vpm.ope.finite.tally import planned
-from ope_vpm.ope.log import StreamedLog
 from ope_vpm.ope.problem import Problem
 
 
@@ -97,7 +96,7 @@ def timed_sums(problem: Problem, steps: TimedSteps) -> TimedSums:
     """How each logged episode moves both totals by its steps, and how many ends the weighted log is worth."""
     asked, ends = ongoing(problem), problem.ends
     log, counts = asked.log, finite_problem(asked).counts
-    if isinstance(log, StreamedLog):
+    if log.streamed:
         plan = log.shared(planned, asked.on_end, asked.time_limit, asked.seed)
         return log.total(_of_part, plan, numbers_of(counts, plan), steps, ends)
     data, plan_rows = asked.data, asked.steps

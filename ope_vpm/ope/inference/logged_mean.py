@@ -16,7 +16,7 @@ from ope_vpm.ope.inference.doubts import RELATIVE_ERROR, RETURN_ERROR, remarks
 from ope_vpm.ope.inference.estimate import RawEstimate, usual
 from ope_vpm.ope.inference.returns import Estimate, fixed_length, with_return_of_sums
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
-from ope_vpm.ope.log import StreamedLog
+from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy
 
@@ -141,7 +141,7 @@ class Weighting(Protocol):
         """(n,): the weight of each row."""
 
 
-def streamed_sums(problem: Problem, log: StreamedLog, weighting: Weighting | None = None) -> RewardSums:
+def streamed_sums(problem: Problem, log: Log, weighting: Weighting | None = None) -> RewardSums:
     """The sums of a log that is read in parts, in one pass."""
     settings = problem.gamma, problem.on_end, problem.time_limit
     return log.total(_sums_of_part, problem.policy, *settings, weighting)
@@ -176,7 +176,7 @@ def logged_mean(problem: Problem) -> RawEstimate:
 
 def _logged_mean(problem: Problem) -> RawEstimate:
     doubts = remarks(["the logged mean is the behaviour's value, whatever the target does"])
-    if isinstance(problem.log, StreamedLog):
+    if problem.log.streamed:
         return weighted_estimate(problem, streamed_sums(problem, problem.log), None, doubts=doubts)
     weights, tail = time_weights(problem)
     sums = reward_sums(problem.data, weights, tail, problem.time_limit)

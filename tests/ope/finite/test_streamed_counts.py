@@ -7,12 +7,11 @@ import pytest
 from gymnasium import spaces
 
 import ope_vpm as ov
-from ope_vpm.logged import finite_facts, streamed
-from ope_vpm.logged.finite_facts import RewardCounts
+from ope_vpm.logged import facts, streamed
+from ope_vpm.logged.facts import RewardCounts
 from ope_vpm.ope import log as logs
 from ope_vpm.ope.finite import part_steps, tally
 from ope_vpm.ope.finite.problem import finite_problem
-from ope_vpm.ope.log import StreamedLog
 from ope_vpm.ope.problem import Problem
 from tests.ope.test_streams import agree, write
 
@@ -73,7 +72,7 @@ def target(data, seed=5):
 
 def both(folder, data, policy, name, **options):
     write(data, folder, [1, 700, 701, 1500], row_group=300)
-    assert isinstance(Problem.pose(ov.scan_dataset(folder), policy, gamma=0.9, ignore=ALL).log, StreamedLog)
+    assert Problem.pose(ov.scan_dataset(folder), policy, gamma=0.9, ignore=ALL).streamed
     found = [ov.evaluate(each, policy, name, ignore=ALL, **options) for each in (folder, data)]
     assert found[0].weights is None
     return found
@@ -165,7 +164,7 @@ def test_what_cannot_be_counted_in_parts_says_so(tmp_path):
 
 
 def test_the_commonest_reward_of_more_than_can_be_counted(monkeypatch):
-    monkeypatch.setattr(finite_facts, "MOST_REWARDS", 10)
+    monkeypatch.setattr(facts, "MOST_REWARDS", 10)
     rng = np.random.default_rng(0)
     counts = RewardCounts.of(np.array([2.0]))
     for _ in range(20):

@@ -1,4 +1,4 @@
-"""What one pass over a streamed log finds out about it, and its doctor.
+"""What one pass over a log that is read in parts finds out about it, and what the doctor makes of that.
 
 Every row is looked at for what is wrong with single rows (numbers that are none, actions outside their space, a next
 state that is not the following row's) and for constant columns; every episode for its length and for duplicates. The
@@ -8,7 +8,7 @@ other checks look at a sample of whole episodes.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -26,43 +26,112 @@ from ope_vpm.logged.checks import (
     repeated,
 )
 from ope_vpm.logged.dataset import LoggedDataset
+from ope_vpm.logged.describe import Range
 from ope_vpm.logged.doctor import SHOWN, Finding, finding
-from ope_vpm.logged.episode import row_columns, take
+from ope_vpm.logged.episode import ROW_COLUMNS, take
 from ope_vpm.logged.episode_table import RewardFacts
 from ope_vpm.logged.fingerprint import Words, fingerprints
-from ope_vpm.logged.finite_facts import FiniteFacts, finite_facts_of
 from ope_vpm.logged.streamed import Part, StreamedDataset
 
 OF_ROWS = {"not-finite": not_finite, "actions-outside": actions_outside, "broken-chain": broken_chain}
 """Checks that look at one row and the next, so that every part can be checked alone."""
 OF_EPISODES = ("flags-confused", "constant-columns", "duplicated-episodes")
 """Checks of facts about whole episodes and columns."""
+MOST_REWARDS = 1 << 16
+"""Different rewards that are counted, a megabyte of them. Where a log has more, those that are seldom paid are given
+up, and the commonest one is known unless it makes up less than one row in 65 536."""
 
 
 @dataclass(frozen=True)
-class OfEpisodes:
+class RewardCounts:
+    """How often each reward was paid."""
+
+    rewards: Floats
+    """Rising."""
+    times: Integers
+
+    @classmethod
+    def of(cls, rewards: Floats) -> RewardCounts:
+        """The counts of some rows."""
+        return cls(*np.unique(rewards, return_counts=True)).limited()
+
+    def merge(self, other: RewardCounts) -> RewardCounts:
+        """The counts of two parts."""
+        rewards, place = np.unique(np.concatenate([self.rewards, other.rewards]), return_inverse=True)
+        times = np.zeros(len(rewards), dtype=np.int64)
+        np.add.at(times, place, np.concatenate([self.times, other.times]))
+        return RewardCounts(rewards, times).limited()
+
+    def limited(self) -> RewardCounts:
+        """At most `MOST_REWARDS` of them: all lose what the first one too many has (Misra and Gries 1982)."""
+        if len(self.rewards) <= MOST_REWARDS:
+            return self
+        left = self.times - np.sort(self.times)[-MOST_REWARDS - 1]
+        return RewardCounts(self.rewards[left > 0], left[left > 0])
+
+    @property
+    def commonest(self) -> float:
+        """The least of the rewards that were paid most often; NaN where none is common."""
+        return float(self.rewards[np.argmax(self.times)]) if len(self.rewards) else float("nan")
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnSums:
+    """Number, sum, least and largest of the finite numbers in each column."""
+
+    count: Integers
+    total: Floats
+    least: Floats
+    largest: Floats
+
+    @classmethod
+    def of(cls, column: Array) -> ColumnSums:
+        """The sums of an array with one row a step."""
+        table = column.reshape(len(column), -1).astype(np.float64)
+        finite = np.isfinite(table)
+        return cls(
+            finite.sum(axis=0),
+            table.sum(axis=0, where=finite),
+            table.min(axis=0, where=finite, initial=np.inf),
+            table.max(axis=0, where=finite, initial=-np.inf),
+        )
+
+    def merge(self, other: ColumnSums) -> ColumnSums:
+        """The sums of two parts."""
+        least, largest = np.minimum(self.least, other.least), np.maximum(self.largest, other.largest)
+        return ColumnSums(self.count + other.count, self.total + other.total, least, largest)
+
+    def ranges(self) -> tuple[Range, ...]:
+        """The spread of each column; NaN for columns without a finite number."""
+        found = zip(self.count, self.total, self.least, self.largest, strict=True)
+        nothing = Range(float("nan"), float("nan"), float("nan"))
+        return tuple(
+            Range(float(least), float(total / count), float(largest)) if count else nothing
+            for count, total, least, largest in found
+        )
+
+
+@dataclass(frozen=True)
+class EpisodeFacts:
     """Numbers of the episodes from one on; an episode that goes on in another part has numbers in both."""
 
     first: int
     prints: Words
     """(episodes, 2): see `fingerprint`."""
     returns: Floats
-    """The sum of the rewards."""
+    """(episodes,): the sum of the rewards."""
     last: Floats
-    """The reward of the last row, 0 where it is not here."""
+    """(episodes,): the reward of the last row, 0 where it is not here."""
     known: Bools
-    """Whether the state after the last row is known; False where it is not here."""
+    """(episodes,): whether the state after the last row is known; False where it is not here."""
+    initial: Array
+    """(episodes, k): the first observation where states are finite, 0 where it is not here; otherwise nothing."""
 
-    def merge(self, other: OfEpisodes) -> OfEpisodes:
-        """Of two parts that follow one another."""
+    def merge(self, other: EpisodeFacts) -> EpisodeFacts:
+        """The facts of two parts that follow one another: what both hold of a shared episode is added up."""
         shared = self.first + len(self.returns) - other.first  # 1 where an episode goes on, otherwise 0
-        return OfEpisodes(
-            self.first,
-            _joined(self.prints, other.prints, shared),
-            _joined(self.returns, other.returns, shared),
-            _joined(self.last, other.last, shared),
-            _joined(self.known, other.known, shared),
-        )
+        names = [field.name for field in fields(self)[1:]]
+        return EpisodeFacts(self.first, *(_joined(getattr(self, n), getattr(other, n), shared) for n in names))
 
 
 def _joined(one: Array, other: Array, shared: int) -> Array:
@@ -76,27 +145,28 @@ def _joined(one: Array, other: Array, shared: int) -> Array:
 class Facts:
     """Sums and extremes over rows."""
 
-    episodes: OfEpisodes
+    episodes: EpisodeFacts
     rows: int
     known: int
     """Rows with a known next state."""
     mean: float
-    """Of the rewards."""
+    """The mean reward."""
     squares: float
     """Σ (r - mean)²."""
-    least: float
-    largest: float
     inner: bool
     """Whether a row that is not the last one of its episode pays."""
-    low: tuple[Array, Array]
-    """The least observation and action of each column."""
-    high: tuple[Array, Array]
+    paid: ColumnSums
+    """The rewards."""
+    observations: ColumnSums
+    actions: ColumnSums
     findings: tuple[Finding, ...]
-    finite: FiniteFacts | None = None
-    """More about finite states with discrete actions."""
+    reached: Array
+    """The largest number of each coordinate of a finite state, before or after a step."""
+    rewards: RewardCounts | None
+    """How often each reward was paid, where states and actions are finite."""
 
     def merge(self, other: Facts) -> Facts:
-        """Of two parts that follow one another; variances as by Chan, Golub and LeVeque (1983)."""
+        """The facts of two parts that follow one another; variances as by Chan, Golub and LeVeque (1983)."""
         rows, apart = self.rows + other.rows, other.mean - self.mean
         return Facts(
             episodes=self.episodes.merge(other.episodes),
@@ -104,20 +174,20 @@ class Facts:
             known=self.known + other.known,
             mean=self.mean + apart * other.rows / rows,
             squares=self.squares + other.squares + apart**2 * self.rows * other.rows / rows,
-            least=min(self.least, other.least),
-            largest=max(self.largest, other.largest),
             inner=self.inner or other.inner,
-            low=(np.minimum(self.low[0], other.low[0]), np.minimum(self.low[1], other.low[1])),
-            high=(np.maximum(self.high[0], other.high[0]), np.maximum(self.high[1], other.high[1])),
+            paid=self.paid.merge(other.paid),
+            observations=self.observations.merge(other.observations),
+            actions=self.actions.merge(other.actions),
             findings=_together(self.findings, other.findings),
-            finite=None if self.finite is None or other.finite is None else self.finite.merge(other.finite),
+            reached=np.maximum(self.reached, other.reached),
+            rewards=None if self.rewards is None or other.rewards is None else self.rewards.merge(other.rewards),
         )
 
     @property
-    def rewards(self) -> RewardFacts:
-        """As of a log in memory."""
-        deviation = float(np.sqrt(self.squares / self.rows))
-        return RewardFacts(self.least, self.largest, deviation, self.inner, self.episodes.last)
+    def reward_facts(self) -> RewardFacts:
+        """What intervals and verdicts ask about the rewards."""
+        least, largest = float(self.paid.least[0]), float(self.paid.largest[0])
+        return RewardFacts(least, largest, float(np.sqrt(self.squares / self.rows)), self.inner, self.episodes.last)
 
 
 def facts_of(part: Part, ignore: Collection[str]) -> Facts:
@@ -125,31 +195,45 @@ def facts_of(part: Part, ignore: Collection[str]) -> Facts:
     rewards, ends, here = part.rewards, part.ends, part.ends_here
     inner = np.asarray(rewards != 0)
     inner[ends[here]] = False
-    mean, columns = float(rewards.mean()), (part.observations, part.actions)
-    episodes = OfEpisodes(
-        part.first_episode,
-        fingerprints(part),
-        np.add.reduceat(rewards, part.starts),
-        np.where(here, rewards[ends], 0.0),
-        part.next_known[ends] & here,
-    )
-    found = [check(part) for code, check in OF_ROWS.items() if code not in ignore]
-    if "broken-chain" not in ignore:
-        found.append(_broken_seam(part))
+    mean = float(rewards.mean())
     return Facts(
-        episodes=episodes,
+        episodes=EpisodeFacts(
+            part.first_episode,
+            fingerprints(part),
+            np.add.reduceat(rewards, part.starts),
+            np.where(here, rewards[ends], 0.0),
+            part.next_known[ends] & here,
+            _initial(part),
+        ),
         rows=len(part),
         known=int(np.count_nonzero(part.next_known)),
         mean=mean,
         squares=float(np.square(rewards - mean).sum()),
-        least=float(rewards.min()),
-        largest=float(rewards.max()),
         inner=bool(inner.any()),
-        low=(columns[0].min(axis=0), columns[1].min(axis=0)),
-        high=(columns[0].max(axis=0), columns[1].max(axis=0)),
-        findings=tuple(_moved(each, part.first_row) for each in found if each is not None),
-        finite=finite_facts_of(part) if part.finite and part.discrete_actions else None,
+        paid=ColumnSums.of(rewards),
+        observations=ColumnSums.of(part.observations),
+        actions=ColumnSums.of(part.actions),
+        findings=_findings_of_rows(part, ignore),
+        reached=part.states_seen - 1,
+        rewards=RewardCounts.of(rewards) if part.finite and part.discrete_actions else None,
     )
+
+
+def _initial(part: Part) -> Array:
+    """The first observation of each episode, where it is finite and among these rows."""
+    if not part.finite:
+        return np.zeros((part.n_episodes, 0))
+    initial = np.array(part.observations[part.starts])
+    initial[0] *= part.earlier == 0
+    return initial
+
+
+def _findings_of_rows(part: Part, ignore: Collection[str]) -> tuple[Finding, ...]:
+    """What is wrong with single rows, by their numbers in the log."""
+    found = [check(part) for code, check in OF_ROWS.items() if code not in ignore]
+    if "broken-chain" not in ignore:
+        found.append(_broken_seam(part))
+    return tuple(_moved(each, part.first_row) for each in found if each is not None)
 
 
 def _broken_seam(part: Part) -> Finding | None:
@@ -189,7 +273,7 @@ def examine(data: StreamedDataset, facts: Facts, sample: LoggedDataset, ignore: 
     if "flags-confused" not in ignore:
         found.append(flags_confused(data))  # type: ignore[arg-type]  # it asks about episodes alone
     if "constant-columns" not in ignore:
-        equal = [np.atleast_1d(low == high) for low, high in zip(facts.low, facts.high, strict=True)]
+        equal = [each.least == each.largest for each in (facts.observations, facts.actions)]
         found.append(constant_finding(equal[0], equal[1], data.finite))
     if "duplicated-episodes" not in ignore:
         found.append(_duplicates(data, facts))
@@ -240,5 +324,5 @@ def episodes_of(data: StreamedDataset, episodes: Integers, longest: int) -> Logg
 def _chosen_rows(part: Part, episodes: Integers, longest: int) -> _Rows:
     number = part.episode + part.first_episode
     rows = np.flatnonzero(np.isin(number, episodes) & (part.time < longest))
-    columns = {name: getattr(part, name) for name in row_columns()}
+    columns = {name: getattr(part, name) for name in ROW_COLUMNS}
     return _Rows(({name: column[rows] for name, column in columns.items() if column is not None},))
