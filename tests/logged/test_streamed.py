@@ -10,7 +10,7 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.logged import inspection, streamed
 from ope_vpm.logged.describe import Range
-from ope_vpm.logged.facts import facts_of
+from ope_vpm.logged.facts import ColumnSums, facts_of
 from ope_vpm.logged.fingerprint import fingerprints, number_contents
 from ope_vpm.ope import log as logs
 from ope_vpm.ope.log import Log
@@ -278,7 +278,7 @@ def test_a_long_log_is_inspected_in_parts(tmp_path, monkeypatch):
 
 def test_sums_of_columns_leave_out_what_is_no_number():
     rows = np.array([[1.0, np.nan], [3.0, np.inf], [np.nan, np.nan]])
-    both = inspection.ColumnSums.of(rows[:2]).merge(inspection.ColumnSums.of(rows[2:]))
+    both = ColumnSums.of(rows[:2]).merge(ColumnSums.of(rows[2:]))
     first, second = both.ranges()
     assert first == Range(1.0, 2.0, 3.0)
     assert np.isnan([second.smallest, second.mean, second.largest]).all()

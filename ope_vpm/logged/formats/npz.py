@@ -13,7 +13,7 @@ from ope_vpm.archives import Archive, npz_member, opened, read_header
 from ope_vpm.arrays import Array
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.episode import ROW_COLUMNS
-from ope_vpm.logged.formats.files import Options, spaces_to_json
+from ope_vpm.logged.formats.files import Options, require, spaces_to_json
 from ope_vpm.logged.formats.table import from_table
 
 
@@ -30,11 +30,12 @@ def write(data: LoggedDataset, path: Path) -> None:
 
 def read(path: Path, options: Options) -> LoggedDataset:
     """Our file, or any .npz whose arrays have names as columns of a table have, or those of `columns`."""
-    for ours, theirs in (options.columns or {}).items():
-        if not isinstance(theirs, str):
-            raise TypeError(f"a column of an .npz is one array: columns maps {ours} to {', '.join(theirs)}")
     with opened(path, options.trust) as archive:
         arrays = _Arrays(path, archive, options.mmap)
+        for ours, theirs in (options.columns or {}).items():
+            if not isinstance(theirs, str):
+                raise TypeError(f"a column of an .npz is one array: columns maps {ours} to {', '.join(theirs)}")
+            require(path, [theirs], arrays, f"columns maps {ours} to it")
         note = str(npz_member(path, archive, "spaces.npy")) if "spaces" in arrays else None
         return from_table(path, arrays, options.with_spaces(note))
 
@@ -52,6 +53,9 @@ class _Arrays(Mapping[str, Array]):
 
     def __len__(self) -> int:
         return len(self._names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
 
     def __getitem__(self, name: str) -> Array:
         return self._take(self._path, self._archive, f"{name}.npy")

@@ -94,16 +94,15 @@ def _names(
     path: object,
     available: Sequence[str],
     mapping: Mapping[str, str | Sequence[str]],
-    roles: Sequence[str] = tuple(NAMES),
+    wanted: Sequence[str] = tuple(NAMES),
 ) -> dict[str, str | Sequence[str]]:
     """For each of our columns that a table has: the name of its column, or the names of several, one per coordinate."""
     known, numbered = set(available), _numbered(available)
     found: dict[str, str | Sequence[str]] = {}
-    for ours in roles:
+    for ours in wanted:
         theirs = mapping.get(ours)
         if theirs is not None:
-            wanted = [theirs] if isinstance(theirs, str) else theirs
-            require(path, wanted, known, f"columns maps {ours} to {'it' if len(wanted) == 1 else 'them'}")
+            require(path, [theirs] if isinstance(theirs, str) else theirs, known, f"columns maps {ours} to them")
             found[ours] = theirs
             continue
         alias = next((alias for alias in NAMES[ours] if alias in known or alias in numbered), None)
