@@ -1,5 +1,6 @@
-"""The way of one evaluation through the rooms: few files, and calls from a room only into rooms below it."""
+"""The rooms of the package: short files and functions, and calls from a room only into rooms below it."""
 
+import ast
 import inspect
 import sys
 from pathlib import Path
@@ -8,8 +9,37 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
+from ope_vpm.envs.random_mdp import RandomMDP
 
 ROOT = Path(ov.__file__).parent
+MOST_LINES, MOST_STATEMENT_LINES = 300, 40
+
+LONG_FILES = {
+    "chain.transitions", "cli", "leaderboard.metrics", "leaderboard.suites", "linear.features", "linear.moments",
+    "logged.columns", "logged.dataset", "logged.facts", "logged.streamed", "ope.adapter.encoding",
+    "ope.adapter.pair_features", "ope.behaviour.action_ratio", "ope.behaviour.gaussian", "ope.behaviour.regression",
+    "ope.dynamics.estimate", "ope.finite.preference", "ope.inference.doubts", "ope.linear.estimate",
+    "ope.linear.residuals", "ope.linear.sensitivity", "ope.log", "ope.questions.compare", "ope.reporting.page",
+    "policy.target",
+}  # fmt: skip
+LONG_FUNCTIONS = {"cli.evaluate", "logged.dataset.from_arrays", "ope.evaluate.evaluate", "plugins.selection.select"}
+CALLS_UP = {
+    "linear.moments -> ope.adapter.pair_features",  # batches, which their reader iterates over
+    "ope.estimator -> ope.vpm.estimator",  # an estimator, which its base class asks
+    "ope.estimator -> others",
+    "ope.log -> ope.adapter.pair_features",  # this one and the others below: results that the log remembers
+    "ope.log -> ope.behaviour.action_ratio",
+    "ope.log -> ope.behaviour.hidden_causes",
+    "ope.log -> ope.finite.counts",
+    "ope.log -> ope.finite.problem",
+    "ope.log -> ope.inference.logged_mean",
+    "ope.log -> ope.linear.estimate",
+    "ope.log -> ope.linear.residuals",
+    "ope.log -> ope.problem",
+    "ope.log -> ope.vpm.estimator",
+}
+"""What still breaks a rule: these sets only shrink, and whoever mends a file, a function or a call takes its name out."""
+
 ROOMS = (
     "arrays",
     "suggestions",
@@ -31,31 +61,47 @@ ROOMS = (
     "ope.q",
     "ope.finite",
     "ope.ratio",
+    "ope.dynamics",
     "ope.vpm",
     "ope.auto",
+    "ope.questions",
     "ope.evaluate",
 )
 """From the lowest to the highest; modules that stand between rooms are named themselves."""
-PASSED_ON = {
-    "result",
-    "recall",
-    "shared",
-    "of_policy",
-    "answer",
-    "make",
-    "accumulate",
-    "accumulate_initial",
-    "apply_all",
-    "expected",
-}
-"""Functions that call what they are given, for whoever gave it to them: a function, an estimator, batches of rows."""
+
+
+def sources():
+    """Every module of the package by its name, with its text."""
+    paths = (path for path in ROOT.rglob("*.py"))
+    return {".".join(path.relative_to(ROOT).with_suffix("").parts): path.read_text() for path in paths}
+
+
+def length(function):
+    """Lines of a function without its docstring."""
+    body = function.body
+    told = body[0] if ast.get_docstring(function) is not None else None
+    return function.end_lineno - function.lineno + 1 - (told.end_lineno - told.lineno + 1 if told else 0)
+
+
+def test_files_are_short():
+    assert {name for name, text in sources().items() if text.count("\n") > MOST_LINES} <= LONG_FILES
+
+
+def test_functions_are_short():
+    found = {
+        f"{name}.{node.name}"
+        for name, text in sources().items()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef) and length(node) > MOST_STATEMENT_LINES
+    }
+    assert found <= LONG_FUNCTIONS
 
 
 def module_of(frame):
-    """The module of the nearest caller in this package that does not only pass a call on; None where there is none."""
+    """The module of the nearest caller in this package; None where there is none."""
     while frame is not None:
         path = Path(frame.f_code.co_filename)
-        if path.is_relative_to(ROOT) and frame.f_code.co_name not in PASSED_ON:
+        if path.is_relative_to(ROOT):
             return ".".join(path.relative_to(ROOT).with_suffix("").parts)
         frame = frame.f_back
     return None
@@ -67,9 +113,7 @@ def calls_of(function):
 
     def follow(frame, event, _):
         path = Path(frame.f_code.co_filename)
-        resumed = (
-            frame.f_code.co_flags & inspect.CO_GENERATOR
-        )  # a generator runs where it is asked, not where it was made
+        resumed = frame.f_code.co_flags & inspect.CO_GENERATOR  # it runs where it is asked, not where it was made
         if event == "call" and path.is_relative_to(ROOT) and not resumed:
             calls.add((module_of(frame.f_back), ".".join(path.relative_to(ROOT).with_suffix("").parts)))
 
@@ -78,26 +122,29 @@ def calls_of(function):
         function()
     finally:
         sys.setprofile(None)
-    return {(start, to) for start, to in calls if not to.startswith("envs") and start and not start.startswith("envs")}
+    return {
+        (start, to) for start, to in calls if start and not {start.partition(".")[0], to.partition(".")[0]} & {"envs"}
+    }
 
 
 def height(module):
-    """How high a module stands: the place of the longest name that it begins with."""
-    return ROOMS.index(max((name for name in ROOMS if f"{module}.".startswith(f"{name}.")), key=len))
+    """How high a module stands: the place of the longest name that it begins with; rooms that are not named are high."""
+    found = [name for name in ROOMS if f"{module}.".startswith(f"{name}.")]
+    return ROOMS.index(max(found, key=len)) if found else len(ROOMS)
 
 
 @pytest.fixture(scope="module")
 def calls():
-    data, policy = LinearGaussian().dataset(20, 30, BEHAVIOUR, seed=0), TARGET.policy()
-    ov.evaluate(data, policy, "vpm")  # imports run code, too, and are not part of the way
-    return calls_of(lambda: ov.evaluate(data, policy, "vpm", gamma=0.9))
-
-
-def test_an_evaluation_visits_few_files(calls):
-    """From the door to the value: ten of them are the doctor's, the policy's and the arrays' own."""
-    files = {to for _, to in calls}
-    assert len(files) <= 29, sorted(files)
+    system, mdp = LinearGaussian(), RandomMDP.draw(6, 2, seed=0)
+    asked = [
+        (system.dataset(20, 30, BEHAVIOUR, seed=0), TARGET.policy()),
+        (mdp.dataset(20, 30, mdp.policy(1), 2), ov.as_policy(mdp.policy(3))),
+    ]
+    for data, policy in asked:
+        ov.evaluate(data, policy, "vpm", gamma=0.9)  # imports run code, too, and are not part of the way
+    return set().union(*(calls_of(lambda d=d, p=p: ov.evaluate(d, p, "vpm", gamma=0.9)) for d, p in asked))
 
 
 def test_calls_go_down(calls):
-    assert not sorted(f"{start} calls {to}" for start, to in calls if height(to) > height(start))
+    """What is remembered counts as called by the memory: a function of a higher room must not be put into it."""
+    assert {f"{start} -> {to}" for start, to in calls if height(to) > height(start)} <= CALLS_UP
