@@ -38,7 +38,7 @@ CALLS_UP = {
     "ope.log -> ope.problem",
     "ope.log -> ope.vpm.estimator",
 }
-"""What still breaks a rule: these sets only shrink, and whoever mends a file, a function or a call takes its name out."""
+"""What still breaks a rule: these sets only shrink, and who mends a file, a function or a call takes its name out."""
 
 ROOMS = (
     "arrays",
@@ -128,7 +128,7 @@ def calls_of(function):
 
 
 def height(module):
-    """How high a module stands: the place of the longest name that it begins with; rooms that are not named are high."""
+    """How high a module stands: the place of the longest name that it begins with; other modules are highest."""
     found = [name for name in ROOMS if f"{module}.".startswith(f"{name}.")]
     return ROOMS.index(max(found, key=len)) if found else len(ROOMS)
 
