@@ -124,7 +124,7 @@ class Problem:
         target = check_match(log.data, target)
         if gamma < 1 and not log.data.from_reset.any():
             raise ValueError(f"gamma = {gamma} needs initial states, and no episode begins at a reset: use gamma = 1")
-        if isinstance(log, StreamedLog) and not (isinstance(behaviour, str) and behaviour == "cloned"):
+        if log.streamed and not (isinstance(behaviour, str) and behaviour == "cloned"):
             raise ValueError("behaviour= needs all rows at once, and these are read in parts: use load_dataset")
         known = checked_behaviour(log.data, target, behaviour)
         posed = cls(log, target, gamma, seed, choice, time_limit, state_features, known)
