@@ -186,7 +186,7 @@ def policy_value(problem: Problem, estimator: str, raw: RawEstimate) -> PolicyVa
     """Put intervals around what was found, and judge it."""
     hull, episodes = rewards_hull(problem), problem.data.n_episodes
     error, interval = interval_of(problem, raw)
-    weights = None if raw.weights is None else _mean_one(raw.weights)
+    weights, rows = None if raw.weights is None else _mean_one(raw.weights), raw.effective_rows
     doubts = all_doubts(problem, raw)
     level, reasons = judge(doubts)
     of_return = None if raw.per_episode is None else episode_return(problem, raw.per_episode)
@@ -210,7 +210,7 @@ def policy_value(problem: Problem, estimator: str, raw: RawEstimate) -> PolicyVa
         standard_error=error,
         interval=interval,
         possible=possible,
-        effective_sample_size=raw.effective_rows if weights is None else effective_sample_size(weights),
+        effective_sample_size=effective_sample_size(weights) if rows is None and weights is not None else rows,
         verdict=level,
         reasons=reasons,
         diagnostics={"episodes": episodes, "rows": len(problem.data), **_numbers(raw), **raw.diagnostics},

@@ -116,7 +116,7 @@ def test_the_interval_of_a_sample_is_widened_as_well():
     assert wider.interval(3.0, problem.log, 0) == own.widened(0.4).interval(3.0, problem.log, 0)
 
 
-@pytest.mark.parametrize(("overlap", "name"), [(0.29, "fqe"), (0.31, "vpm"), (1.7, "vpm")])
+@pytest.mark.parametrize(("overlap", "name"), [(0.29, "fqe"), (0.31, "mixture"), (1.7, "mixture")])
 def test_networks_are_asked_where_less_than_three_tenths_overlap(monkeypatch, overlap, name):
     monkeypatch.setattr(auto, "ratio_model", lambda _: SimpleNamespace(overlap=overlap))
     first, reason = Auto().choose(pose())

@@ -183,7 +183,7 @@ def test_auto_follows_the_target_where_the_model_is_good_and_says_so():
     low, high = found.interval
     assert low < exact_value(data.observations[data.starts]) < high
     alone = ov.evaluate(data, controller(TARGET_GAIN), "auto", gamma=GAMMA, n_features=100, combine=False)
-    assert alone.diagnostics["chosen"] == "vpm"
+    assert alone.diagnostics["chosen"] == "mixture"
 
 
 def test_a_target_that_leaves_the_log_is_not_followed():
@@ -233,7 +233,10 @@ def test_auto_does_not_trust_a_value_beyond_the_logged_states():
     assert value.verdict == "unreliable"
     assert any("leaves the logged states" in reason for reason in value.reasons)
     low, high = value.interval
-    assert (low, high) == (data.rewards.min(), 0)  # the target may end the task, which nobody logged
+    assert (low, high) == (
+        data.rewards.min(),
+        pytest.approx(0, abs=1e-3),
+    )  # the target may end the task, which nobody logged
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -264,8 +267,8 @@ def test_a_policy_that_fails_beyond_the_log_leaves_the_first_choice():
 
     picky = GaussianPolicy(moments, action_dimension=1)
     found = ov.evaluate(data, picky, "auto", gamma=GAMMA, n_features=100)
-    alone = ov.evaluate(data, picky, "vpm", gamma=GAMMA, n_features=100)
-    assert found.diagnostics["chosen"] == "vpm"
+    alone = ov.evaluate(data, picky, "auto", gamma=GAMMA, n_features=100, combine=False)
+    assert found.diagnostics["chosen"] == "mixture"
     assert found.value == alone.value
     assert "LookupError" in found.diagnostics["why"][-1]
 

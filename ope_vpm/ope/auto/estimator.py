@@ -2,10 +2,9 @@
 
 Finite states and actions: vpm, whose fixed point is the exact solution of the counted model and which predicts the
 values of unseen pairs, shrunk towards the one-step ratio as far as the log cannot tell the two apart. Continuous
-states: vpm, LSTD-Q for a policy without densities, or networks where the log holds too little of what the target does.
-Where a model of one step explains nearly all of what follows, as it does for smooth dynamics, the target is followed in
-that model instead, if that leaves less doubt. There, what is returned is one of these with its own interval and
-verdict: blends of them, and of the logged mean, were measured and are not better (docs/verdicts.md).
+states: the weighted mean of vpm and LSTD-Q (`ope_vpm.ope.linear.mixture`), LSTD-Q alone for a policy without densities,
+or networks where the log holds too little of what the target does. Where a model of one step explains nearly all of
+what follows, as it does for smooth dynamics, the target is followed in that model instead, if that leaves less doubt.
 """
 
 from __future__ import annotations
@@ -25,10 +24,11 @@ from ope_vpm.ope.inference.doubts import DEPARTURE, OVERLAP, RELATIVE_ERROR
 from ope_vpm.ope.inference.estimate import RawEstimate, found_on_sample, rewards_hull
 from ope_vpm.ope.inference.logged_mean import logged_mean, relative_error, with_return_doubt
 from ope_vpm.ope.inference.returns import with_return
+from ope_vpm.ope.linear.mixture import mixture
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.fitted import Networks, fitted_q
-from ope_vpm.ope.q.linear import doubted_lstd
-from ope_vpm.ope.vpm.estimator import VPMEstimator
+from ope_vpm.ope.q.linear import doubted_lstd, find_lstd, lstd_equations
+from ope_vpm.ope.vpm.estimator import POWER, VPMEstimator, solve_factored
 from ope_vpm.with_torch import has_torch
 
 NO_NETWORKS = "networks might fit better and need torch: pip install 'ope-vpm[torch]'"
@@ -98,8 +98,14 @@ class Auto(ProblemEstimator):
             networks = Networks(training_steps=self.training_steps, n_features=self.n_features)
             reason = f"continuous states with little overlap ({overlap:.0%}): Q by networks, no ratios"
             return Candidate("fqe", lambda question: _networks(question, networks)), reason
-        vpm = VPMEstimator(n_features=self.n_features)
-        return Candidate("vpm", vpm.find), f"continuous states with overlap ({overlap:.0%}): vpm in closed form"
+        reason = f"continuous states with overlap ({overlap:.0%}): vpm and LSTD-Q, each by what is known of its error"
+        return Candidate("mixture", self._mixture), reason
+
+    def _mixture(self, problem: Problem) -> RawEstimate:
+        """The weighted mean of vpm and LSTD-Q."""
+        vpm = solve_factored(problem, self.n_features, None, POWER, DRAWS)
+        lstd = lstd_equations(problem, self.n_features, DRAWS), find_lstd(problem, self.n_features, None, DRAWS)
+        return mixture([vpm, lstd])
 
     @property
     def _doubted_lstd(self) -> Candidate:

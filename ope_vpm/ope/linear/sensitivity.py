@@ -138,10 +138,10 @@ def with_feature_doubt(equations: PairEquations, estimate: LinearEstimate) -> Li
     """
     if _unknown(equations, estimate):
         return estimate
-    doubt, of_return = row_doubt(equations, *_sample_rows(equations, estimate)), None
+    doubt, of_return = row_doubt(equations, *sample_rows(equations, estimate)), None
     if estimate.per_episode is not None:
-        of_return = row_doubt(equations, *_sample_rows(equations, estimate.per_episode))
-    return replace(_with_doubts(equations, estimate, estimate, doubt, of_return), missed=doubt.missed)
+        of_return = row_doubt(equations, *sample_rows(equations, estimate.per_episode))
+    return replace(with_doubts(equations, estimate, estimate, doubt, of_return), missed=doubt.missed)
 
 
 def with_linear_doubt(
@@ -171,7 +171,7 @@ def with_linear_doubt(
         per_episode = _stretched(per_episode, leverage_factor(equations, linear.per_episode.ridge))
     found = _stretched(found, leverage_factor(equations, linear.ridge))
     found = replace(found, doubts=_of_linear(found.doubts, linear.doubts), per_episode=per_episode)
-    return _with_doubts(equations, linear, found, doubt, doubt_of_return)
+    return with_doubts(equations, linear, found, doubt, doubt_of_return)
 
 
 def _unknown(equations: PairEquations, found: RawEstimate) -> bool:
@@ -187,7 +187,7 @@ def _stretched(found: RawEstimate, factor: float) -> RawEstimate:
     return replace(found, uncertainty=Bootstrap(episodes=sums, suspected_bias=found.suspected_bias))
 
 
-def _with_doubts(
+def with_doubts(
     equations: PairEquations, linear: LinearEstimate, found: Estimate, doubt: RowDoubt, of_return: RowDoubt | None
 ) -> Estimate:
     """The estimate, and its return, with all that is suspected of them.
@@ -320,7 +320,7 @@ def ratio_error_bound(tau: Floats, residual: Floats) -> float:
     return float(tau.std() / abs(mean) * size) if mean else 0.0
 
 
-def _sample_rows(equations: PairEquations, estimate: LinearEstimate) -> tuple[Floats, Floats]:
+def sample_rows(equations: PairEquations, estimate: LinearEstimate) -> tuple[Floats, Floats]:
     """τ and the Bellman residual of the solution at each row of the log's sample."""
     if equations.problem.log.sample is equations.problem.log and estimate.weights is not None:
         assert estimate.residual is not None

@@ -200,13 +200,19 @@ def find_factored(
 
 
 def _find_factored(problem: Problem, n_features: int, ridge: float | None, power: float, draws: int) -> LinearEstimate:
-    model = ratio_model(problem)
-    if not model.overlap > 0:
+    if not ratio_model(problem).overlap > 0:
         return nothing_in_common(problem)
+    return with_feature_doubt(*solve_factored(problem, n_features, ridge, power, draws))
+
+
+def solve_factored(
+    problem: Problem, n_features: int, ridge: float | None, power: float, draws: int
+) -> tuple[PairEquations, LinearEstimate]:
+    """The equations of the factored ratio and their solution, before its features are doubted; arguments as above."""
     pairs = weighted_pairs(problem, any_pairs(problem, n_features, draws), power)
-    fit = {"power": power, "behaviour_held_out_log_likelihood": model.held_out_log_likelihood}
+    fit = {"power": power, "behaviour_held_out_log_likelihood": ratio_model(problem).held_out_log_likelihood}
     equations = PairEquations.of(problem, pairs)
-    return with_feature_doubt(equations, linear_estimate(equations, ridge, "factored", fit))
+    return equations, linear_estimate(equations, ridge, "factored", fit)
 
 
 def nothing_in_common(problem: Problem) -> LinearEstimate:

@@ -1,0 +1,90 @@
+"""Several linear estimates of one value as one estimate, each weighted by what is known of its error.
+
+The factored ratio of vpm and LSTD-Q solve the same equations with and without weights of the rows: the weights make
+the value depend less on how well the features fit Q, and vary more. Which of both is nearer changes from log to log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any, cast
+
+import numpy as np
+
+from ope_vpm.arrays import Floats
+from ope_vpm.ope.inference.doubts import RIDGE, joined
+from ope_vpm.ope.inference.estimate import RawEstimate
+from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
+from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations
+from ope_vpm.ope.linear.sensitivity import row_doubt, sample_rows, with_doubts
+
+Solved = tuple[PairEquations, LinearEstimate]
+"""Equations with their solution, before its features are doubted."""
+
+
+def mixture(parts: Sequence[Solved]) -> RawEstimate:
+    """The weighted mean of linear estimates: v = Σ w_k v_k, w_k ∝ 1/(se_k² + b_k²).
+
+    se_k is the standard error and b_k how far the value moves when the ridge is ten times larger. Influence functions,
+    ratios and Bellman residuals of the mean are those of the parts with the same weights; the return of an episode has
+    weights of its own. How far the value depends on which features were drawn is that of the first part.
+
+    Args:
+        parts: equations with their solutions. As in `mixture([(vpm_equations, vpm), (lstd_equations, lstd)])`.
+    """
+    equations, first = parts[0]
+    found = mixed([estimate for _, estimate in parts])
+    of_return = None
+    if found.per_episode is not None:
+        returns = [(each, estimate.per_episode) for each, estimate in parts if estimate.per_episode is not None]
+        of_return = row_doubt(equations, *_mixed_rows(returns))
+    return with_doubts(equations, first, found, row_doubt(equations, *_mixed_rows(parts)), of_return)
+
+
+def mixed(estimates: Sequence[LinearEstimate]) -> RawEstimate:
+    """The weighted mean with its influence function, weights of rows, and the doubts of all parts.
+
+    Half of the distance of the parts that lie farthest apart is suspected as bias, beside the mean of what they suspect
+    themselves: one of them at least is wrong by that. The ridge that is judged is the parts' geometric mean.
+    """
+    shares, values = shares_of(estimates), np.array([each.value for each in estimates])
+    biases = np.array([each.suspected_bias for each in estimates])
+    bias = float(np.hypot(shares @ biases, np.ptp(values) / 2))
+    sums = [each.sums.scaled(share) for each, share in zip(estimates, shares, strict=True) if each.sums is not None]
+    rows = [each.weights for each in estimates if each.weights is not None]
+    returns = [each.per_episode for each in estimates if each.per_episode is not None]
+    whole, ridges = len(estimates), [each.ridge for each in estimates]
+    found = RawEstimate(
+        value=float(shares @ values),
+        uncertainty=Bootstrap(episodes=reduce(EpisodeSums.beside, sums), suspected_bias=bias),
+        weights=shares @ np.stack(rows) if len(rows) == whole else None,
+        doubts=joined(*(each.doubts for each in estimates)),
+        diagnostics={"solver": "mixture", "ridges": ridges, "shares": shares.tolist()} | _about_rows(estimates[0]),
+        per_episode=mixed(returns) if len(returns) == whole else None,
+    )
+    return found.doubting(RIDGE, float(np.exp(shares @ np.log(ridges))))
+
+
+def _about_rows(estimate: LinearEstimate) -> dict[str, Any]:
+    """What the record says of the rows, which are those of every part."""
+    known = estimate.diagnostics
+    return {name: known[name] for name in ("clock", "dropped", "ended") if name in known}
+
+
+def shares_of(estimates: Sequence[LinearEstimate]) -> Floats:
+    """How much each estimate counts, w_k ∝ 1/(se_k² + b_k²): for errors 1 and 2 four fifths and one fifth."""
+    known = [np.inf if each.sums is None else each.sums.standard_error for each in estimates]
+    limits = np.finfo(float)  # without any error all count alike, and one whose error is not known counts nothing
+    errors = np.hypot(known, [each.suspected_bias for each in estimates])
+    errors = np.clip(np.nan_to_num(errors, nan=np.inf), limits.tiny, limits.max)
+    precision = (errors.min() / errors) ** 2
+    return cast(Floats, precision / precision.sum())
+
+
+def _mixed_rows(parts: Sequence[Solved]) -> tuple[Floats, Floats]:
+    """The ratio and the Bellman residual of the weighted mean at each row of the log's sample."""
+    shares = shares_of([estimate for _, estimate in parts])
+    rows = [sample_rows(*part) for part in parts]
+    tau, residual = (np.tensordot(shares, np.stack(each), axes=1) for each in zip(*rows, strict=True))
+    return tau, residual
