@@ -19,6 +19,7 @@ from ope_vpm.ope.inference.doubts import advise, judge
 from ope_vpm.ope.inference.estimate import Hull, RawEstimate, all_doubts, interval_of, outside, rewards_hull
 from ope_vpm.ope.inference.returns import ONE_EPISODE, episode_return, with_return
 from ope_vpm.ope.inference.value import NOT_TOLD, PolicyValue
+from ope_vpm.ope.linear.placebo import with_placebo
 from ope_vpm.ope.problem import Problem
 from ope_vpm.providers import PLACES
 from ope_vpm.suggestions import suggestion
@@ -74,6 +75,7 @@ class ProblemEstimator(ABC):
             asked = problem.with_step_number if self.follows_states else problem
             found = self.find(asked)
             found = with_return(asked, found, self.find) if problem.episodic else found
+            found = with_placebo(asked, found) if self.follows_states else found
             if asked is not problem:
                 found = replace(found, diagnostics={**found.diagnostics, "step_number": "a coordinate of the state"})
             return policy_value(problem, self.name, found), found

@@ -230,7 +230,14 @@ class Log:
 
     @cached_property
     def _sample(self) -> Log:
-        return sampled(take(self.data, self.sample_episodes, SAMPLE_ROWS), self.content[self.sample_episodes])
+        return self.beginning(SAMPLE_ROWS)
+
+    def beginning(self, rows: int) -> Log:
+        """As many of the first episodes of the canonical order as fit into so many rows."""
+        if len(self.data) <= rows:
+            return self
+        chosen = self.episodes[: fitting(self.data.lengths[self.episodes], rows)]
+        return sampled(take(self.data, chosen, rows), self.content[chosen])
 
     @cached_property
     def sample_episodes(self) -> Integers:

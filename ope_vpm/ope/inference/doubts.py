@@ -166,6 +166,15 @@ HISTORY = Rule(
     COMPLETE,
 )
 """Share of the variance of r + γV(s'), finite states; bins of a continuous state 0.02 to 0.1, 2 to 9 errors off."""
+PLACEBO = Rule(
+    "placebo",
+    1.0,
+    5.0,
+    "the value of the log's own policy, which its episodes tell, is not found again by following states: it is "
+    "{0:.1f} standard errors of this value off",
+    COMPLETE,
+)
+"""The distance beyond its noise, over the standard error; 13 to 40 for ends by a step number that is missing."""
 HIDDEN_CAUSES = Rule(
     "hidden_causes",
     0.0,
@@ -246,7 +255,7 @@ DISAGREEMENT = Rule(
 
 RULES = (
     *(EPISODES, OVERLAP, HELD_ACTIONS, EFFECTIVE_ROWS, EFFECTIVE_SHARE, EFFECTIVE_EPISODES, MEAN_RATIO, RESIDUAL),
-    *(UNSEEN_MASS, UNLOGGED, PREDICTED_MASS, NEGATIVE_MASS, RESIDUAL_CORRELATION, PAST_ACTION, HISTORY),
+    *(UNSEEN_MASS, UNLOGGED, PREDICTED_MASS, NEGATIVE_MASS, RESIDUAL_CORRELATION, PAST_ACTION, HISTORY, PLACEBO),
     *(HIDDEN_CAUSES, DEPARTURE, UNFAMILIAR, RIDGE, LEVERAGE, RELATIVE_ERROR, RETURN_ERROR, COUNTED_ERROR),
     *(RARE_REWARDS, RATE_ERROR, DISAGREEMENT),
 )
