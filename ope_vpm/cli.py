@@ -42,7 +42,7 @@ def inspect(
     format_name: Annotated[
         str | None, typer.Option("--format", help="Its format, if not to be found by content.")
     ] = None,
-    page: Annotated[Path | None, typer.Option(help="Write a page with histograms to this .html file.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write a page with histograms to this .html file.")] = None,
     columns: Annotated[
         list[str] | None,
         typer.Option(
@@ -59,14 +59,14 @@ def inspect(
     from ope_vpm.outside import check_page, json_text
     from ope_vpm.progress import rates
 
-    if page is not None:
-        check_page(page)
+    if report is not None:
+        check_page(report)
     given = {"columns": columns_of(columns), "trust": trust}
-    report, shown = looked_over(open_dataset(dataset, SAMPLE_ROWS, format_name, "local", rates, **given))
-    if page is not None:
-        write_page(shown, report, page, title=Path(dataset).name)
-    typer.echo(json_text(report.as_dict()) if as_json else str(report))
-    if report.errors:
+    looked, shown = looked_over(open_dataset(dataset, SAMPLE_ROWS, format_name, "local", rates, **given))
+    if report is not None:
+        write_page(shown, looked, report, title=Path(dataset).name)
+    typer.echo(json_text(looked.as_dict()) if as_json else str(looked))
+    if looked.errors:
         raise typer.Exit(1)
 
 
@@ -228,8 +228,8 @@ def stationary(
     column: Annotated[str, typer.Option(help="The column with the logged quantity.")],
     by: Annotated[str | None, typer.Option(help="A column that tells trajectories apart.")] = None,
     lag: Annotated[int, typer.Option(help="How many rows apart the two ends of a pair are.")] = 1,
-    picture: Annotated[
-        Path | None, typer.Option(help="Where to draw the distribution; FILE-stationary.png if not given.")
+    report: Annotated[
+        Path | None, typer.Option(help="Draw the distribution to this picture; FILE-stationary.png if not given.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Makes everything random repeatable.")] = 0,
 ) -> None:
@@ -239,7 +239,7 @@ def stationary(
     from ope_vpm.paths.stationary import stationary as estimate
     from ope_vpm.paths.table import read_paths
 
-    target = picture if picture is not None else Path(f"{file.stem}-stationary.png")
+    target = report if report is not None else Path(f"{file.stem}-stationary.png")
     check_picture(target)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StationaryWarning)  # the distribution prints them

@@ -94,8 +94,18 @@ def print_estimators(lines: dict[str, str]) -> None:
     console.print(table)
 
 
+OLD_NAMES = ("--page", "--picture")
+"""What `--report` was called in some commands; still understood, and not shown."""
+
+
 class Command(TyperCommand):
     """A command whose flags are shown without a type: `--json`, not `--json <bool>`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments, options by the names that they once had as well."""
+        parts = (arg.partition("=") for arg in args)
+        renamed = ["".join(("--report" if name in OLD_NAMES else name, *rest)) for name, *rest in parts]
+        return super().parse_args(ctx, renamed)
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Its parameters, flags without a type."""

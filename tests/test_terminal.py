@@ -191,3 +191,15 @@ def test_a_controller_can_be_pickled():
     assert np.array_equal(again.log_prob(states, actions), policy.log_prob(states, actions))
     squares = ((actions - [[0.3], [0.2]]) / 0.3)[:, 0] ** 2  # means -0.2·1 + 0.1·2 + 0.3 and -0.1 + 0.3
     assert again.log_prob(states, actions) == pytest.approx(-squares / 2 - np.log(0.3 * np.sqrt(2 * np.pi)))
+
+
+@pytest.mark.parametrize("command", ["inspect", "select", "evaluate", "stationary"])
+def test_a_page_has_one_option_in_all_commands(command):
+    from typer.testing import CliRunner
+
+    from ope_vpm.cli import app
+
+    shown = CliRunner().invoke(app, [command, "--help"]).output
+    assert "--report" in shown
+    assert "--page" not in shown
+    assert "--picture" not in shown

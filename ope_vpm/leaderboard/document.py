@@ -5,7 +5,8 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Iterator, Sequence
-from importlib.metadata import version
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from ope_vpm.leaderboard.advice import trusted
@@ -33,7 +34,7 @@ def document(board: Board, found: Sequence[Line], total: Sequence[Line], command
         "trusted": trusted(total, len(suite.settings)),
         "command": command,
         "made": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-        "versions": {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES},
+        "versions": _versions(),
         "runs": suite.runs,
         "first_seed": suite.first_seed,
         "metrics": METRICS,
@@ -55,6 +56,15 @@ def document(board: Board, found: Sequence[Line], total: Sequence[Line], command
         "lines": [_as_dict(line) for line in found],
         "cells": list(cells(board)) if finished <= MOST_CELLS else [],
     }
+
+
+def _versions() -> dict[str, str]:
+    """Those of Python and of the libraries that are installed: torch is an extra."""
+    found = {"python": platform.python_version()}
+    for name in LIBRARIES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def _note(finished: int) -> str:

@@ -53,7 +53,7 @@ def select(
     columns: Columns = None,
     backend: Backend = "local",
     deterministic: Deterministic = False,
-    page: Annotated[Path | None, typer.Option(help="Write a page with the intervals to this .html file.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write a page with the intervals to this .html file.")] = None,
     as_json: AsJson = False,
     trust: Trust = False,
 ) -> None:
@@ -65,8 +65,8 @@ def select(
     from ope_vpm.policy import load_policy
     from ope_vpm.progress import counting
 
-    if page is not None:
-        check_page(page)
+    if report is not None:
+        check_page(report)
     estimator_class(estimator)  # a misspelt name is answered before a large file is read
     files = found_files(policies)
     loaded = {name: load_policy(file, trust=trust, deterministic=deterministic) for name, file in files.items()}
@@ -75,8 +75,8 @@ def select(
     whole = isinstance(data, LoggedDataset)  # passes over rows that are read in parts have a bar of their own
     with counting("evaluating", len(loaded)) if whole else nullcontext() as progress:
         found = choose(data, loaded, estimator, gamma, seed=seed, progress=progress, **choices)
-    if page is not None:
-        found.page(page)
+    if report is not None:
+        found.page(report)
     shown(found, as_json, loaded.values())
 
 

@@ -180,7 +180,7 @@ def run(*arguments):
 def test_the_command(folder):
     page = folder / "page.html"
     given = (folder / "log.npz", "--policies", folder / "step_*.zip", "--gamma", "0.9", "--estimator", "vpm")
-    printed = json.loads(run(*given, "--json", "--page", page).stdout)
+    printed = json.loads(run(*given, "--json", "--report", page).stdout)
     found = {each["name"]: each for each in printed["candidates"]}
     assert set(found) == {"step_2.zip", "step_3.zip", "step_10.zip"}
     data = ov.load_dataset(folder / "log.npz")
