@@ -19,10 +19,10 @@ import numpy as np
 from joblib import Parallel, delayed
 
 import ope_vpm as ov
+from benchmarks._made import MadeTask, garnet, made_tasks, patients, pits, to_tune_on, ward
 from benchmarks._wild_tables import GOOD, Run, geometric_mean, share
 from benchmarks.wild import append_runs, read_runs
 from ope_vpm.envs import taxi
-from ope_vpm.envs.made import MadeTask, garnet, made_tasks, patients, pits, to_tune_on, ward
 from ope_vpm.envs.taxi_training import train
 from ope_vpm.envs.wild import wild_task
 from ope_vpm.envs.wild.tables import FiniteTask

@@ -1,6 +1,6 @@
 """Estimators on the wild tasks: `python -m benchmarks wild --half tuning --estimators auto,vpm --seeds 100-105`.
 
-`--half made` takes the made-up finite tasks of `ope_vpm.envs.made`, on which rules for counts are chosen.
+`--half made` takes the made-up finite tasks of `benchmarks._made`, on which rules for counts are chosen.
 
 Every run is a row of a CSV as soon as it is finished; rows that are there are not run again, so another version of
 the library needs another file. Settings are chosen on the tuning half with seeds from 100 on and reported on the
@@ -20,8 +20,8 @@ from typing import Any
 from joblib import Parallel, delayed
 
 import ope_vpm as ov
+from benchmarks._made import made_tasks
 from benchmarks._wild_tables import Run, print_tables
-from ope_vpm.envs.made import made_tasks
 from ope_vpm.envs.wild import BEHAVIOURS, HALVES, WildTask, collect_log, wild_task, wild_tasks
 
 Key = tuple[Any, ...]

@@ -1,6 +1,6 @@
 """True values of shipped network policies, from their own episodes; the errors of estimates are measured against these.
 
-`python -m ope_vpm.envs.measure ID` runs the policies and writes `policies/ID/truth.json`. Three kinds of value:
+`python -m benchmarks._measure ID` runs the policies and writes `policies/ID/truth.json`. Three kinds of value:
 
 - γ = 1 per step: E[Σ r] / E[length] of episodes of at most some limit, estimated with `time_limit="restart"`;
 - per episode: the undiscounted return of such episodes;
@@ -166,7 +166,7 @@ def write_truths(file: Path, name: str, truths: Mapping[str, Truth]) -> None:
     """Write truths by policy as JSON, with the command that measures those of the task `name`."""
     policies = {policy: asdict(truth) for policy, truth in sorted(truths.items())}
     write_text(
-        file, json.dumps({"command": f"python -m ope_vpm.envs.measure {name}", "policies": policies}, indent=2) + "\n"
+        file, json.dumps({"command": f"python -m benchmarks._measure {name}", "policies": policies}, indent=2) + "\n"
     )
     read_truths.cache_clear()
 
@@ -176,6 +176,6 @@ def find_truth(file: Path, policy: str) -> Truth:
     truths = read_truths(file)
     if policy not in truths:
         raise ValueError(
-            f"the truth of {policy} is not known: run `python -m ope_vpm.envs.measure {file.parent.name} {policy}`"
+            f"the truth of {policy} is not known: run `python -m benchmarks._measure {file.parent.name} {policy}`"
         )
     return truths[policy]

@@ -11,7 +11,7 @@ from ope_vpm.suggestions import suggestion
 MODULES = {
     "queue": "queue",
     "sde": "sde",
-    "phylogeny": "phylogeny",
+    "phylogeny": "sde",
     "mcmc": "mcmc",
     "mcmc-evolution": "mcmc_evolution",
     "convergence": "convergence",
@@ -23,7 +23,7 @@ MODULES = {
     "sepsis": "sepsis",
 }
 """The module of each study."""
-SHARED = ("control",)
+SHARED = ("control", "sde")
 """The modules with several studies, whose `study` function takes the name first."""
 
 

@@ -7,7 +7,6 @@ the logged initial states, for which the target is run from the same resets.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -22,8 +21,9 @@ from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope import Problem
 from ope_vpm.ope.adapter.ends import TimeLimit
 from ope_vpm.ope.estimator import ProblemEstimator, make
+from ope_vpm.studies.answers import answer
 from ope_vpm.studies.control_report import draw, table
-from ope_vpm.studies.study import Cell, Outcome, Row, Study
+from ope_vpm.studies.study import Cell, Outcome, Row, Study, timed
 
 TRAJECTORIES, TRAJECTORY_SWEEP = 200, (50, 100, 200)
 """The largest log, and the numbers of trajectories compared. Chosen for what a log costs: 3 to 20 s of one core."""
@@ -128,41 +128,27 @@ def estimates(task: str, log: LoggedDataset, methods: dict[str, dict[str, Any]],
         for name, options in methods.items():
             estimator = make(name.partition(" ")[0], options)
             assert isinstance(estimator, ProblemEstimator)
-            start = time.perf_counter()
-            found = estimator.answer(problem)
-            seconds = time.perf_counter() - start
-            low, high = found.interval or (float("nan"), float("nan"))
-            rows.append(
-                {"method": name, **size, "gamma": gamma, "value": found.value, "low": low, "high": high}
-                | {"verdict": found.verdict, "seconds": round(seconds, 2)}
-            )
+            rows.append({"method": name, **size, "gamma": gamma, **answer(estimator, problem)})
     return rows
 
 
 def target_rows(task: str, trajectories: int, seed: int) -> list[Row]:
     """Return rows with the on-policy mean of as many trajectories, and the true value given their initial states."""
-    start = time.perf_counter()
     tail = bullet.stored_truth(task).tail or 0.0
-    repeats = [
-        collect(
-            bullet.environment_id(task),
-            bullet.target(task),
-            trajectories,
-            bullet.LOGGED[task],
-            seed,
-            action_seed=ACTION_SEED + 1000 * number + seed,
-        )
-        for number in range(REPEATS[task])
-    ]
-    seconds = round(time.perf_counter() - start, 2)
+
+    def own(number: int) -> LoggedDataset:
+        actions = ACTION_SEED + 1000 * number + seed
+        environment, policy = bullet.environment_id(task), bullet.target(task)
+        return collect(environment, policy, trajectories, bullet.LOGGED[task], seed, action_seed=actions)
+
+    repeats, seconds = timed(lambda: [own(number) for number in range(REPEATS[task])])
     rows = []
     sizes = [(size, bullet.LOGGED[task]) for size in TRAJECTORY_SWEEP]
     sizes += [(trajectories, length) for length in SHORTER[task]]
     for size, length in dict.fromkeys((min(size, trajectories), length) for size, length in sizes):
         for gamma in GAMMAS:
-            own = mean_of(repeats[:1], size, length, gamma, tail)
-            truth = mean_of(repeats, size, length, gamma, tail)
-            for name, (value, error) in {"on-policy": own, "conditional truth": truth}.items():
+            for name, runs in {"on-policy": repeats[:1], "conditional truth": repeats}.items():
+                value, error = mean_of(runs, size, length, gamma, tail)
                 rows.append(
                     {"method": name, "trajectories": size, "length": length, "gamma": gamma, "value": value}
                     | {"low": value - 1.96 * error, "high": value + 1.96 * error, "verdict": "", "seconds": seconds}

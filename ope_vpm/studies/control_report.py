@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from ope_vpm.envs.bullet import LOGGED, stored_truth
 from ope_vpm.studies.plots import panels
-from ope_vpm.studies.study import Cell, Results, Table, select
+from ope_vpm.studies.study import Cell, Results, Table, cells_in, select
 
 METHODS = (
     "vpm",
@@ -96,10 +96,8 @@ def informative(results: Results, task: str, cell: Cell) -> bool:
 
 def cells_of(results: Results) -> list[Cell]:
     """Return every log and discount that was evaluated."""
-    names = ("behaviour", "trajectories", "length", "gamma")
     logged = [row for row in results.rows if row["methods"] != "truth"]
-    keys = dict.fromkeys(tuple(row[name] for name in names) for row in logged)
-    return [dict(zip(names, key, strict=True)) for key in keys]
+    return cells_in(logged, "behaviour", "trajectories", "length", "gamma")
 
 
 def beats(results: Results, task: str, cell: Cell, method: str) -> bool:

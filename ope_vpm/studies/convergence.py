@@ -7,7 +7,7 @@ P(R = k) ∝ α_k(1-α_k).
 
 from __future__ import annotations
 
-import time
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 from ope_vpm.arrays import Floats
 from ope_vpm.chain.schedule import Schedule, inverse_square_root
 from ope_vpm.envs.geo_queue import GeoQueue
-from ope_vpm.studies.plots import panels
-from ope_vpm.studies.study import Cell, Outcome, Results, Study, Table, mean_and_error, select
+from ope_vpm.studies.plots import curve, panels
+from ope_vpm.studies.study import Cell, Outcome, Results, Row, Study, Table, mean_and_error, select, timed
 
 STEPS, QUICK_STEPS = 10_000, 1_000
 """Damped by 1/√t, 10 000 steps amount to about 200 undamped ones, which this queue needs to forget its start."""
@@ -40,11 +40,9 @@ def study(quick: bool) -> Study:
 
 def run(cell: Cell, seed: int, steps: int) -> Outcome:
     """Run one noise level and damping: the squared residual of the iterate, and its mean over R, at some steps."""
-    start = time.perf_counter()
-    residual, weight = iterate(cell, seed, steps)
+    (residual, weight), seconds = timed(partial(iterate, cell, seed, steps))
     total = np.cumsum(weight)
     mean = np.divide(np.cumsum(weight * residual), total, out=residual.copy(), where=total > 0)
-    seconds = round(time.perf_counter() - start, 3)
     shown = np.unique(np.geomspace(1, steps, SHOWN_STEPS).astype(int))
     rows = [
         {"step": int(t), "residual": residual[t - 1], "mean_residual": mean[t - 1], "seconds": seconds} for t in shown
@@ -90,6 +88,11 @@ def table(results: Results) -> Table:
     return Table(columns, lines)
 
 
+def without_error(rows: Sequence[Row], column: str) -> tuple[float, float]:
+    """Return the mean of a column over runs, to be drawn without its standard error."""
+    return mean_and_error(rows, column)[0], 0.0
+
+
 def draw(results: Results) -> Figure:
     """Draw the mean over R with a line ∝ t^-1/2, and the last iterates with and without damping."""
     figure, axes = panels(1, 2, width=5)
@@ -100,18 +103,16 @@ def draw(results: Results) -> Figure:
             (axes[1], "damped", "residual"),
             (axes[1], "undamped", "residual"),
         ):
-            rows = select(results.rows, method=method, samples_a_step=samples)
-            steps = sorted({row["step"] for row in rows})
-            means = [mean_and_error(select(rows, step=step), column)[0] for step in steps]
-            line = "-" if method == "damped" else ":"
-            axis.loglog(steps, means, line, color=f"C{number}", label=name if method == "damped" else None)
+            line, known = ("-", name) if method == "damped" else (":", None)
+            rows, score = select(results.rows, samples_a_step=samples), partial(without_error, column=column)
+            curve(axis, rows, method, "step", score, linestyle=line, color=f"C{number}", label=known)
     every = np.array(sorted({row["step"] for row in results.rows}), dtype=float)
     # the factor 3e-4 only places the line beside the curves
     axes[0].loglog(every, 3e-4 * every**-0.5, "k--", linewidth=1, label="t$^{-1/2}$")
     axes[0].set_title("mean over R, α = 1/√t")
     axes[1].set_title("last iterate: α = 1/√t (solid), α = 1 (dotted)")
     for axis in axes:
-        axis.set_xlabel("power steps t")
+        axis.set(xlabel="power steps t", xscale="log", yscale="log")
     axes[1].set_ylim(1e-13, None)
     axes[0].set_ylabel("‖μ - Tμ‖²")
     axes[0].legend(fontsize="x-small")

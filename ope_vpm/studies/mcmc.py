@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -26,7 +25,7 @@ from ope_vpm.studies.square import (
     scatter,
     true_density,
 )
-from ope_vpm.studies.study import Arrays, Cell, Outcome, Results, Study, Table, label, select, with_error
+from ope_vpm.studies.study import Arrays, Cell, Outcome, Results, Study, Table, by_method, label, select, timed
 
 MCMC_STEPS = (1, 2, 5, 10)
 """The numbers of MCMC steps after which the sample is corrected; the paper's text does not list its own."""
@@ -85,9 +84,7 @@ def run(cell: Cell, seed: int, sizes: Sizes) -> Outcome:
     arrays: Arrays = {}
     for step in steps:
         data = Transitions(path[step - 1], path[step])
-        start = time.perf_counter()
-        sample, weights = estimators(sizes)[cell["method"]](data, seed)
-        seconds = round(time.perf_counter() - start, 3)
+        (sample, weights), seconds = timed(partial(estimators(sizes)[cell["method"]], data, seed))
         rows.append({"mcmc_step": step, "log_mmd": truth.log_mmd(sample, weights), "seconds": seconds})
         if step == 1:
             arrays = pictures(cell["method"], data, sample, weights)
@@ -131,12 +128,11 @@ def pictures(method: str, data: Transitions, sample: Floats, weights: Floats | N
 
 def table(results: Results) -> Table:
     """Make the table of log MMD, with one line per potential and number of MCMC steps."""
-    lines = []
-    for potential in POTENTIALS:
-        for step in MCMC_STEPS:
-            rows = select(results.rows, potential=potential, mcmc_step=step)
-            found = [select(rows, method=method) for method in METHODS]
-            lines.append([potential, str(step), *[with_error(part, "log_mmd") for part in found]])
+    lines = [
+        [name, str(step), *by_method(select(results.rows, potential=name, mcmc_step=step), METHODS, "log_mmd")]
+        for name in POTENTIALS
+        for step in MCMC_STEPS
+    ]
     return Table(["potential", "MCMC steps", *METHODS], lines)
 
 

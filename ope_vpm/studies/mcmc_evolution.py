@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
+from itertools import product
 
 from matplotlib.figure import Figure
 
@@ -12,7 +12,7 @@ from ope_vpm.chain import VPM, Transitions
 from ope_vpm.envs.potentials import POTENTIALS
 from ope_vpm.mcmc import cell_ratio
 from ope_vpm.studies.square import PAPER_NETWORK, Truth, heat_map, hmc_path, ratio_map
-from ope_vpm.studies.study import Arrays, Cell, Outcome, Results, Study, Table, label, select, with_error
+from ope_vpm.studies.study import Arrays, Cell, Outcome, Results, Study, Table, label, select, timed, with_error
 
 POWER_STEPS = (10, 20, 30, 150)
 """The paper's numbers of power steps."""
@@ -40,9 +40,7 @@ def run(cell: Cell, seed: int, transitions: int, network_steps: tuple[int, ...])
     rows = []
     arrays: Arrays = {}
     for steps in POWER_STEPS if cell["method"] == "VPM" else network_steps:
-        start = time.perf_counter()
-        ratio = _ratio(cell["method"], data, steps, seed)
-        seconds = round(time.perf_counter() - start, 3)
+        ratio, seconds = timed(partial(_ratio, cell["method"], data, steps, seed))
         rows.append({"power_steps": steps, "log_mmd": truth.log_mmd(data.x, ratio), "seconds": seconds})
         arrays[f"ratio-{steps}"] = ratio_map(data, ratio)
     return Outcome(rows, arrays)
@@ -61,11 +59,10 @@ def _ratio(method: str, data: Transitions, steps: int, seed: int) -> Floats:
 def table(results: Results) -> Table:
     """Make the table of log MMD, with one line per potential and method and one column per number of power steps."""
     lines = []
-    for potential in POTENTIALS:
-        for method in METHODS:
-            rows = select(results.rows, potential=potential, method=method)
-            scores = [with_error(select(rows, power_steps=steps), "log_mmd") for steps in POWER_STEPS]
-            lines.append([potential, method, *scores])
+    for potential, method in product(POTENTIALS, METHODS):
+        rows = select(results.rows, potential=potential, method=method)
+        scores = [with_error(select(rows, power_steps=steps), "log_mmd") for steps in POWER_STEPS]
+        lines.append([potential, method, *scores])
     return Table(["potential", "method", *[f"{steps} power steps" for steps in POWER_STEPS]], lines)
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from math import sqrt
 
 import numpy as np
@@ -22,9 +21,10 @@ from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.vpm.estimator import VPMEstimator
 from ope_vpm.policy import TablePolicy
 from ope_vpm.studies import obp_estimators
+from ope_vpm.studies.answers import answer
 from ope_vpm.studies.obp_estimators import POSITIONS, Feedback
 from ope_vpm.studies.plots import panels
-from ope_vpm.studies.study import Cell, Outcome, Results, Row, Study, Table, select
+from ope_vpm.studies.study import Cell, Outcome, Results, Row, Study, Table, select, timed
 
 CAMPAIGNS = ("all", "men", "women")
 """The three campaigns: all items, men's and women's, with 80, 34 and 46 of them."""
@@ -73,14 +73,15 @@ def run(cell: Cell, seed: int) -> Outcome:
     positions = only_positions(data.select(rows))
     rate = float(other.rewards.mean())
     truth = {"rate": rate, "rate_error": sqrt(rate * (1 - rate) / len(other))}
-    lines = [_answer(name, method, positions, policy, truth) for name, method in METHODS.items()]
-    start = time.perf_counter()
+    question = partial(Problem.pose, positions, TablePolicy(policy))
+    lines = [_row(name, answer(method, question()), truth) for name, method in METHODS.items()]
     items = obp_estimators.item_features(obp_estimators.folder(logger, cell["campaign"]))
-    found = obp_estimators.estimates(feedback(data.select(rows)), policy, items)
-    seconds = (time.perf_counter() - start) / len(found)
+    found, seconds = timed(lambda: obp_estimators.estimates(feedback(data.select(rows)), policy, items))
     for name in obp_estimators.NAMES:
-        value, interval = found.get(name, (np.nan, (np.nan, np.nan)))
-        lines.append(_row(name, value, interval, "none" if name in found else "failed", seconds, truth))
+        value, (low, high) = found.get(name, (np.nan, (np.nan, np.nan)))
+        verdict = "none" if name in found else "failed"
+        answered = {"value": value, "low": low, "high": high, "verdict": verdict, "seconds": seconds / len(found)}
+        lines.append(_row(name, answered, truth))
     return Outcome(lines)
 
 
@@ -138,28 +139,13 @@ def feedback(data: LoggedDataset) -> Feedback:
     )
 
 
-def _answer(name: str, method: ProblemEstimator, data: LoggedDataset, target: Floats, truth: dict[str, float]) -> Row:
-    start = time.perf_counter()
-    value = method.answer(Problem.pose(data, TablePolicy(target)))
-    interval = value.interval or (np.nan, np.nan)
-    return _row(name, value.value, interval, value.verdict, time.perf_counter() - start, truth)
-
-
-def _row(
-    name: str, value: float, interval: tuple[float, float], verdict: str, seconds: float, truth: dict[str, float]
-) -> Row:
-    low, high = interval
-    return {
-        "method": name,
-        "value": value,
-        "low": low,
-        "high": high,
-        **truth,
-        "relative_error": value / truth["rate"] - 1,
-        "covered": int(low <= truth["rate"] <= high),
-        "verdict": verdict,
-        "seconds": round(seconds, 4),
+def _row(name: str, found: Row, truth: dict[str, float]) -> Row:
+    """An answer beside the truth."""
+    judged = {
+        "relative_error": found["value"] / truth["rate"] - 1,
+        "covered": int(found["low"] <= truth["rate"] <= found["high"]),
     }
+    return {"method": name, **found, **truth, **judged, "seconds": round(found["seconds"], 4)}
 
 
 def table(results: Results) -> Table:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from matplotlib.figure import Figure
 
 from ope_vpm.studies.study import Row, mean_and_error, select
 
+Score = Callable[[Sequence[Row]], tuple[float, float]]
+"""From the runs at one place to a number and its standard error."""
 STYLES: dict[str, dict[str, Any]] = {
     "VPM": {"color": "C3", "marker": "o"},
     "VPM (paper)": {"color": "C1", "marker": "s", "linestyle": "--"},
@@ -31,40 +34,27 @@ def panels(rows: int, columns: int, height: float = 3.2, width: float = 4.2) -> 
     return figure, list(np.ravel(axes))
 
 
-def curve(axes: Axes, rows: Sequence[Row], method: str, x: str, y: str, **style: Any) -> None:
-    """Draw the mean of a column over runs against another column, with standard errors.
+def curve(axes: Axes, rows: Sequence[Row], method: str, x: str, y: str | Score, **style: Any) -> None:
+    """Draw a score of a method's runs against a column, with standard errors.
 
     Args:
         axes: to draw on.
         rows: of the results.
         method: the method whose rows are drawn.
         x: the column of the horizontal axis.
-        y: the column that is averaged.
+        y: the column that is averaged, or a function from the rows at one place to a score and its standard error.
         style: further arguments of matplotlib's `errorbar`.
     """
     chosen = select(rows, method=method)
     if not chosen:
         return
     at = sorted({row[x] for row in chosen})
-    found = [mean_and_error(select(chosen, **{x: value}), y) for value in at]
-    means, errors = zip(*found, strict=True)
+    score = partial(mean_and_error, column=y) if isinstance(y, str) else y
+    means, errors = zip(*(score(select(chosen, **{x: value})) for value in at), strict=True)
     look: dict[str, Any] = {"markersize": 4, "linewidth": 1.4, "label": method} | STYLES.get(method, {}) | style
-    axes.errorbar(at, means, yerr=errors, capsize=2, **look)
+    axes.errorbar(at, means, yerr=errors if any(errors) else None, capsize=2, **look)
 
 
-def shades(
-    axes: Axes, rows: Sequence[Row], methods: Sequence[str], columns: tuple[str, str], number: int, setting: str
-) -> None:
-    """Draw the curves of all methods in one setting; settings differ by line style, methods by colour.
-
-    Args:
-        axes: to draw on.
-        rows: of the results in that setting.
-        methods: the methods to draw.
-        columns: of the horizontal and the vertical axis.
-        number: of the setting, which decides its line style.
-        setting: the setting's name, for the legend.
-    """
-    for method in methods:
-        style = {"linestyle": ("-", "--", ":")[number % 3], "label": f"{method}, {setting}"}
-        curve(axes, rows, method, *columns, **style)
+def legend_below(figure: Figure) -> None:
+    """Put the legend of the first panel below all of them."""
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize="small")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from ope_vpm.arrays import Floats
 from ope_vpm.chain import VPM, Transitions
 from ope_vpm.envs.geo_queue import GeoQueue
 from ope_vpm.studies.distance import log_kl_both_ways
-from ope_vpm.studies.opponents import propagated_distribution, simulated_distribution
 from ope_vpm.studies.plots import curve, panels
-from ope_vpm.studies.study import Cell, Outcome, Results, Study, Table, select, with_error
+from ope_vpm.studies.study import Cell, Outcome, Results, Study, Table, by_method, cells_in, select, timed
 
 SAMPLES, ARRIVAL, FINISH = 100, 0.8, 0.9
 """The paper's defaults (n, q_a, q_f)."""
@@ -69,11 +68,10 @@ def run(cell: Cell, seed: int) -> Outcome:
     truth = queue.stationary_distribution()
     rows = []
     for name, estimate in methods.items():
-        start = time.perf_counter()
-        found = estimate()[: queue.bound]
-        seconds = time.perf_counter() - start
-        scores = log_kl_both_ways(truth, found / found.sum())
-        rows.append({"method": name} | dict(zip(COLUMNS, scores, strict=True)) | {"seconds": round(seconds, 4)})
+        found, seconds = timed(estimate)
+        within = found[: queue.bound]
+        scores = log_kl_both_ways(truth, within / within.sum())
+        rows.append({"method": name} | dict(zip(COLUMNS, scores, strict=True)) | {"seconds": seconds})
     return Outcome(rows)
 
 
@@ -83,14 +81,60 @@ def vpm_distribution(data: Transitions, size: int, options: dict[str, Any]) -> F
     return estimate.probabilities(range(size))
 
 
+# -- The model-based opponents: a counted transition matrix, simulated or propagated
+
+
+def counted_matrix(transitions: Transitions, size: int) -> Floats:
+    """Return the counted estimate of 𝒯(x'|x); from a state without data the chain restarts from the data's states.
+
+    Args:
+        transitions: between states 0, …, size - 1.
+        size: the number of states.
+    """
+    counts = np.zeros((size, size))
+    np.add.at(counts, (transitions.x, transitions.x_next), 1.0)
+    times = counts.sum(axis=1, keepdims=True)
+    start = np.bincount(transitions.x, minlength=size) / len(transitions)
+    return np.where(times > 0, counts / np.maximum(times, 1), start)
+
+
+def simulated_distribution(transitions: Transitions, size: int, steps: int, seed: int) -> Floats:
+    """Return the paper's model-based estimate: the share of visits to each state along one simulated trajectory.
+
+    Args:
+        transitions: between states 0, …, size - 1.
+        size: the number of states.
+        steps: the length of the trajectory.
+        seed: of the simulation.
+    """
+    rng = np.random.default_rng(seed)
+    cumulative = np.cumsum(counted_matrix(transitions, size), axis=1)
+    state = int(rng.choice(transitions.x))
+    visits = np.zeros(size)
+    for uniform in rng.uniform(size=steps):
+        state = min(int(np.searchsorted(cumulative[state], uniform, side="right")), size - 1)
+        visits[state] += 1
+    return visits / steps
+
+
+def propagated_distribution(transitions: Transitions, size: int) -> Floats:
+    """Return the strong model-based estimate: the distribution of the data's states after 2⁴⁰ steps of the matrix."""
+    # the lazy chain has no period and the same stationary distribution
+    kernel = (counted_matrix(transitions, size) + np.eye(size)) / 2
+    for _ in range(40):
+        kernel = kernel @ kernel
+        kernel /= kernel.sum(axis=1, keepdims=True)  # against the growth of rounding errors
+    distribution: Floats = np.bincount(transitions.x, minlength=size) / len(transitions) @ kernel
+    return distribution
+
+
 def table(results: Results) -> Table:
     """Make the table of both directions of the divergence in every setting."""
-    lines = []
-    for cell in _cells(results):
-        rows = select(results.rows, **cell)
-        for column, direction in COLUMNS.items():
-            scores = [with_error(select(rows, method=method), column) for method in METHODS]
-            lines.append([str(cell["samples"]), str(cell["finish"]), direction, *scores])
+    lines = [
+        [*map(str, cell.values()), direction, *by_method(select(results.rows, **cell), METHODS, column)]
+        for cell in cells_in(results.rows, "samples", "finish")
+        for column, direction in COLUMNS.items()
+    ]
     return Table(["samples", "finish", "direction", *METHODS], lines)
 
 
@@ -108,8 +152,3 @@ def draw(results: Results) -> Figure:
                 axis.set_xscale("log")
     axes[0].legend(fontsize="small")
     return figure
-
-
-def _cells(results: Results) -> list[Cell]:
-    pairs = dict.fromkeys((row["samples"], row["finish"]) for row in results.rows)
-    return [{"samples": samples, "finish": finish} for samples, finish in pairs]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
@@ -19,8 +18,8 @@ from ope_vpm.envs.double_well import DoubleWell
 from ope_vpm.envs.ornstein_uhlenbeck import OrnsteinUhlenbeck
 from ope_vpm.mcmc import cell_ratio
 from ope_vpm.studies.distance import histogram, log_mmd, median_distance_of_draws
-from ope_vpm.studies.plots import panels, shades
-from ope_vpm.studies.study import Cell, Outcome, Results, Study, Table, select, with_error
+from ope_vpm.studies.plots import curve, panels
+from ope_vpm.studies.study import Cell, Outcome, Results, Study, Table, by_method, cells_in, select, timed
 
 PARTICLES = 1000
 """The paper's number of particles for the phylogeny studies; it does not say how many the others have."""
@@ -94,27 +93,25 @@ have, with two modes and no closed form."""
 PHYLOGENY = {
     "phylogeny studies": [_ou(0.618, 1.584, 3.85, 0.0005), _ou(0.661, 0.710, 8.837, 0.0005)],
 }
-"""The parameters and the time step of the paper's phylogeny studies."""
+"""The parameters of Beaulieu et al. (2012) and Santana et al. (2012), and the paper's time step for them."""
+STUDIES = {
+    "sde": ("Solving SDEs (fig:OUP): log MMD", SWEEPS),
+    "phylogeny": ("Phylogeny studies (fig:OUP d): log MMD", PHYLOGENY),
+}
 QUICK_SETTINGS = ("μ=2 σ=2 θ=2", "μ=0.618 σ=1.584 θ=3.85")
 """The first setting of each of the two studies, for their quick versions."""
 SETTINGS = {name: setting for group in (SWEEPS | PHYLOGENY).values() for name, setting in group}
 """All settings by name."""
 
 
-def study(quick: bool) -> Study:
-    """Return the study of the Ornstein–Uhlenbeck process in three sweeps, and of the double well."""
-    return sde_study("sde", "Solving SDEs (fig:OUP): log MMD", SWEEPS, quick)
-
-
-def sde_study(name: str, title: str, groups: dict[str, list[tuple[str, Setting]]], quick: bool) -> Study:
+def study(name: str, quick: bool) -> Study:
     """Return a study with one panel per group of settings.
 
     Args:
-        name: of the study.
-        title: of its table.
-        groups: the settings of each panel, by the panel's title.
+        name: "sde" for the paper's process in three sweeps and the double well, "phylogeny" for its phylogeny studies.
         quick: whether to keep only `QUICK_SETTINGS`.
     """
+    title, groups = STUDIES[name]
     names = list(dict.fromkeys(setting for group in groups.values() for setting, _ in group))
     shown = [setting for setting in names if setting in QUICK_SETTINGS] if quick else names
     settings = {
@@ -136,9 +133,7 @@ def run(cell: Cell, seed: int) -> Outcome:
     estimators: dict[str, Callable[[Floats, int], Sample]] = {"EM": last, "VPM": lagged, "VPM (paper)": recent}
     rows = []
     for steps in CHECKPOINTS:
-        start = time.perf_counter()
-        sample, weights = estimators[cell["method"]](path[: steps + 1], seed)
-        seconds = round(time.perf_counter() - start, 4)
+        (sample, weights), seconds = timed(partial(estimators[cell["method"]], path[: steps + 1], seed))
         distance = log_mmd(histogram(sample, weights, centres), probabilities, centres, width)
         rows.append({"em_steps": steps, "log_mmd": distance, "seconds": seconds})
     return Outcome(rows)
@@ -179,12 +174,11 @@ def recent(path: Floats, seed: int) -> Sample:
 
 def table(results: Results) -> Table:
     """Make the table of log MMD, with one line per setting and checkpoint."""
-    lines = []
-    for setting in dict.fromkeys(row["setting"] for row in results.rows):
-        for steps in CHECKPOINTS:
-            rows = select(results.rows, setting=setting, em_steps=steps)
-            scores = [with_error(select(rows, method=method), "log_mmd") for method in METHODS]
-            lines.append([setting, str(steps), *scores])
+    lines = [
+        [cell["setting"], str(steps), *by_method(select(results.rows, **cell, em_steps=steps), METHODS, "log_mmd")]
+        for cell in cells_in(results.rows, "setting")
+        for steps in CHECKPOINTS
+    ]
     return Table(["setting", "EM steps", *METHODS], lines)
 
 
@@ -194,7 +188,9 @@ def draw(results: Results, groups: dict[str, list[tuple[str, Setting]]]) -> Figu
     for axis, (title, group) in zip(axes, groups.items(), strict=True):
         names = [name for name, _ in group if select(results.rows, setting=name)]
         for number, name in enumerate(names):
-            shades(axis, select(results.rows, setting=name), METHODS, ("em_steps", "log_mmd"), number, name)
+            for method in METHODS:
+                style = {"linestyle": ("-", "--", ":")[number % 3], "label": f"{method}, {name}"}
+                curve(axis, select(results.rows, setting=name), method, "em_steps", "log_mmd", **style)
         axis.set_title(title)
         axis.set_xlabel("EM steps")
         axis.legend(fontsize=6)

@@ -8,9 +8,8 @@ known exactly.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -20,8 +19,8 @@ from ope_vpm.envs.wild.tables import FiniteTask, clinicians, patient_features
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.evaluate import evaluate
 from ope_vpm.policy import TablePolicy
-from ope_vpm.studies.plots import panels
-from ope_vpm.studies.study import Cell, Outcome, Results, Row, Study, Table, select
+from ope_vpm.studies.plots import curve, legend_below, panels
+from ope_vpm.studies.study import Cell, Outcome, Results, Row, Study, Table, cells_in, select, timed
 
 EPISODES = (50, 200, 1000, 5000)
 TARGETS = ("optimal", "half-way")
@@ -73,16 +72,15 @@ def run(cell: Cell, seed: int) -> Outcome:
 
 
 def _row(method: str, data: LoggedDataset, name: str, seed: int) -> Row:
-    start = time.perf_counter()
     features = patient_features() if method == SIMILAR else None
-    found = evaluate(data, target(name), method.split(",")[0], gamma=1.0, seed=seed, state_features=features)
-    survival = found.episode_return
+    ask = partial(evaluate, data, target(name), method.split(",")[0], gamma=1.0, seed=seed, state_features=features)
+    found, seconds = timed(ask)
     exact, _ = truth(name)
-    row: Row = {"method": method, "error": float("nan"), "covered": "", "verdict": "", "seconds": 0.0}
-    if survival is not None:
+    row: Row = {"method": method, "error": float("nan"), "covered": "", "verdict": "", "seconds": seconds}
+    if (survival := found.episode_return) is not None:
         low, high = survival.interval or (np.nan, np.nan)
         row |= {"error": survival.value - exact, "covered": int(low <= exact <= high), "verdict": survival.verdict}
-    return row | {"seconds": round(time.perf_counter() - start, 4)}
+    return row
 
 
 def rms(rows: Sequence[Row]) -> float:
@@ -95,13 +93,13 @@ def rms(rows: Sequence[Row]) -> float:
 def table(results: Results) -> Table:
     """Root mean squared errors of the survival probability, and how often auto's intervals hold it."""
     lines = []
-    for cell in dict.fromkeys((row["target"], row["episodes"]) for row in results.rows):
-        rows = select(results.rows, target=cell[0], episodes=cell[1])
+    for cell in cells_in(results.rows, "target", "episodes"):
+        rows, (_, deviation) = select(results.rows, **cell), truth(cell["target"])
         own = select(rows, method="auto")
         errors = [_error(select(rows, method=name)) for name in METHODS]
-        floor = truth(cell[0])[1] / np.sqrt(cell[1])
+        floor = deviation / np.sqrt(cell["episodes"])
         reliable = sum(row["verdict"] == "reliable" for row in own)
-        lines.append([*map(str, cell), *errors, f"{floor:.3f}", _covered(own), f"{reliable} of {len(own)}"])
+        lines.append([*map(str, cell.values()), *errors, f"{floor:.3f}", _covered(own), f"{reliable} of {len(own)}"])
     head = ["target", "episodes", *METHODS, "on-policy", "auto covered", "auto reliable"]
     return Table(head, lines, "root mean squared error of the survival probability")
 
@@ -123,15 +121,13 @@ def draw(results: Results) -> Figure:
     figure, axes = panels(1, len(TARGETS), height=4.2)
     for axis, name in zip(axes, TARGETS, strict=True):
         for number, method in enumerate(METHODS):
-            rows = select(results.rows, target=name, method=method)
-            sizes = sorted({row["episodes"] for row in rows})
-            errors = [rms(select(rows, episodes=size)) for size in sizes]
-            axis.plot(sizes, errors, color=f"C{number}", marker=".", label=method)
+            style = {"color": f"C{number}", "marker": "."}
+            curve(axis, select(results.rows, target=name), method, "episodes", lambda rows: (rms(rows), 0.0), **style)
         sizes = sorted({row["episodes"] for row in results.rows})
         floor = [truth(name)[1] / np.sqrt(size) for size in sizes]
         axis.plot(sizes, floor, color="black", linestyle=":", label="on-policy")
         axis.set(xscale="log", yscale="log", xlabel="episodes of the clinicians")
         axis.set_title(f"{name}: {truth(name)[0]:.3f}")
     axes[0].set_ylabel("rms error of the survival probability")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize="small")
+    legend_below(figure)
     return figure

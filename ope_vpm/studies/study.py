@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ Row = dict[str, Any]
 """One line of results, by column."""
 Arrays = dict[str, npt.NDArray[Any]]
 """Arrays by name."""
+Made = TypeVar("Made")
 
 TUNING_SEEDS = "1000-1009"
 """The seeds on which our defaults were chosen; reported runs have seeds 0, 1, …, which no choice has seen."""
@@ -79,9 +81,21 @@ def label(cell: Cell) -> str:
     return "-".join(f"{name}={value}" for name, value in cell.items())
 
 
+def timed(compute: Callable[[], Made]) -> tuple[Made, float]:
+    """Return what a function returns, and the seconds that it took."""
+    start = time.perf_counter()
+    return compute(), round(time.perf_counter() - start, 4)
+
+
 def select(rows: Sequence[Row], **wanted: Any) -> list[Row]:
     """Return the rows whose columns have the wanted values."""
     return [row for row in rows if all(row[name] == value for name, value in wanted.items())]
+
+
+def cells_in(rows: Sequence[Row], *columns: str) -> list[Cell]:
+    """Return the distinct values of some columns, in the order of the rows."""
+    distinct = dict.fromkeys(tuple(row[name] for name in columns) for row in rows)
+    return [dict(zip(columns, values, strict=True)) for values in distinct]
 
 
 def mean_and_error(rows: Sequence[Row], column: str) -> tuple[float, float]:
@@ -98,3 +112,8 @@ def with_error(rows: Sequence[Row], column: str) -> str:
     mean, error = mean_and_error(rows, column)
     spread = f" ± {error:.2f}" if len(rows) > 1 else ""
     return f"{mean:.2f}{spread} ({len(rows)})"
+
+
+def by_method(rows: Sequence[Row], methods: Sequence[str], column: str) -> list[str]:
+    """Return the text of `with_error` for each method."""
+    return [with_error(select(rows, method=method), column) for method in methods]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -18,13 +16,13 @@ from ope_vpm.baselines.model import ModelBased
 from ope_vpm.baselines.naive import Naive
 from ope_vpm.envs import taxi
 from ope_vpm.envs.taxi_bound import cramer_rao_bound
-from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.vpm.estimator import PAPER, VPMEstimator
 from ope_vpm.policy import TablePolicy
-from ope_vpm.studies.plots import panels
-from ope_vpm.studies.study import Cell, Outcome, Results, Row, Study, Table, select
+from ope_vpm.studies.answers import answer
+from ope_vpm.studies.plots import curve, legend_below, panels
+from ope_vpm.studies.study import Cell, Outcome, Results, Row, Study, Table, cells_in, select, timed
 
 TARGET, BEHAVIOUR = 1000, 950
 """The paper's numbers of Q-learning iterations after which the target and the behaviour policy are taken."""
@@ -79,19 +77,13 @@ def run(cell: Cell, seed: int) -> Outcome:
     """Run all methods on one log."""
     target, truth = taxi.shipped(TARGET), exact_truth()
     data = taxi.simulate(behaviour(cell["alpha"]), cell["trajectories"], cell["length"], seed)
-    rows = [_row(name, *answer(estimator, data), truth) for name, estimator in METHODS.items()]
-    start = time.perf_counter()
-    own = taxi.simulate(target, cell["trajectories"], cell["length"], seed + ON_POLICY_SEED)
-    rows.append(_row(ON_POLICY, float(own.rewards.mean()), time.perf_counter() - start, truth))
-    floor = cramer_rao_bound(target, behaviour(cell["alpha"]), cell["trajectories"], cell["length"])
+    found = {name: answer(estimator, Problem.pose(data, target)) for name, estimator in METHODS.items()}
+    size = cell["trajectories"], cell["length"]
+    own, seconds = timed(lambda: taxi.simulate(target, *size, seed + ON_POLICY_SEED))
+    found[ON_POLICY] = {"value": float(own.rewards.mean()), "seconds": seconds}
+    rows = [_row(name, row["value"], row["seconds"], truth) for name, row in found.items()]
+    floor = cramer_rao_bound(target, behaviour(cell["alpha"]), *size)
     return Outcome([*rows, {"method": BOUND, "error": 0.0, "squared_error": floor, "seconds": 0.0}])
-
-
-def answer(estimator: ProblemEstimator, data: LoggedDataset) -> tuple[float, float]:
-    """Return an estimator's value, and the seconds that it took."""
-    start = time.perf_counter()
-    found = estimator.answer(Problem.pose(data, taxi.shipped(TARGET)))
-    return found.value, time.perf_counter() - start
 
 
 def behaviour(alpha: float) -> TablePolicy:
@@ -107,7 +99,7 @@ def exact_truth() -> float:
 
 def _row(method: str, value: float, seconds: float, truth: float) -> Row:
     error = value - truth
-    return {"method": method, "error": error, "squared_error": error**2, "seconds": round(seconds, 4)}
+    return {"method": method, "error": error, "squared_error": error**2, "seconds": seconds}
 
 
 def log_mse(rows: Sequence[Row]) -> tuple[float, float]:
@@ -121,7 +113,7 @@ def log_mse(rows: Sequence[Row]) -> tuple[float, float]:
 def table(results: Results) -> Table:
     """Make the table of log₁₀ of the mean squared error, with one line per cell."""
     lines = []
-    for cell in _cells(results):
+    for cell in cells_in(results.rows, *AXES):
         line = [f"{cell['trajectories']}x{cell['length']}", str(cell["alpha"])]
         for name in NAMES:
             rows = select(results.rows, method=name, **cell)
@@ -140,26 +132,15 @@ def draw(results: Results) -> Figure:
         _panel(axis, select(results.rows, **fixed), name)
         axis.set_xlabel(text)
     axes[0].set_ylabel("log₁₀ mean squared error")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize="small")
+    legend_below(figure)
     return figure
 
 
 def _panel(axis: Axes, rows: Sequence[Row], name: str) -> None:
     for number, method in enumerate(NAMES):
-        chosen = select(rows, method=method)
-        at = sorted({row[name] for row in chosen})
-        found = [log_mse(select(chosen, **{name: value})) for value in at]
-        style: dict[str, Any] = (
-            {"color": "black", "linestyle": ":"} if method == BOUND else {"color": f"C{number}", "marker": "."}
-        )
-        means, errors = [score for score, _ in found], [error for _, error in found]
-        axis.errorbar(at, means, yerr=errors, capsize=2, label=method, **style)
+        style = {"color": "black", "linestyle": ":"} if method == BOUND else {"color": f"C{number}", "marker": "."}
+        curve(axis, rows, method, name, log_mse, **style)
     if name != "alpha":
         axis.set_xscale("log", base=2)
         at = sorted({row[name] for row in rows})
         axis.set_xticks(at, [str(value) for value in at])
-
-
-def _cells(results: Results) -> list[Cell]:
-    keys = dict.fromkeys(tuple(row[name] for name in AXES) for row in results.rows)
-    return [dict(zip(AXES, key, strict=True)) for key in keys]

@@ -4,12 +4,8 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
-from ope_vpm.baselines.bestdice import BestDice
-from ope_vpm.baselines.dualdice import DualDice
-from ope_vpm.baselines.gendice import GenDice
-from ope_vpm.baselines.gradientdice import GradientDice
-from ope_vpm.baselines.mql import minimax_q
-from ope_vpm.baselines.mwl import minimax_weights
+from ope_vpm.baselines.dice import BestDice, DualDice, GenDice, GradientDice
+from ope_vpm.baselines.minimax import minimax_q, minimax_weights
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.linear.system import LinearSystem

@@ -81,5 +81,5 @@ def test_values_of_episodes_by_hand(tmp_path):
 
 
 def test_an_unknown_truth_names_the_command():
-    with pytest.raises(ValueError, match=r"is not known: run `python -m ope_vpm.envs.measure reacher step-1`"):
+    with pytest.raises(ValueError, match=r"is not known: run `python -m benchmarks._measure reacher step-1`"):
         bullet.find_truth(bullet.POLICIES / "reacher" / "truth.json", "step-1")

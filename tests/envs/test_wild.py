@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ope_vpm.envs.measure import run
+from benchmarks._measure import run
 from ope_vpm.envs.wild import BEHAVIOURS, collect_log, wild_task, wild_tasks
 from ope_vpm.envs.wild.networks import POLICIES, NetworkTask
 from ope_vpm.envs.wild.recipes import RECIPES

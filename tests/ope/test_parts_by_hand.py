@@ -8,6 +8,7 @@ import pytest
 from gymnasium import spaces
 
 import ope_vpm as ov
+from ope_vpm.baselines.minimax import scaled_least_squares
 from ope_vpm.linear.features import Standardiser
 from ope_vpm.linear.moments import Coefficients, GroupSums
 from ope_vpm.linear.system import RIDGES
@@ -49,7 +50,6 @@ from ope_vpm.ope.q.values import influence
 from ope_vpm.ope.ratio import dice
 from ope_vpm.ope.ratio.estimator import end_mass, ratio_estimate
 from ope_vpm.ope.ratio.lagrangian import Regularisation, lagrangian_means, linear_ratio
-from ope_vpm.ope.ratio.least_squares import scaled_least_squares
 from ope_vpm.ope.vpm.estimator import VPMEstimator, find_factored
 from ope_vpm.ope.vpm.pairs import find_by_solver, weighted_mean
 from ope_vpm.policy import CategoricalPolicy, DeterministicPolicy, GaussianPolicy

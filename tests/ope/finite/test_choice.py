@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
-from ope_vpm.envs.made import made_tasks
+from benchmarks._made import made_tasks
 from ope_vpm.envs.wild import collect_log
 from ope_vpm.ope import Problem
 from ope_vpm.ope.finite.choice import LEAST_EXPLAINED, MOST_HELD, chosen_solution, time_held

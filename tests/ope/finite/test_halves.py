@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
+from benchmarks._made import made_tasks
 from ope_vpm.envs import taxi
-from ope_vpm.envs.made import made_tasks
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.logged.episode import take
 from ope_vpm.ope import Problem

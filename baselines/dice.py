@@ -1,4 +1,9 @@
-"""The DICE family: settings of one regularised Lagrangian, linear in features in closed form, or with networks."""
+"""The DICE family: saddle points of one regularised Lagrangian, which differ in the terms that they have.
+
+DualDICE is by Nachum, Chow, Dai and Li (2019), GenDICE by Zhang, Dai, Li and Schuurmans (2020), GradientDICE by Zhang,
+Liu and Whiteson (2020), and "bestdice" the combination that Yang, Nachum, Dai, Li and Schuurmans (2020) found best.
+Linear in features they have a closed form; with networks two players learn, as published.
+"""
 
 from __future__ import annotations
 
@@ -53,3 +58,31 @@ class DiceEstimator(RatioEstimator):
             if unsettled > MOST_UNSETTLED:
                 remarks += (f"ζ ≥ 0 did not settle: {unsettled:.0%} of the rows still change sides",)
         return ratio_estimate(equations, lstd, zeta, self.solver, remarks)
+
+
+class DualDice(DiceEstimator):
+    """The ratio that balances the flow with the least E[ζ²]; E[ζ] = 1 is required at γ = 1 only."""
+
+    name: ClassVar[str] = "dualdice"
+    terms: ClassVar[Regularisation] = Regularisation(primal=0, dual=1, reward=False, normalised=False, positive=False)
+
+
+class GenDice(DiceEstimator):
+    """The ratio ζ ≥ 0 with E[ζ] = 1 whose flow is balanced for all functions ν that are small in E[ν²]."""
+
+    name: ClassVar[str] = "gendice"
+    terms: ClassVar[Regularisation] = Regularisation(primal=1, dual=0, reward=False, normalised=True, positive=True)
+
+
+class GradientDice(DiceEstimator):
+    """GenDICE without the constraint ζ ≥ 0, which makes the saddle point unique."""
+
+    name: ClassVar[str] = "gradientdice"
+    terms: ClassVar[Regularisation] = Regularisation(primal=1, dual=0, reward=False, normalised=True, positive=False)
+
+
+class BestDice(DiceEstimator):
+    """The ratio ζ ≥ 0 with E[ζ] = 1 and the least E[ζ²], with the reward in the flow."""
+
+    name: ClassVar[str] = "bestdice"
+    terms: ClassVar[Regularisation] = Regularisation(primal=0, dual=1, reward=True, normalised=True, positive=True)

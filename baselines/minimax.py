@@ -1,7 +1,8 @@
-"""Minimax Q learning (Uehara, Huang, Jiang 2020), linear in features, in closed form.
+"""Minimax weight learning and minimax Q learning (Uehara, Huang, Jiang 2020), linear in features, in closed form.
 
-Q = Φθ leaves the least Bellman residual E[f(r + γQ' - Q)] for the worst f of the ball {Φa: aᵀΛa ≤ 1} of an RKHS. The
-worst f gives a norm of E[Φr] - Aθ, so that θ is a least-squares solution.
+The ratio w = Φβ leaves the least imbalance of flow, (1-γ)E₀[f] + E[w(γf' - f)], for the worst f of the ball
+{Φa: aᵀΛa ≤ 1} of an RKHS; Q = Φθ leaves the least Bellman residual E[f(r + γQ' - Q)] for the worst f of that ball. The
+worst f gives a norm of c - Aᵀβ, and of E[Φr] - Aθ, so that both are least-squares solutions.
 """
 
 from __future__ import annotations
@@ -19,8 +20,27 @@ from ope_vpm.ope.inference.doubts import DISAGREEMENT, OVERLAP, remarks
 from ope_vpm.ope.inference.estimate import disagreement
 from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations
 from ope_vpm.ope.linear.sensitivity import Rows, with_linear_doubt
-from ope_vpm.ope.ratio.estimator import RatioEstimator
-from ope_vpm.ope.ratio.least_squares import scaled_least_squares
+from ope_vpm.ope.ratio.estimator import RatioEstimator, ratio_estimate
+
+FREE = 1e-8
+"""The penalty of the constant, which is free but for rounding."""
+
+
+class MinimaxWeights(RatioEstimator):
+    """Minimax weight learning."""
+
+    name: ClassVar[str] = "mwl"
+
+    def find_linear(self, equations: PairEquations, lstd: LinearEstimate) -> RawEstimate:
+        """The minimax ratio; its value and interval as `ratio_estimate` has them."""
+        beta = minimax_weights(equations.system, lstd.ridge)
+        ratio, _ = equations.apply(beta, lstd.theta)
+        return ratio_estimate(equations, lstd, ratio)
+
+
+def minimax_weights(system: LinearSystem, ridge: float) -> Floats:
+    """The β with the least ‖Λ^-½(c - Aᵀβ)‖² + (ridge·‖Λ^½β‖)²."""
+    return scaled_least_squares(system.matrix.T, system.source, system.scale, ridge)
 
 
 class MinimaxQ(RatioEstimator):
@@ -56,3 +76,21 @@ class MinimaxQ(RatioEstimator):
 def minimax_q(system: LinearSystem, ridge: float) -> Floats:
     """The θ with the least ‖Λ^-½(E[Φr] - Aθ)‖² + (ridge·‖Λ^½θ‖)²."""
     return scaled_least_squares(system.matrix, system.reward, system.scale, ridge)
+
+
+def scaled_least_squares(matrix: Floats, right: Floats, scale: Floats, ridge: float) -> Floats:
+    """The x with the least ‖Λ^-½(right - matrix·x)‖² + (ridge·‖Λ^½x‖)².
+
+    Args:
+        matrix: shape (D, D).
+        right: shape (D,).
+        scale: the diagonal of Λ; the constant, which has 0 there, has 1 here and no ridge.
+        ridge: in units in which every feature has mean square 1.
+    """
+    root = np.sqrt(np.where(scale > 0, scale, 1.0))
+    penalty = np.full(len(right), ridge)
+    penalty[0] = FREE
+    stacked = np.vstack([matrix / np.outer(root, root), np.diag(penalty)])
+    answer = np.linalg.lstsq(stacked, np.concatenate([right / root, np.zeros_like(right)]), rcond=None)[0]
+    solution: Floats = answer / root
+    return solution

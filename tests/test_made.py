@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ope_vpm.envs.made import from_arrays, garnet, made_tasks, pits, ward
+from benchmarks._made import from_arrays, garnet, made_tasks, pits, ward
 from ope_vpm.policy import TablePolicy
 
 SMALL = {

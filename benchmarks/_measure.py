@@ -1,6 +1,6 @@
 """Run shipped network policies and store their true values, for the tasks of the studies and for the wild tasks.
 
-`python -m ope_vpm.envs.measure Hopper-v5` writes `policies/Hopper-v5/truth.json`; checkpoints may be named after
+`python -m benchmarks._measure Hopper-v5` writes `policies/Hopper-v5/truth.json`; checkpoints may be named after
 the task. Episodes are run without the environment's own time limit.
 """
 
