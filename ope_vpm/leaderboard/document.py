@@ -37,7 +37,7 @@ def document(board: Board, found: Sequence[Line], total: Sequence[Line], command
         "versions": _versions(),
         "runs": suite.runs,
         "first_seed": suite.first_seed,
-        "metrics": METRICS,
+        "metrics": {name: metric.title for name, metric in METRICS.items()},
         "estimators": [
             {"label": entry.label, "name": entry.name, "settings": entry.settings}
             for entry in suite.entries

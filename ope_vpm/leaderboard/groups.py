@@ -34,9 +34,9 @@ def _values(board: Board, numbers: list[int], label: str) -> Floats:
     parts: list[Floats] = []
     for number in numbers:
         setting = board.suite.settings[number]
-        entry = next((one for one in board.suite.competitors(setting) if one.label == label), None)
+        block = board.blocks(number).get(label)
         shape = len(board.suite.seeds(setting)), len(board.policies[setting.label, setting.gamma])
-        parts.append((np.full(shape, np.nan) if entry is None else board.block(number, entry).value).reshape(-1))
+        parts.append((np.full(shape, np.nan) if block is None else block.answers.value).reshape(-1))
     return np.concatenate(parts) if parts else np.zeros(0)
 
 

@@ -3,31 +3,54 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from ope_vpm.arrays import Floats
 from ope_vpm.leaderboard import scores
-from ope_vpm.leaderboard.records import Block, Board, Known
+from ope_vpm.leaderboard.records import Answers, Block, Board
 
 Number = tuple[float | None, float | None]
 """A metric and its standard error; None where it is not defined."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A column of the tables."""
+
+    title: str
+    score: Callable[[Answers], scores.Score]
+    """From the answers of whole runs about the policies that the metric can be told of."""
+    known: str = "truth"
+    """What must be known of a policy: "", "truth" or "floor"."""
+    policies: int = 1
+    """The fewest policies."""
+
+
 METRICS = {
-    "ratio": "RMSE ÷ on-policy",
-    "confidently_wrong": "confidently wrong",
-    "reliable_and_covered": "reliable and covered",
-    "log_mse": "log₁₀ MSE",
-    "absolute_error": "|error|",
-    "bias": "bias",
-    "rank_correlation": "rank correlation",
-    "regret_1": "regret@1",
-    "regret_3": "regret@3",
-    "coverage": "coverage",
-    "width": "width",
-    "verdicts_right": "verdicts right",
-    "seconds": "seconds",
+    "ratio": Metric("RMSE ÷ on-policy", lambda one: scores.floor_ratio(one.scaled), "floor"),
+    "confidently_wrong": Metric(
+        "confidently wrong",
+        lambda one: scores.confidently_wrong(one.scaled, *one.wide, one.known.truth, one.verdict),
+        "floor",
+    ),
+    "reliable_and_covered": Metric(
+        "reliable and covered", lambda one: scores.reliable_and_covered(*one.wide, one.known.truth, one.verdict)
+    ),
+    "log_mse": Metric("log₁₀ MSE", lambda one: scores.log_mse(one.error)),
+    "absolute_error": Metric("|error|", lambda one: scores.absolute_error(one.error)),
+    "bias": Metric("bias", lambda one: scores.mean(one.error)),
+    "rank_correlation": Metric(
+        "rank correlation", lambda one: scores.rank_correlation(one.value, one.known.truth), policies=2
+    ),
+    "regret_1": Metric("regret@1", lambda one: scores.regret(one.value, one.known.truth, 1), policies=2),
+    "regret_3": Metric("regret@3", lambda one: scores.regret(one.value, one.known.truth, 3), policies=4),
+    "coverage": Metric("coverage", lambda one: scores.coverage(*one.wide, one.known.truth)),
+    "width": Metric("width", lambda one: scores.width(one.low, one.high), ""),
+    "verdicts_right": Metric("verdicts right", lambda one: scores.verdicts_right(one.scaled, one.verdict), "floor"),
+    "seconds": Metric("seconds", lambda one: scores.mean(one.seconds), ""),
 }
 HEADLINES = ("confidently_wrong", "reliable_and_covered")
 """Shown by every table, also where nobody has them; over all settings they are pooled, not averaged, since a setting
@@ -72,15 +95,12 @@ class Line:
 def lines(board: Board) -> list[Line]:
     """Every estimator on every setting, best first within a setting."""
     found: list[Line] = []
-    for number, setting in enumerate(board.suite.settings):
-        known = board.known(setting)
-        blocks = [board.block(number, entry) for entry in board.suite.competitors(setting)]
-        scored = [_scores(block, known) for block in blocks]
-        measured = [
-            _line(number, block, known, own, numbers)
-            for block, own, numbers in zip(blocks, scored, _with_errors(scored), strict=True)
-        ]
-        found += compared(measured, {line.estimator: block for line, block in zip(measured, blocks, strict=True)})
+    for number in range(len(board.suite.settings)):
+        blocks = board.blocks(number)
+        scored = [_scores(block.answers) for block in blocks.values()]
+        numbers = _with_errors(scored)
+        measured = [_line(number, *each) for each in zip(blocks.values(), scored, numbers, strict=True)]
+        found += compared(measured, blocks)
     return found
 
 
@@ -119,19 +139,17 @@ def _beside(best: Line, line: Line) -> Line:
     return replace(line, p_value=p_value)
 
 
-def _scores(block: Block, known: Known) -> dict[str, scores.Score]:
-    """Every metric that a block has, over its whole runs."""
-    whole = block.whole
-    if not whole.any():
+def _scores(answers: Answers) -> dict[str, scores.Score]:
+    """Every metric that answers have, over their whole runs."""
+    if not answers.whole.any():
         return {}
-    one = Answers(block.value[whole], block.low[whole], block.high[whole], block.verdict[whole])
-    found = {"seconds": scores.mean(block.seconds[whole]), "width": scores.width(one.low, one.high)}
-    wide = one.allowing(known)
-    if known.told.any():
-        found |= _against_truth(one.of(known.told), wide.of(known.told), known.of(known.told))
-    if known.floored.any():
-        found |= _against_floor(one.of(known.floored), wide.of(known.floored), known.of(known.floored))
-    return found
+    whole, known = answers.within(answers.whole), answers.known
+    about = {"": whole, "truth": whole.within(policies=known.told), "floor": whole.within(policies=known.floored)}
+    return {
+        name: metric.score(about[metric.known])
+        for name, metric in METRICS.items()
+        if about[metric.known].value.shape[1] >= metric.policies
+    }
 
 
 def _with_errors(scored: Sequence[dict[str, scores.Score]]) -> list[dict[str, Number]]:
@@ -148,77 +166,25 @@ def _with_errors(scored: Sequence[dict[str, scores.Score]]) -> list[dict[str, Nu
     return numbers
 
 
-def _line(number: int, block: Block, known: Known, scored: dict[str, scores.Score], numbers: dict[str, Number]) -> Line:
-    error = block.value[block.whole] - known.truth
-    errors: tuple[Floats, ...] = ()
-    if len(error) and known.told.any():
-        floored = known.floored
-        errors = ((error / known.floor)[:, floored] if floored.any() else error[:, known.told],)
+def _line(number: int, block: Block, scored: dict[str, scores.Score], numbers: dict[str, Number]) -> Line:
+    whole, known = block.answers.within(block.answers.whole), block.answers.known
+    runs, errors = len(whole.value), tuple[Floats, ...]()
+    if runs and known.told.any():
+        errors = (whole.scaled[:, known.floored] if known.floored.any() else whole.error[:, known.told],)
     reliable = {name: scored[name].count if name in scored else 0 for name in HEADLINES}
-    line = Line(block.entry.label, number, numbers, len(error), block.failed, block.missing, 1, reliable, errors=errors)
+    line = Line(block.entry.label, number, numbers, runs, block.failed, block.missing, 1, reliable, errors=errors)
     return replace(line, standing={number: _order(line)[1]} if errors else {})
 
 
-@dataclass(frozen=True)
-class Answers:
-    """What an estimator said in whole runs: arrays (runs, policies)."""
-
-    value: Floats
-    low: Floats
-    high: Floats
-    verdict: Floats
-
-    def of(self, policies: scores.Mask) -> Answers:
-        """The answers about some of the policies."""
-        if policies.all():
-            return self
-        return Answers(*(part[:, policies] for part in (self.value, self.low, self.high, self.verdict)))
-
-    def allowing(self, known: Known) -> Answers:
-        """The same with intervals that also allow for the error of the truth."""
-        low, high = scores.allowing(self.low, self.high, self.value, known.truth_error)
-        return replace(self, low=low, high=high)
-
-
-def _against_truth(one: Answers, wide: Answers, known: Known) -> dict[str, scores.Score]:
-    value, truth = one.value, known.truth
-    found = {
-        "log_mse": scores.log_mse(value - truth),
-        "absolute_error": scores.absolute_error(value - truth),
-        "bias": scores.mean(value - truth),
-        "coverage": scores.coverage(wide.low, wide.high, truth),
-        "reliable_and_covered": scores.reliable_and_covered(wide.low, wide.high, truth, one.verdict),
-    }
-    if len(truth) > 1:
-        found["rank_correlation"] = scores.rank_correlation(value, truth)
-        found["regret_1"] = scores.regret(value, truth, 1)
-    if len(truth) > 3:
-        found["regret_3"] = scores.regret(value, truth, 3)
-    return found
-
-
-def _against_floor(one: Answers, wide: Answers, known: Known) -> dict[str, scores.Score]:
-    scaled = (one.value - known.truth) / known.floor
-    return {
-        "ratio": scores.floor_ratio(scaled),
-        "verdicts_right": scores.verdicts_right(scaled, one.verdict),
-        "confidently_wrong": scores.confidently_wrong(scaled, wide.low, wide.high, known.truth, one.verdict),
-    }
-
-
-def compared(measured: list[Line], blocks: dict[str, Block]) -> list[Line]:
-    """The lines of one setting, best first, each beside the best."""
+def compared(measured: list[Line], blocks: Mapping[str, Block]) -> list[Line]:
+    """The lines of one setting, best first, each beside the best on the runs that all have."""
     full = [line for line in measured if not line.failed and line.errors]
     rest = [line for line in measured if line.failed or not line.errors]
     if full:
-        common = np.logical_and.reduce([blocks[line.estimator].whole for line in full])
-        full = [_of_runs(line, blocks[line.estimator], common) for line in full]
+        whole = {line.estimator: blocks[line.estimator].answers.whole for line in full}
+        common = np.logical_and.reduce(list(whole.values()))
+        full = [replace(line, errors=(line.errors[0][common[whole[line.estimator]]],)) for line in full]
     return _against_best(full) + sorted(rest, key=_order)
-
-
-def _of_runs(line: Line, block: Block, common: Floats) -> Line:
-    """The same with the errors of the runs that all have."""
-    return replace(line, errors=(line.errors[0][common[block.whole]],))
 
 
 def _against_best(full: list[Line]) -> list[Line]:
@@ -233,14 +199,12 @@ def _against_best(full: list[Line]) -> list[Line]:
 
 
 def _joined(label: str, found: list[Line]) -> Line:
-    numbers: dict[str, Number] = {}
-    for name in METRICS:
-        known = [line for line in found if line.numbers[name][0] is not None]
-        numbers[name] = _over_settings(name, known) if known else ALONE
+    """One estimator over the settings on which it ran."""
+    defined = {name: [line for line in found if line.numbers[name][0] is not None] for name in METRICS}
     return Line(
         label,
         None,
-        numbers,
+        {name: _over_settings(name, known) if known else ALONE for name, known in defined.items()},
         min((line.runs for line in found), default=0),
         sum(line.failed for line in found),
         sum(line.missing for line in found),
@@ -294,9 +258,7 @@ def _finite(number: Number) -> Number:
 
 def agreement(board: Board, number: int) -> tuple[list[str], Floats]:
     """How alike estimators rank the policies of a setting: Spearman's correlation of their mean estimates."""
-    setting = board.suite.settings[number]
-    blocks = [board.block(number, entry) for entry in board.suite.competitors(setting)]
-    known = [block for block in blocks if block.whole.any()]
-    means = np.array([block.value[block.whole].mean(axis=0) for block in known])
-    matrix = scores.spearman(means, means) if known else np.zeros((0, 0))
-    return [block.entry.label for block in known], matrix
+    answers = {label: block.answers for label, block in board.blocks(number).items()}
+    known = {label: each.value[each.whole] for label, each in answers.items() if each.whole.any()}
+    means = np.array([value.mean(axis=0) for value in known.values()])
+    return list(known), scores.spearman(means, means) if known else np.zeros((0, 0))

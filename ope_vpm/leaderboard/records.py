@@ -1,42 +1,20 @@
-"""Finished cells beside their truths: what tables, pictures and pages are made of."""
+"""Finished cells beside their truths, as arrays: what tables, pictures and pages are made of."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from ope_vpm.arrays import Floats
+from ope_vpm.arrays import Bools, Floats
+from ope_vpm.leaderboard import scores
 from ope_vpm.leaderboard.jobs import Job, Result
-from ope_vpm.leaderboard.scores import RELIABLE
 from ope_vpm.leaderboard.suites import Entry, Setting, Suite
 from ope_vpm.leaderboard.tasks import Reference
 
-VERDICTS = {"reliable": RELIABLE, "caution": 0.0, "unreliable": -1.0}
-
-
-@dataclass(frozen=True)
-class Block:
-    """One estimator on one setting: arrays (runs, policies), NaN where there is no value."""
-
-    entry: Entry
-    value: Floats
-    low: Floats
-    high: Floats
-    verdict: Floats
-    seconds: Floats
-    failed: int
-    """Cells with an error, or without a finite value."""
-    missing: int
-    """Cells that were not run."""
-
-    @cached_property
-    def whole(self) -> Any:
-        """(runs,): the runs in which every policy has a value."""
-        return np.isfinite(self.value).all(axis=1)
+VERDICTS = {"reliable": scores.RELIABLE, "caution": 0.0, "unreliable": -1.0}
 
 
 @dataclass(frozen=True)
@@ -50,21 +28,67 @@ class Known:
     floor: Floats
     """The error of an on-policy mean of as many episodes; NaN where it is not known."""
 
-    @cached_property
-    def told(self) -> Any:
+    @property
+    def told(self) -> Bools:
         """(policies,): whether the truth is known."""
         return np.isfinite(self.truth)
 
-    @cached_property
-    def floored(self) -> Any:
+    @property
+    def floored(self) -> Bools:
         """(policies,): whether the truth and a floor are known."""
         return self.told & (self.floor > 0)  # a floor that is not known is NaN
 
-    def of(self, policies: Any) -> Known:
-        """What is known of some of the policies."""
-        if policies.all():
-            return self
-        return Known(self.truth[policies], self.truth_error[policies], self.floor[policies])
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers of one estimator about the policies of a setting: arrays (runs, policies), NaN without a value."""
+
+    value: Floats
+    low: Floats
+    high: Floats
+    verdict: Floats
+    seconds: Floats
+    known: Known
+
+    @cached_property
+    def whole(self) -> Bools:
+        """(runs,): the runs in which every policy has a value."""
+        return np.asarray(np.isfinite(self.value).all(axis=1))
+
+    @property
+    def error(self) -> Floats:
+        """The value minus the truth."""
+        return self.value - self.known.truth
+
+    @property
+    def scaled(self) -> Floats:
+        """The error as a multiple of the on-policy mean's."""
+        return self.error / self.known.floor
+
+    @property
+    def wide(self) -> tuple[Floats, Floats]:
+        """The ends of the intervals, moved out to allow for the error of the truth."""
+        return scores.allowing(self.low, self.high, self.value, self.known.truth_error)
+
+    def within(self, runs: Bools | None = None, policies: Bools | None = None) -> Answers:
+        """The answers in some runs about some policies; None: all of them."""
+        rows, columns = (slice(None) if part is None or part.all() else part for part in (runs, policies))
+        known = Known(*(part[columns] for part in (self.known.truth, self.known.truth_error, self.known.floor)))
+        arrays = self.value, self.low, self.high, self.verdict, self.seconds
+        value, low, high, verdict, seconds = (part[rows][:, columns] for part in arrays)
+        return Answers(value, low, high, verdict, seconds, known)
+
+
+@dataclass(frozen=True)
+class Block:
+    """One estimator on one setting."""
+
+    entry: Entry
+    answers: Answers
+    failed: int
+    """Cells with an error, or without a finite value."""
+    missing: int
+    """Cells that were not run."""
 
 
 @dataclass(frozen=True)
@@ -92,15 +116,9 @@ class Board:
 
     @cached_property
     def references(self) -> dict[tuple[str, float, str], Reference | None]:
-        """By setting's label, γ and policy."""
-        found: dict[tuple[str, float, str], Reference | None] = {}
-        for job in self.jobs:
-            if job.entry is None:
-                result = self.results.get(job.key)
-                known = result is not None and result.error is None and bool(result.outcome)
-                reference = Reference(**_fields(result.outcome)) if known and result is not None else None
-                found[job.setting.label, job.setting.gamma, job.policy] = reference
-        return found
+        """What policies are worth, by setting's label, γ and policy; None where it is not known."""
+        asked = {(job.setting.label, job.setting.gamma, job.policy): job.key for job in self.jobs if job.entry is None}
+        return {place: _reference(self.results.get(key)) for place, key in asked.items()}
 
     @cached_property
     def policies(self) -> dict[tuple[str, float], list[str]]:
@@ -119,42 +137,44 @@ class Board:
         floor = [np.nan if one is None or one.floor is None else one.floor for one in found]
         return Known(np.array(truth), np.array(truth_error), np.array(floor))
 
-    def block(self, number: int, entry: Entry) -> Block:
-        """One estimator on one setting."""
-        return self._blocks[number, entry.label]
+    def blocks(self, number: int) -> dict[str, Block]:
+        """Every estimator on one setting, by label."""
+        return self._blocks[number]
 
     @cached_property
-    def _blocks(self) -> dict[tuple[int, str], Block]:
+    def _blocks(self) -> list[dict[str, Block]]:
         """Every block, filled once: tables and agreement read the same ones."""
-        return {
-            (number, entry.label): self._filled(number, entry)
-            for number, setting in enumerate(self.suite.settings)
-            for entry in self.suite.competitors(setting)
-        }
+        found = []
+        for number, setting in enumerate(self.suite.settings):
+            names, known = self.policies[setting.label, setting.gamma], self.known(setting)
+            empty = np.full((len(self.suite.seeds(setting)), len(names)), np.nan)
+            blank = Answers(empty, empty, empty, np.zeros(empty.shape), empty, known)
+            entries = self.suite.competitors(setting)
+            found.append({entry.label: self._filled(number, entry, names, blank) for entry in entries})
+        return found
 
-    def _filled(self, number: int, entry: Entry) -> Block:
-        setting = self.suite.settings[number]
-        names = self.policies[setting.label, setting.gamma]
-        shape = (len(self.suite.seeds(setting)), len(names))
-        value, low, high, seconds = (np.full(shape, np.nan) for _ in range(4))
-        verdict = np.zeros(shape)
+    def _filled(self, number: int, entry: Entry, names: list[str], blank: Answers) -> Block:
+        value, low, high, verdict, seconds = (
+            part.copy() for part in (blank.value, blank.low, blank.high, blank.verdict, blank.seconds)
+        )
         failed = missing = 0
         for column, policy in enumerate(names):
             for job in self.cells.get((number, entry.label, policy), []):
-                result = self.results.get(job.key)
+                result, place = self.results.get(job.key), (job.run, column)
                 if result is None:
                     missing += 1
-                    continue
-                place = (job.run, column)
-                if result.error is not None or result.outcome.get("value") is None:
+                elif result.error is not None or result.outcome.get("value") is None:
                     failed += 1
-                    continue
-                value[place], seconds[place] = result.outcome["value"], result.seconds
-                verdict[place] = VERDICTS.get(result.outcome.get("verdict", ""), 0.0)
-                if result.outcome.get("interval"):
-                    low[place], high[place] = result.outcome["interval"]
-        return Block(entry, value, low, high, verdict, seconds, failed, missing)
+                else:
+                    value[place], seconds[place] = result.outcome["value"], result.seconds
+                    verdict[place] = VERDICTS.get(result.outcome.get("verdict", ""), 0.0)
+                    low[place], high[place] = result.outcome.get("interval") or (np.nan, np.nan)
+        filled = replace(blank, value=value, low=low, high=high, verdict=verdict, seconds=seconds)
+        return Block(entry, filled, failed, missing)
 
 
-def _fields(outcome: dict[str, Any]) -> dict[str, Any]:
-    return {name: outcome[name] for name in Reference.__dataclass_fields__ if name in outcome}
+def _reference(result: Result | None) -> Reference | None:
+    if result is None or result.error is not None or not result.outcome:
+        return None
+    names = Reference.__dataclass_fields__
+    return Reference(**{name: value for name, value in result.outcome.items() if name in names})

@@ -204,7 +204,7 @@ def _text(found: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     shown = _shown(found, METRICS)
     most = max((line["settings"] for line in found), default=0)
     some = any(line["settings"] < most for line in found)  # then rows are about different settings
-    heads = ["", "estimator", *["error ÷ ★"] * some, *(METRICS[name] for name in shown), '"reliable"', "failed"]
+    heads = ["", "estimator", *["error ÷ ★"] * some, *(METRICS[name].title for name in shown), '"reliable"', "failed"]
     rows = [
         [
             mark(line),

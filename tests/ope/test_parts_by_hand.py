@@ -8,6 +8,7 @@ import pytest
 from gymnasium import spaces
 
 import ope_vpm as ov
+from ope_vpm.baselines import dice
 from ope_vpm.baselines.minimax import scaled_least_squares
 from ope_vpm.linear.features import Standardiser
 from ope_vpm.linear.moments import Coefficients, GroupSums
@@ -47,7 +48,6 @@ from ope_vpm.ope.q import networks
 from ope_vpm.ope.q.linear import cross_fitted_q, find_lstd, linear_base, lstd_equations
 from ope_vpm.ope.q.networks import fit_networks, nothing
 from ope_vpm.ope.q.values import influence
-from ope_vpm.ope.ratio import dice
 from ope_vpm.ope.ratio.estimator import end_mass, ratio_estimate
 from ope_vpm.ope.ratio.lagrangian import Regularisation, lagrangian_means, linear_ratio
 from ope_vpm.ope.vpm.estimator import VPMEstimator, find_factored
