@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
 from html import escape
-from importlib.resources import files
 from string import Template
 from typing import Any
 
 from ope_vpm.leaderboard.payload import payload
+from ope_vpm.pages import framed_page, static
 
 SCRIPTS = ("base.js", "tables.js", "figures.js", "main.js")
 
 
 def page(made: dict[str, Any]) -> str:
     """The leaderboard as HTML; whatever came from outside enters as escaped text or as JSON."""
-    folder = files("ope_vpm.leaderboard") / "static"
-
-    def read(name: str) -> str:
-        return (folder / name).read_text(encoding="utf-8")
-
+    read = partial(static, "ope_vpm.leaderboard")
     words = {name: escape(str(made[name])) for name in ("title", "trusted", "description", "made", "command")}
-    return Template(read("template.html")).substitute(
-        **words, style=read("page.css"), script="\n".join(map(read, SCRIPTS)), data=in_script(payload(made))
-    )
+    script = "\n".join(map(read, SCRIPTS))
+    body = Template(read("template.html")).substitute(**words, script=script, data=in_script(payload(made)))
+    return framed_page(str(made["title"]), read("page.css"), body, scripts=True)
 
 
 def in_script(text: str) -> str:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ope_vpm.ope.reporting import words
-from ope_vpm.ope.reporting.html import EMPTY, Html, element, joined, listed, table
-from ope_vpm.ope.reporting.page import NOTHING, section, side_by_side, write_page
+from ope_vpm.ope.reporting.page import NOTHING, section, side_by_side
 from ope_vpm.ope.reporting.words import between, number
+from ope_vpm.pages import write_page
+from ope_vpm.pages.html import EMPTY, Html, element, joined, listed, table
 
 if TYPE_CHECKING:
     from ope_vpm.plugins.selection import Candidate, Selection

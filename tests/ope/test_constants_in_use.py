@@ -22,8 +22,9 @@ from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.rare_pairs import _about_the_targets_distribution, centred_log_probabilities
 from ope_vpm.ope.finite.regression import predicted_pairs
 from ope_vpm.ope.inference.value import EpisodeReturn
-from ope_vpm.ope.reporting import svg, words
+from ope_vpm.ope.reporting import words
 from ope_vpm.ope.vpm.estimator import PAPER
+from ope_vpm.pages import svg
 from ope_vpm.policy import GaussianPolicy
 from ope_vpm.policy.target import Clipping
 

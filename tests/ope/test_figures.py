@@ -9,8 +9,9 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.ope.inference.value import EpisodeReturn
 from ope_vpm.ope.problem import Question
-from ope_vpm.ope.reporting import svg, weights, words
+from ope_vpm.ope.reporting import weights, words
 from ope_vpm.ope.reporting.page import card, report
+from ope_vpm.pages import svg
 
 BOTTOM, RIGHT = svg.HEIGHT - svg.BOTTOM, svg.WIDTH - svg.RIGHT
 

@@ -6,9 +6,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 from typing import Any
 
 import numpy as np
@@ -17,10 +15,10 @@ from ope_vpm.logged import LoggedDataset, inspect
 from ope_vpm.ope.adapter.ends import ending_rows
 from ope_vpm.ope.inference.logged_mean import weights_by_time
 from ope_vpm.ope.inference.value import EpisodeReturn, PolicyValue
-from ope_vpm.ope.reporting import svg, weights, words
-from ope_vpm.ope.reporting.html import EMPTY, Html, element, joined, listed, table
+from ope_vpm.ope.reporting import weights, words
 from ope_vpm.ope.reporting.words import between, number
-from ope_vpm.outside import write_text
+from ope_vpm.pages import svg, write_page
+from ope_vpm.pages.html import EMPTY, Html, element, joined, listed, table
 
 LIBRARIES = ("ope-vpm", "numpy", "scipy", "torch", "gymnasium")
 """Whose versions can change a number."""
@@ -54,14 +52,6 @@ def report(values: Values, path: str | Path, data: LoggedDataset | None = None, 
             )
     heading = title or "What is the policy worth?"
     write_page(path, heading, joined(*_sections(named, data)))
-
-
-def write_page(path: str | Path, title: str, body: Html) -> None:
-    """Write a page in the house's style, whole or not at all: a heading, and what follows it."""
-    style = (files("ope_vpm.ope.reporting") / "static" / "report.css").read_text(encoding="utf-8")
-    frame = Template((files("ope_vpm.ope.reporting") / "static" / "report.html").read_text(encoding="utf-8"))
-    whole = joined(element("h1", title), body)
-    write_text(path, frame.substitute(title=joined(title), style=style, body=whole))
 
 
 def by_name(values: Values) -> dict[str, PolicyValue]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.inference.value import PolicyValue
+from ope_vpm.ope.inference.value import EpisodeReturn, PolicyValue
 from ope_vpm.ope.reporting.page import by_name, leads, logged_lead
 from ope_vpm.ope.reporting.words import unit
 
@@ -33,18 +33,11 @@ def plot(values: Any, data: LoggedDataset | None = None, ax: Axes | None = None)
         ax: where to draw; a new figure by default.
     """
     named: Mapping[str, PolicyValue] = by_name(values)
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        ax = plt.subplots(figsize=(6.4, 1.2 + LINE * len(named)), layout="constrained")[1]
+    ax = ax or _axes(len(named))
     first = next(iter(named.values()))
     shown = leads(named, next(iter(named)))
     for place, lead in enumerate(shown.values()):
-        colour = COLOURS[lead.verdict]
-        if lead.interval is not None:
-            ax.plot(lead.interval, [place, place], color=colour, linewidth=4, alpha=0.5, solid_capstyle="butt")
-        if np.isfinite(lead.value):
-            ax.plot([lead.value], [place], "o", color=colour)
+        _estimate(ax, place, lead)
     logged = logged_lead(first, data)
     if logged is not None:
         ax.axvline(logged, color="0.4", linestyle="--", linewidth=1, label="logged")
@@ -57,13 +50,8 @@ def plot(values: Any, data: LoggedDataset | None = None, ax: Axes | None = None)
 
 def plot_difference(found: Comparison, ax: Axes | None = None) -> Axes:
     """The difference of two policies: its 95 % interval and its value, by the colour of its verdict, beside 0."""
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        ax = plt.subplots(figsize=(6.4, 1.2 + LINE), layout="constrained")[1]
-    if found.interval is not None:
-        ax.plot(found.interval, [0, 0], color=COLOURS[found.verdict], linewidth=4, alpha=0.5, solid_capstyle="butt")
-    ax.plot([found.value], [0], "o", color=COLOURS[found.verdict])
+    ax = ax or _axes(1)
+    _estimate(ax, 0, found)
     ax.axvline(0, color="0.4", linestyle="--", linewidth=1)
     ax.set_yticks([0], labels=["new less old"])
     ax.set_xlabel("return of an episode" if found.per == "episode" else unit(found.new.gamma))
@@ -86,3 +74,19 @@ def plot_cdf(found: Distribution, ax: Axes | None = None) -> Axes:
     ax.set_ylabel("probability of no more than that")
     ax.legend(frameon=False)
     return ax
+
+
+def _axes(lines: int) -> Axes:
+    """A new figure with room for some lines."""
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(figsize=(6.4, 1.2 + LINE * lines), layout="constrained")[1]
+
+
+def _estimate(ax: Axes, place: int, found: PolicyValue | EpisodeReturn | Comparison) -> None:
+    """A bar for the interval and a dot for the value, in the colour of the verdict."""
+    colour = COLOURS[found.verdict]
+    if found.interval is not None:
+        ax.plot(found.interval, [place, place], color=colour, linewidth=4, alpha=0.5, solid_capstyle="butt")
+    if np.isfinite(found.value):
+        ax.plot([found.value], [place], "o", color=colour)

@@ -6,9 +6,9 @@ import numpy as np
 
 from ope_vpm.arrays import Array, Floats, Integers, group_sums
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.reporting import svg
-from ope_vpm.ope.reporting.html import Html, table
 from ope_vpm.ope.reporting.words import number
+from ope_vpm.pages import svg
+from ope_vpm.pages.html import Html, table
 
 EDGES = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, np.inf)
 """Of the histogram: two bins per factor of ten, as weights spread over several of them."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ope_vpm.arrays import Floats
-from ope_vpm.ope.reporting.html import Html, element
+from ope_vpm.pages.html import Html, element
 
 WIDTH, HEIGHT = 360, 230
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 10, 40
