@@ -15,8 +15,12 @@ PERIOD = 5.0
 """Seconds between two lines in a file: a study of a minute leaves a dozen, and what takes less leaves none."""
 
 
-def progress_bar() -> Progress:
-    """A bar with counts and times; nothing is shown where the standard error is not a terminal."""
+def progress_bar(transient: bool = False) -> Progress:
+    """A bar with counts, times and each task's `note`; nothing is shown where the standard error is not a terminal.
+
+    Args:
+        transient: whether it disappears when it is done.
+    """
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -33,7 +37,9 @@ def progress_bar() -> Progress:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
         console=Console(stderr=True),
+        transient=transient,
         disable=not sys.stderr.isatty(),
     )
 
@@ -45,7 +51,7 @@ def counting(title: str, total: int) -> Iterator[Callable[[int], None]]:
         yield lines(title, total)
         return
     with progress_bar() as bar:
-        task = bar.add_task(title, total=total)
+        task = bar.add_task(title, total=total, note="")
 
         def done(number: int) -> None:
             bar.update(task, completed=min(number, total))

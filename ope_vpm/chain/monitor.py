@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from ope_vpm.arrays import Floats
+from ope_vpm.progress import progress_bar
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -79,7 +80,7 @@ class Monitor:
         """
         self.history.append(info)
         if self._bar is None and time.monotonic() - self._start > self.DELAY and sys.stderr.isatty():
-            self._bar = _bar()
+            self._bar = progress_bar(transient=True)
             self._bar.start()
             self._bar.add_task(self._label, total=self._total, note="")
         if self._bar is not None:
@@ -87,18 +88,3 @@ class Monitor:
             self._bar.update(self._bar.task_ids[0], completed=step, note=note)
         if self._callback is not None:
             self._callback(step, dict(info))
-
-
-def _bar() -> Progress:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
-        console=Console(stderr=True),
-        transient=True,
-    )

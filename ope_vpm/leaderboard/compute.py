@@ -33,39 +33,27 @@ VERDICTS = ("reliable", "caution", "unreliable")
 
 
 @dataclass(frozen=True)
-class Question:
-    """What cells with the same data, policy and γ share."""
-
-    data: LoggedDataset
-    policy: TargetPolicy
-
-    @cached_property
-    def log(self) -> Log:
-        """The data, examined and put in order once for all estimators."""
-        return Log.check(self.data)
-
-
-def pose(job: Job, folder: str | None) -> Question:
-    """Make what a job shares with others of its group, once for all of them.
-
-    This is the place for anything else that estimators need and that depends on data, policy and γ alone.
-    """
-    task = job.setting.task
-    return Question(dataset(task, job.seed, folder), task.targets()[job.policy])
-
-
-@dataclass(frozen=True)
 class Shared:
-    """The question of a group of jobs, posed when the first of them needs it."""
+    """What the jobs of a group share, made when the first needs it; if that fails, each job fails with the error."""
 
     first: Job
     folder: str | None = None
     """Where logs that are slow to make are kept for other jobs on this machine."""
 
     @cached_property
-    def question(self) -> Question:
-        """What all jobs of the group share; if making it fails, each job fails with that error."""
-        return pose(self.first, self.folder)
+    def data(self) -> LoggedDataset:
+        """The log of the run."""
+        return dataset(self.first.setting.task, self.first.seed, self.folder)
+
+    @cached_property
+    def policy(self) -> TargetPolicy:
+        """The target."""
+        return self.first.setting.task.targets()[self.first.policy]
+
+    @cached_property
+    def log(self) -> Log:
+        """The data, examined and put in order once for all estimators."""
+        return Log.check(self.data)
 
 
 def compute_group(jobs: Sequence[Job], folder: str | None = None) -> list[Result]:
@@ -115,15 +103,15 @@ def _estimate(job: Job, shared: Shared) -> tuple[dict[str, Any], float]:
     """The seconds are the estimator's own, without making the data, and a core's, whatever else the machine does."""
     if job.entry is None:
         raise ValueError("a job without an estimator asks for the truth")
-    gamma, question = job.setting.gamma, shared.question
+    gamma, data, policy = job.setting.gamma, shared.data, shared.policy
     estimator, choices = job.entry.make(), job.setting.task.choices(gamma)
     start = time.process_time()
     if isinstance(estimator, ProblemEstimator) and "ignore" not in choices:
-        log = question.log.forgetful()  # every estimator pays for what it computes, whoever came before
+        log = shared.log.forgetful()  # every estimator pays for what it computes, whoever came before
         start = time.process_time()
-        value = estimator.answer(Problem.on(log, question.policy, gamma=gamma, seed=job.seed, **choices))
+        value = estimator.answer(Problem.on(log, policy, gamma=gamma, seed=job.seed, **choices))
     else:
-        value = estimator.estimate(question.data, question.policy, gamma=gamma, seed=job.seed, **choices)
+        value = estimator.estimate(data, policy, gamma=gamma, seed=job.seed, **choices)
     seconds = time.process_time() - start
     return _outcome(_about_episodes(value) if job.setting.task.per == "episode" else value.as_dict()), seconds
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -90,11 +91,10 @@ class CountedChain:
 def count(transitions: Transitions, unseen: str) -> CountedChain:
     """Count transitions; `unseen` says where mass goes that reaches an x' never seen as x (see `Tabular`)."""
     transitions = transitions.with_weight()
-    weight, share = transitions.row_weights, transitions.next_weight
+    weight, value = transitions.row_weights, successor_weights(transitions)
     labels, successors = transitions.x, transitions.successors
     index = StateIndex.of(labels)
     row, column = index(labels), index(successors)
-    value = weight[:, None] if share is None else weight[:, None] * share
     size = index.states.size
     p = group_sums(row, weight, size)
     missing = group_sums(row, np.where(column < 0, value, 0.0).sum(axis=1), size) / p
@@ -104,7 +104,9 @@ def count(transitions: Transitions, unseen: str) -> CountedChain:
     p /= weight.sum()
     times = np.bincount(row, minlength=size)
     restart = least_seen(times) if unseen == "good-turing" else p
-    initial = _known_initial(transitions, index, unseen)
+    initial = initial_distribution(transitions, index, size)
+    if unseen == "restrict" and initial is not None and initial.any():
+        initial /= initial.sum()
     return CountedChain(index, p, kernel, lost, restart, initial, missing, times)
 
 
@@ -141,12 +143,28 @@ def least_seen(times: Integers) -> Floats:
     return uniform
 
 
-def _known_initial(transitions: Transitions, index: StateIndex, unseen: str) -> Floats | None:
+def matrix_of(row: Array, column: Array, value: Array, size: int) -> SparseMatrix:
+    """Return the sparse matrix whose entries are sums of values at rows and columns, given in arrays of one shape."""
+    return sparse.coo_array((np.ravel(value), (np.ravel(row), np.ravel(column))), shape=(size, size)).tocsr()
+
+
+def successor_weights(transitions: Transitions) -> Floats:
+    """Return how much each successor of each row counts, (n, K)."""
+    share = 1.0 if transitions.next_weight is None else transitions.next_weight
+    return np.broadcast_to(transitions.row_weights[:, None] * share, transitions.successors.shape[:2])
+
+
+def initial_distribution(transitions: Transitions, number: Callable[[Array], Integers], size: int) -> Floats | None:
+    """Return the distribution of the initial states over those with a number; None where there are none.
+
+    Args:
+        transitions: with or without initial states.
+        number: the numbers of states, -1 for those without one.
+        size: how many states have a number.
+    """
     if transitions.x_initial is None:
         return None
-    number, weight = index(transitions.x_initial), transitions.initial_weights
-    known = number >= 0
-    initial: Floats = group_sums(number[known], weight[known], index.states.size) / weight.sum()
-    if unseen == "restrict" and initial.any():
-        initial /= initial.sum()
-    return initial
+    numbers, weight = number(transitions.x_initial), transitions.initial_weights
+    known = numbers >= 0
+    found: Floats = group_sums(numbers[known], weight[known], size) / weight.sum()
+    return found

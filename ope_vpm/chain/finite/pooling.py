@@ -8,12 +8,11 @@ read off the data's own likelihood.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 from scipy.special import gammaln
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers, group_sums
-from ope_vpm.chain.finite.counts import CountedChain, StateIndex
+from ope_vpm.chain.finite.counts import CountedChain, StateIndex, initial_distribution, matrix_of, successor_weights
 from ope_vpm.chain.finite.solve import SparseMatrix
 from ope_vpm.chain.transitions import Transitions
 
@@ -43,9 +42,8 @@ def pooled(transitions: Transitions, strength: bool | float) -> CountedChain:
         raise ValueError(
             f"pool_increments needs a short range of ordered states: {size} states x {increments.size} increments"
         )
-    share = 1.0 if transitions.next_weight is None else transitions.next_weight
-    weight = np.broadcast_to(transitions.row_weights[:, None] * share, x_next.shape)
-    counts = _matrix(np.broadcast_to(x[:, None] - low, x_next.shape), x_next - low, weight, size)
+    weight = successor_weights(transitions)
+    counts = matrix_of(np.broadcast_to(x[:, None] - low, x_next.shape), x_next - low, weight, size)
     at_end = (x_next == low).ravel(), (x_next == high).ravel()
     number = np.searchsorted(increments, (x_next - x[:, None]).ravel())
     prior = _applied(increments, pooled_increments(number, weight.ravel(), increments.size, at_end), size)
@@ -60,7 +58,7 @@ def pooled(transitions: Transitions, strength: bool | float) -> CountedChain:
         kernel=mixed,
         lost=np.zeros(size),
         restart=p,
-        known_initial=_initial(transitions, low, size),
+        known_initial=initial_distribution(transitions, lambda x: np.clip(x - low, 0, size - 1), size),
         unseen=(times == 0).astype(np.float64),
         times=np.bincount(x - low, minlength=size),
     )
@@ -112,17 +110,4 @@ def _applied(increments: Array, share: Floats, size: int) -> SparseMatrix:
     """One distribution of increments applied to each state; what would leave the range stays at its end."""
     state = np.arange(size)
     target = np.clip(state[:, None] + increments, 0, size - 1)
-    return _matrix(np.repeat(state, increments.size), target, np.tile(share, size), size)
-
-
-def _matrix(row: npt.ArrayLike, column: npt.ArrayLike, value: npt.ArrayLike, size: int) -> SparseMatrix:
-    entries = (np.ravel(value), (np.ravel(row), np.ravel(column)))
-    return sparse.coo_array(entries, shape=(size, size)).tocsr()
-
-
-def _initial(transitions: Transitions, low: int, size: int) -> Floats | None:
-    """The distribution of initial states, those beyond the range moved to its ends; None where there are none."""
-    if transitions.x_initial is None:
-        return None
-    number = np.clip(transitions.x_initial - low, 0, size - 1)
-    return group_sums(number, transitions.initial_weights, size) / len(number)
+    return matrix_of(np.repeat(state, increments.size), target, np.tile(share, size), size)

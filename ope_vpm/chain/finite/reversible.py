@@ -15,8 +15,8 @@ import warnings
 import numpy as np
 from scipy import sparse
 
-from ope_vpm.arrays import Array, Floats, Integers, group_sums
-from ope_vpm.chain.finite.counts import CountedChain, StateIndex
+from ope_vpm.arrays import Floats, Integers, group_sums
+from ope_vpm.chain.finite.counts import CountedChain, StateIndex, initial_distribution, matrix_of, successor_weights
 from ope_vpm.chain.finite.solve import SparseMatrix, StationaryWarning, closed_classes, stationary_distribution
 from ope_vpm.chain.transitions import Transitions
 
@@ -38,23 +38,13 @@ def reversible(transitions: Transitions) -> CountedChain:
     index = StateIndex.of(np.concatenate([x, successors.ravel()]))
     row, column = index(x), index(successors)
     size = index.states.size
-    counts = _counts(transitions, row, column, size)
+    rows = np.broadcast_to(row[:, None], column.shape)
+    counts = matrix_of(rows, column, successor_weights(transitions), size)
     times = np.bincount(row, minlength=size)
     p = group_sums(row, transitions.row_weights, size) / transitions.row_weights.sum()
-    initial = None
-    if transitions.x_initial is not None:
-        number = index(transitions.x_initial)
-        weight = np.where(number >= 0, transitions.initial_weights, 0.0)
-        initial = group_sums(np.maximum(number, 0), weight, size) / transitions.initial_weights.sum()
+    initial = initial_distribution(transitions, index, size)
     unseen = (times == 0).astype(np.float64)
     return CountedChain(index, p, reversible_kernel(counts), np.zeros(size), p, initial, unseen, times)
-
-
-def _counts(transitions: Transitions, row: Integers, column: Array, size: int) -> SparseMatrix:
-    share = 1.0 if transitions.next_weight is None else transitions.next_weight
-    value = np.broadcast_to(transitions.row_weights[:, None] * share, column.shape)
-    rows = np.broadcast_to(row[:, None], column.shape)
-    return sparse.coo_array((value.ravel(), (rows.ravel(), column.ravel())), shape=(size, size)).tocsr()
 
 
 def reversible_kernel(counts: SparseMatrix) -> SparseMatrix:

@@ -12,8 +12,6 @@ from ope_vpm.chain.divergence import Divergence, divergence
 from ope_vpm.chain.finite.chain import named_states, periodicity, reducibility
 from ope_vpm.chain.finite.counts import CountedChain, count, least_seen
 from ope_vpm.chain.finite.largest import LargestClass, largest_class
-from ope_vpm.chain.finite.pooling import pooled
-from ope_vpm.chain.finite.reversible import reversible
 from ope_vpm.chain.monitor import Callback, Monitor
 from ope_vpm.chain.objective import damped_power_ratio, discounted_power, power_ratio, regularized_minimiser
 from ope_vpm.chain.schedule import Damping, schedule
@@ -158,12 +156,10 @@ class Tabular:
 
     def _counted(self, transitions: Transitions) -> tuple[CountedChain, str]:
         """The counts, and the treatment of unseen states that they were given."""
-        if self.reversible:
-            return reversible(transitions), "reversible"
-        if self.pool_increments is not False:
-            return pooled(transitions, self.pool_increments), "restart"
-        if self.unseen != "auto":
-            return count(transitions, self.unseen), self.unseen
+        pools = self.pool_increments is not False
+        chosen = "reversible" if self.reversible else "restart" if pools else self.unseen
+        if chosen != "auto":
+            return counts_by(transitions, chosen, self.pool_increments), chosen
         counted = count(transitions, "restart")
         unseen = choose_unseen(counted.p, counted.unseen, counted.times)
         return (replace(counted, restart=least_seen(counted.times)) if unseen == "good-turing" else counted), unseen

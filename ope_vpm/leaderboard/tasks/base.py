@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from ope_vpm.envs.truth import GAMMA, Value
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.policy import TargetPolicy
 
@@ -125,6 +126,37 @@ class Simulated(Task):
     def problems(self) -> list[str]:
         """Sizes below one."""
         return at_least(self, trajectories=2, length=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored(Task):
+    """A task whose truths are stored, at γ = 1 and at γ = 0.99.
+
+    At γ = 1 episodes of at most the log's limit are what is asked about (`time_limit="restart"`); at γ = 0.99 the task
+    goes on for ever. The floor is the deviation of one on-policy episode over √trajectories.
+    """
+
+    slow_data: ClassVar[bool] = True
+
+    trajectories: int = 50
+    """Logged episodes of one run."""
+
+    @abstractmethod
+    def stored(self, policy: str, gamma: float) -> Value:
+        """The stored value of a policy."""
+
+    def reference(self, policy: str, gamma: float) -> Reference:
+        """As stored."""
+        known = self.stored(policy, gamma)
+        return Reference(known.value, known.standard_error, known.deviation / sqrt(self.trajectories) or None)
+
+    def refusals(self, gamma: float) -> list[str]:
+        """Truths are stored for two discounts."""
+        return [] if gamma in (1.0, GAMMA) else [f"the truth is stored for gamma 1 and {GAMMA}: got {gamma:g}"]
+
+    def choices(self, gamma: float) -> dict[str, Any]:
+        """What a time limit means."""
+        return {"time_limit": "restart" if gamma == 1 else "continue"}
 
 
 def digest(path: str | Path) -> str:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
-from math import sqrt
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ope_vpm.envs import bullet
 from ope_vpm.envs.training import TASKS
-from ope_vpm.envs.truth import GAMMA
-from ope_vpm.leaderboard.tasks.base import Reference, Task, at_least, without
+from ope_vpm.envs.truth import Value
+from ope_vpm.leaderboard.tasks.base import Stored, at_least, without
 from ope_vpm.leaderboard.words import unknown
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.policy import TargetPolicy
@@ -20,15 +19,10 @@ from ope_vpm.policy.arrays import ArrayPolicy
 
 
 @dataclass(frozen=True, kw_only=True)
-class BulletTask(Task):
-    """Checkpoints of a robot's training; the behaviour is the last one with a larger variance, or a mixture.
-
-    At γ = 1 episodes of `length` steps are what the robot does (`time_limit="restart"`); at γ = 0.99 the task goes
-    on for ever. The floor is the deviation of one on-policy episode over √trajectories.
-    """
+class BulletTask(Stored):
+    """Checkpoints of a robot's training; the behaviour is the last one with a larger variance, or a mixture."""
 
     kind: ClassVar[str] = "bullet"
-    slow_data: ClassVar[bool] = True
 
     robot: str
     """"reacher", "halfcheetah" or "ant"."""
@@ -61,10 +55,6 @@ class BulletTask(Task):
         """Two short trajectories; their truth is not asked for."""
         return BulletTask(robot=self.robot, trajectories=2, length=5, alpha=self.alpha, policies=self.policies)
 
-    def refusals(self, gamma: float) -> list[str]:
-        """Truths are stored for two discounts."""
-        return [] if gamma in (1.0, GAMMA) else [f"the truth is stored for gamma 1 and {GAMMA}: got {gamma:g}"]
-
     def identity(self, policy: str | None) -> dict[str, Any]:
         """The policies that take part; which other targets there are does not matter."""
         names = ("target", "older", *([] if policy is None else [policy]))
@@ -83,14 +73,9 @@ class BulletTask(Task):
         """By the behaviour."""
         return bullet.dataset(self.robot, bullet.MIX if self.mix else self.alpha, self.trajectories, self.length, seed)
 
-    def reference(self, policy: str, gamma: float) -> Reference:
-        """As stored."""
-        known = bullet.stored_truth(self.robot, policy).at(gamma, self.length)
-        return Reference(known.value, known.standard_error, known.deviation / sqrt(self.trajectories))
-
-    def choices(self, gamma: float) -> dict[str, Any]:
-        """What a time limit means."""
-        return {"time_limit": "restart" if gamma == 1 else "continue"}
+    def stored(self, policy: str, gamma: float) -> Value:
+        """By robot, checkpoint and length."""
+        return bullet.stored_truth(self.robot, policy).at(gamma, self.length)
 
     def axes(self) -> dict[str, Any]:
         """A mixture has no α."""

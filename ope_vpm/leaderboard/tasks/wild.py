@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
-from math import sqrt
 from typing import Any, ClassVar
 
 from ope_vpm.envs.truth import GAMMA, Value
 from ope_vpm.envs.wild import BEHAVIOURS, WildTask, collect_log, wild_task
-from ope_vpm.leaderboard.tasks.base import Reference, Task, at_least
+from ope_vpm.leaderboard.tasks.base import Stored, at_least
 from ope_vpm.leaderboard.words import unknown
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.policy import TargetPolicy
@@ -18,22 +17,16 @@ TARGET = "target"
 
 
 @dataclass(frozen=True, kw_only=True)
-class WildLeaderboardTask(Task):
-    """One log of a wild task.
-
-    At γ = 1 episodes of at most the log's limit are what is asked about (`time_limit="restart"`); at γ = 0.99 the task
-    goes on for ever. The floor is the deviation of one on-policy episode over √trajectories.
-    """
+class WildLeaderboardTask(Stored):
+    """One log of a wild task."""
 
     kind: ClassVar[str] = "wild"
-    slow_data: ClassVar[bool] = True
     units: ClassVar[tuple[str, ...]] = ("step", "episode")
 
     environment: str
     """The gymnasium id."""
     behaviour: str = "near"
     """"near", "older", "mix" or "poor"."""
-    trajectories: int = 50
     whole: bool = False
     """Whether episodes run to the environment's own time limit instead of being cut."""
 
@@ -48,10 +41,6 @@ class WildLeaderboardTask(Task):
             found.append(unknown("behaviour", self.behaviour, BEHAVIOURS))
         return found
 
-    def refusals(self, gamma: float) -> list[str]:
-        """Truths are stored for two discounts."""
-        return [] if gamma in (1.0, GAMMA) else [f"the truth is stored for gamma 1 and {GAMMA}: got {gamma:g}"]
-
     def identity(self, policy: str | None) -> dict[str, Any]:
         """The settings with a hash of the policies."""
         content = blake2b(self._task().content(), digest_size=16).hexdigest()
@@ -60,7 +49,7 @@ class WildLeaderboardTask(Task):
     def truth_identity(self, policy: str) -> dict[str, Any]:
         """The stored numbers."""
         gammas = (1.0,) if self.per == "episode" else (1.0, GAMMA)
-        return {str(gamma): asdict(self._truth(gamma)) for gamma in gammas}
+        return {str(gamma): asdict(self.stored(policy, gamma)) for gamma in gammas}
 
     def targets(self) -> dict[str, TargetPolicy]:
         """The one target."""
@@ -70,21 +59,13 @@ class WildLeaderboardTask(Task):
         """By the behaviour."""
         return collect_log(self._task(), self.behaviour, self.trajectories, seed, cut=not self.whole)
 
-    def reference(self, policy: str, gamma: float) -> Reference:
-        """As stored, or solved exactly."""
-        known = self._truth(gamma)
-        return Reference(known.value, known.standard_error, known.deviation / sqrt(self.trajectories) or None)
-
-    def choices(self, gamma: float) -> dict[str, Any]:
-        """What a time limit means."""
-        return {"time_limit": "restart" if gamma == 1 else "continue"}
+    def stored(self, policy: str, gamma: float) -> Value:
+        """Of the one target; finite tasks are solved exactly instead."""
+        return self._task().truth(gamma, "episode" if self.per == "episode" else "step", cut=not self.whole)
 
     def axes(self) -> dict[str, Any]:
         """The length is that of the log's limit."""
         return {**super().axes(), "length": self._task().steps(not self.whole)}
-
-    def _truth(self, gamma: float) -> Value:
-        return self._task().truth(gamma, "episode" if self.per == "episode" else "step", cut=not self.whole)
 
     def _task(self) -> WildTask:
         return wild_task(self.environment)
