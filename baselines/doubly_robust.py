@@ -58,7 +58,7 @@ class DoublyRobust(ProblemEstimator):
     members: int = 1
     """Networks a fold."""
     training_steps: int = 2000
-    """Of each network."""
+    """Gradient steps of each network."""
     n_features: int = 400
     """Random features of the state, for the ratio and for a linear Q."""
     ridge: float | None = None

@@ -39,7 +39,7 @@ class FQE(ProblemEstimator):
     members: int = 2
     """Networks whose answers are averaged."""
     training_steps: int = 2000
-    """Of each network."""
+    """Gradient steps of each network."""
     weighted: bool = False
     """Weigh the Bellman regression by vpm's ratio, so that Q is best where the target goes; of no effect on finite
     pairs, whose equation is solved exactly."""
@@ -101,7 +101,7 @@ class FQE(ProblemEstimator):
         return treatment(self.unseen).fitting(finite_problem(problem))
 
     def _with_likelihood(self, problem: Problem, found: RawEstimate) -> RawEstimate:
-        """The same with a likelihood interval instead of the bootstrap's, within the same limits."""
+        """Return the estimate with a likelihood interval instead of the bootstrap's, within the same limits."""
         if found.sums is None or found.uncertainty is None:
             return found
         ends, bias = likelihood_interval(problem, self._fitting(problem)), found.suspected_bias

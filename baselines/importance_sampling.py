@@ -206,7 +206,7 @@ def step_wise(problem: Problem, log_ratio: Floats, paid: Floats) -> tuple[Episod
 
 
 def raised(sums: EpisodeSums, value: float) -> EpisodeSums:
-    """The same ratios, with a value spread evenly over them, whichever episodes are drawn.
+    """Add a value to ratios of sums, spread evenly over them, whichever episodes are drawn.
 
     Where ends restart, the value per step divides by a time that the log does not know: the mean length of an episode.
     Sums of r - v know its part in the error, for they are 0 however long episodes are; v is added to them again.

@@ -49,7 +49,7 @@ class OneStep(ProblemEstimator):
     """"cloned" (finite states: counts; continuous ones: around the target, as in vpm), "logged" or the policy that
     acted; None: as the question says."""
     cap: float = CAP
-    """Of the ratio once it is scaled to mean 1."""
+    """The largest ratio, once it is scaled to mean 1."""
 
     def check(self, problem: Problem) -> None:
         """The target needs densities, and the behaviour must be there as it is asked for."""

@@ -69,7 +69,7 @@ the share of steps without data from which every estimate asks for caution."""
 PAST = (RESIDUAL_CORRELATION, PAST_ACTION, HISTORY)
 """What is known about that."""
 ALONE = 1e-9
-"""Of all products of a time: an episode beside which the others have less is the only one, but for rounding."""
+"""A share of the products of a time: an episode beside which all others have less is the only one, but for rounding."""
 
 
 @dataclass(frozen=True, kw_only=True)

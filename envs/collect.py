@@ -24,7 +24,7 @@ COPIES = 20
 """Environments stepped side by side, so that a policy computes as many actions at once; more of them take more memory.
 A round number. Actions are drawn per block of this many, so changing it changes what a seed gives."""
 WARM_UP_SEED = 0
-"""Of the reset that every environment gets before the first trajectory; any number would do."""
+"""The seed of the reset that every environment gets before the first trajectory; any number would do."""
 
 MakeEnvironment = Callable[[], gym.Env[Any, Any]]
 Observation = npt.NDArray[Any]

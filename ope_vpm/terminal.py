@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ope_vpm.policy import TargetPolicy
 
 COLOURS = {"reliable": "green", "caution": "yellow", "unreliable": "red"}
-"""Of the verdicts."""
+"""The colours of the verdicts."""
 
 
 def print_values(values: Iterable[PolicyValue]) -> None:
@@ -113,7 +113,7 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """The same for a group of commands."""
+    """A group of commands whose help is shown as theirs is."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Its parameters, flags without a type."""

@@ -33,7 +33,7 @@ class FiniteModel:
     following: Integers
     """The next state."""
     probability: Floats
-    """Of the outcome, given the pair; they sum to 1 over the outcomes of a pair."""
+    """The probability of the outcome, given the pair; they sum to 1 over the outcomes of a pair."""
     reward: Floats
     ends: Bools
     """Whether the task ends with it."""

@@ -22,15 +22,15 @@ class FiniteTask(WildTask):
     """A task whose outcomes are known exactly; its policies are softmax tables of value iteration."""
 
     sweeps: int
-    """Of value iteration behind the target."""
+    """Sweeps of value iteration behind the target."""
     older_sweeps: int | None
-    """Of the older policy; None for the clinicians' policy of ICU-Sepsis."""
+    """Sweeps behind the older policy; None for the clinicians' policy of ICU-Sepsis."""
     temperature: float
-    """Of the softmax over Q, in units of reward."""
+    """The temperature of the softmax over Q, in units of reward."""
     random_share: float = 0.0
-    """Of uniformly random actions in the target."""
+    """The share of uniformly random actions in the target."""
     discount: float = GAMMA
-    """Of value iteration."""
+    """The discount of value iteration."""
 
     @cached_property
     def model(self) -> FiniteModel:
@@ -39,7 +39,7 @@ class FiniteTask(WildTask):
 
     @property
     def target(self) -> TablePolicy:
-        """A table."""
+        """The policy to evaluate, a table of probabilities."""
         return self.softmax_of(self.sweeps)
 
     def near(self) -> TablePolicy:
@@ -47,11 +47,11 @@ class FiniteTask(WildTask):
         return self.softmax_of(self.sweeps, NEAR)
 
     def older(self) -> TablePolicy:
-        """Of fewer sweeps, or the clinicians'."""
+        """The policy after fewer sweeps, or the clinicians'."""
         return clinicians() if self.older_sweeps is None else self.softmax_of(self.older_sweeps)
 
     def poor(self) -> TablePolicy:
-        """Uniform."""
+        """The uniform policy."""
         return TablePolicy(np.full((self.model.states, self.model.actions), 1 / self.model.actions))
 
     def softmax_of(self, sweeps: int, factor: float = 1.0) -> TablePolicy:

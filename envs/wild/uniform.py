@@ -25,7 +25,7 @@ class UniformPolicy(TargetPolicy):
         return rng.uniform(self.low, self.high, (len(observations), len(self.low)))
 
     def log_prob(self, observations: Array, actions: Array) -> Floats:
-        """The same density everywhere between the bounds."""
+        """The log-density, which is equal everywhere between the bounds."""
         return np.full(len(observations), -np.log(self.high - self.low).sum())
 
 

@@ -47,7 +47,19 @@ class Expectation(float):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StationaryEstimate:
-    """The estimated stationary distribution μ = p·τ of a Markov chain, or at γ < 1 its discounted distribution."""
+    """The estimated stationary distribution μ = p·τ of a Markov chain, or at γ < 1 its discounted distribution.
+
+    The rows of the data with `weights` are a weighted sample of μ: E_μ[f] = Σ w f(x) / Σ w.
+
+    ```python
+    import ope_vpm as ov
+
+    estimate = ov.VPM().fit(ov.Transitions([0, 0, 0, 1, 1, 1], [0, 1, 1, 0, 0, 0]))
+    p = estimate.probabilities()  # 0 goes to 1 in two of three steps, 1 always goes back: 3/5 and 2/5
+    assert abs(p[0] - 0.6) < 1e-12
+    assert abs(estimate.expectation(lambda x: x) - 0.4) < 1e-12
+    ```
+    """
 
     transitions: Transitions
     """The data that it was estimated from."""
@@ -82,6 +94,9 @@ class StationaryEstimate:
 
         Args:
             f: a function that takes states and returns one number per state; or its values at the rows' x.
+
+        Returns:
+            A float, Σ w f(x) / Σ w, whose standard error includes that the weights are estimated.
         """
         values = np.asarray(f(self.transitions.x) if callable(f) else f, dtype=np.float64)
         if values.shape != (len(self.transitions),):

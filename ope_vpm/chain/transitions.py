@@ -19,6 +19,17 @@ class Transitions:
 
     Arrays are checked once, here, and held as read-only views: nothing is copied unless its type has to
     change, so memory maps stay on disk. Do not write to the originals afterwards.
+
+    ```python
+    import numpy as np
+    import ope_vpm as ov
+
+    finite = ov.Transitions([0, 1, 1, 0], [1, 1, 0, 0])
+    assert finite.finite and len(finite) == 4
+    path = np.cumsum(np.random.default_rng(0).standard_normal(100))
+    continuous = ov.Transitions.from_paths([path], lag=2)  # the pairs (x_t, x_{t+2})
+    assert len(continuous) == 98 and continuous.dimension == 1
+    ```
     """
 
     x: Array

@@ -36,9 +36,20 @@ network becomes better was not measured; a round number."""
 class VPM:
     """Estimates the stationary distribution of a Markov chain from transitions alone.
 
+    With x drawn from any distribution p and x' from the chain's kernel 𝒯(·|x), the ratio τ = μ/p to the stationary
+    distribution μ is the fixed point of the power step on ratios, τ ← 𝒯(pτ)/p. Neither p nor 𝒯 has to be known: each
+    step minimises ½E_p[τ'²] - E_p[τ(x) τ'(x')] over functions τ', with a penalty λ(E_p[τ'] - 1)².
+
     ```python
-    estimate = VPM(gamma=1.0, solver="auto", seed=0).fit(Transitions(x, x_next))
-    estimate.expectation(lambda x: x[:, 0])
+    import numpy as np
+    import ope_vpm as ov
+
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-3, 3, size=(5000, 1))  # anywhere, not where the chain would be
+    x_next = 1 + 0.5 * (x - 1) + 0.5 * rng.standard_normal(x.shape)  # a chain around 1
+    estimate = ov.VPM(seed=0).fit(ov.Transitions(x, x_next))
+    mean = estimate.expectation(lambda x: x[:, 0])  # 1, with a standard error
+    assert abs(mean - 1) < 4 * mean.standard_error
     ```
 
     Args:
@@ -77,7 +88,17 @@ class VPM:
         return f"VPM(gamma={self.gamma}, solver={self.solver!r}, seed={self.seed}{given})"
 
     def fit(self, transitions: Transitions) -> StationaryEstimate:
-        """Estimate the ratio τ = μ/p. Ctrl-C ends the iteration and returns the best estimate so far."""
+        """Estimate the ratio τ = μ/p. Ctrl-C ends the iteration and returns the best estimate so far.
+
+        Args:
+            transitions: the data; with `x_initial` where gamma is below 1.
+
+        Returns:
+            The weights of the rows, τ at any states, expectations under μ, and diagnostics.
+
+        Raises:
+            ArithmeticError: if no stationary distribution was found, as in a log that only drifts one way.
+        """
         if not isinstance(transitions, Transitions):
             raise TypeError(f"fit takes Transitions(x, x_next): got {type(transitions).__name__}")
         solver = self._solver(transitions)

@@ -24,7 +24,7 @@ LIBRARIES = ("numpy", "scipy", "torch")
 
 @cache
 def code_version(estimator: str | None = None) -> str:
-    """Of our own code and the numerical libraries; of another package's estimator, its package too."""
+    """Return a hash of our code and the numerical libraries' versions, and of another package's estimator."""
     content = hashlib.blake2b(digest_size=16)
     root = Path(str(files("ope_vpm")))
     for part in [*(place for place in sorted(root.iterdir()) if _decides(place)), *(root / part for part in DECIDING)]:

@@ -10,7 +10,8 @@ from ope_vpm.arrays import Floats
 from ope_vpm.leaderboard.records import Board
 
 ALIKE = 1e-6
-"""Of the largest value: iterative solvers of the same equations differ by 1e-9, other equations by 1e-4 or more."""
+"""The largest difference of equal estimators, as a share of the largest value: iterative solvers of one system of
+equations differ by 1e-9, other equations by 1e-4 or more."""
 
 
 def alike(board: Board, settings: Iterable[int]) -> list[list[str]]:

@@ -76,7 +76,7 @@ class Line:
     reliable: dict[str, int] = field(default_factory=dict)
     """For each of `HEADLINES`, how many "reliable" answers it is about."""
     p_value: float | None = None
-    """Of its being no worse than the best; None for the best itself, or where none can be had."""
+    """The p-value of its being no worse than the best; None for the best itself, or where none can be had."""
     against_best: float | None = None
     """Over all settings: its error ÷ that of the best on the settings that both have, by which it is ranked."""
     best: bool = False

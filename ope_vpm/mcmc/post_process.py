@@ -75,7 +75,7 @@ class PostProcessed:
     helped: bool
     """Whether the weights brought the draws nearer to stationarity."""
     verdict: str
-    """The same in one sentence, with advice."""
+    """Whether the weights helped, in one sentence with advice."""
     replicates: Floats
     """The weights of the bootstrap fits, shape (fits, chains·(draws - 1)): one per draw that has a successor."""
 

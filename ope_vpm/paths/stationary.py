@@ -18,7 +18,7 @@ MOST_STATES = 10_000
 """Whole numbers over a wider range than this are treated as continuous: few of them would be seen twice, and pooling
 increments needs one row of a matrix for each. A round number."""
 BINS = 20
-"""Of the histogram that is printed for continuous quantities, so that it fits a terminal. A round number."""
+"""Bins of the histogram that is printed for continuous quantities, so that it fits a terminal. A round number."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 """The quantiles that are printed: the median, the quartiles and the ends of a 90 % range."""
 

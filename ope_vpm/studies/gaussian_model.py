@@ -26,7 +26,7 @@ class GaussianModel:
     batch_size: int = 1000
     """Rows per training step."""
     learning_rate: float = 5e-4
-    """Of Adam."""
+    """Adam's step size."""
     applications: int = 100
     """How often the model is applied to reach its stationary distribution."""
 

@@ -22,7 +22,8 @@ DRAWS, SEED = 100_000, 12345
 FOLDS = 3
 """Folds of the cross-fitted regression, as there."""
 BOOTSTRAPS = 1000
-"""Of each interval: its ends then vary by a few per cent of its width; obp's 10 000 take ten times longer."""
+"""Bootstrap draws of each interval: its ends then vary by a few per cent of its width; obp's 10 000 take ten times as
+long."""
 NAMES = {
     "obp IPW": "InverseProbabilityWeighting",
     "obp SNIPW": "SelfNormalizedInverseProbabilityWeighting",

@@ -92,7 +92,7 @@ def log(policy: str, campaign: str) -> LoggedDataset:
 
 
 def only_positions(data: LoggedDataset) -> LoggedDataset:
-    """The same log with the position as its state: neither policy looks at the user."""
+    """Return the log with the position alone as its state: neither policy looks at the user."""
     return LoggedDataset.from_arrays(
         data.observations[:, 0],
         data.actions,

@@ -31,7 +31,7 @@ METHODS = ("auto", SIMILAR, "model", "dr", "wdr", "wist", "onestep", "naive")
 TUNING_SEEDS = "100-103 of made-up wards"
 """No setting was chosen on this task: see docs/finite.md."""
 SWEEPS = 500
-"""Of value iteration at γ = 1; episodes have about ten steps."""
+"""Sweeps of value iteration at γ = 1; episodes have about ten steps."""
 
 
 def study(quick: bool) -> Study:

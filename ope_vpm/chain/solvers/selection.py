@@ -26,7 +26,7 @@ BLOCKS = 200
 REFERENCE_RIDGE = 1e-3
 """The middle of the range of ridges: the reference only has to be some ratio between the data and the answer."""
 REFERENCE_STEPS = 50
-"""Of the reference ratio; it need not have converged."""
+"""Power steps of the reference ratio, which need not have converged."""
 REFERENCE_TOLERANCE = 1e-4
 """A change of τ, in L₁(p), after which further steps do not change the reference."""
 

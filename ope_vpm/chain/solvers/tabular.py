@@ -74,10 +74,10 @@ class Tabular:
     queues do: the most likely such chain is taken. States that were reached and never left then have a probability, so
     that `unseen` has nothing to do. Standard errors are those of any chain, and wider than need be."""
     classes: str = "largest"
-    """Of a counted chain that falls apart, at γ = 1: "largest" keeps the states that lead to one another with the most
-    transitions, see `finite.largest`; "all" gives all probability to the states that are never left, however few rows
-    they have, and mixes them as the data fall into them. Pooled increments, and successors that are given with their
-    probabilities, are always "all"."""
+    """What is kept of a counted chain that falls apart, at γ = 1: "largest" keeps the states that lead to one another
+    with the most transitions, see `finite.largest`; "all" gives all probability to the states that are never left,
+    however few rows they have, and mixes them as the data fall into them. Pooled increments, and successors that are
+    given with their probabilities, are always "all"."""
 
     def __post_init__(self) -> None:
         if self.unseen not in UNSEEN:

@@ -75,7 +75,7 @@ class Task(ABC):
         return []
 
     def small(self) -> Self:
-        """The same task with a log just large enough to see what fits it."""
+        """Return this task with a log just large enough to see which estimators fit it."""
         least: dict[str, Any] = {"trajectories": 4, "length": 4}
         return replace(self, **{name: value for name, value in least.items() if hasattr(self, name)})
 
@@ -109,11 +109,11 @@ class Simulated(Task):
 
     @abstractmethod
     def truth(self, policy: str, gamma: float) -> float:
-        """What the policy is worth, exactly."""
+        """Return the exact value of a policy."""
 
     @abstractmethod
     def on_policy(self, policy: str, seed: int) -> LoggedDataset:
-        """As many episodes by the target itself."""
+        """Return as many episodes of the target itself, drawn by a seed."""
 
     def reference(self, policy: str, gamma: float) -> Reference:
         """The exact value, and the error of an on-policy mean over replicates."""
@@ -146,7 +146,7 @@ class Stored(Task):
         """The stored value of a policy."""
 
     def reference(self, policy: str, gamma: float) -> Reference:
-        """As stored."""
+        """Return the stored value, and the error of an on-policy mean of as many episodes."""
         known = self.stored(policy, gamma)
         return Reference(known.value, known.standard_error, known.deviation / sqrt(self.trajectories) or None)
 
@@ -155,7 +155,7 @@ class Stored(Task):
         return [] if gamma in (1.0, GAMMA) else [f"the truth is stored for gamma 1 and {GAMMA}: got {gamma:g}"]
 
     def choices(self, gamma: float) -> dict[str, Any]:
-        """What a time limit means."""
+        """Tell estimators what a time limit means at this γ."""
         return {"time_limit": "restart" if gamma == 1 else "continue"}
 
 

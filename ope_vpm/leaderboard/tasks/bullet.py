@@ -62,19 +62,19 @@ class BulletTask(Stored):
         return {**without(super().identity(policy), "policies"), "networks": content}
 
     def truth_identity(self, policy: str) -> dict[str, Any]:
-        """The stored numbers."""
+        """Return the stored values, which decide the reference."""
         return asdict(bullet.stored_truth(self.robot, policy))
 
     def targets(self) -> dict[str, TargetPolicy]:
-        """Network policies."""
+        """Return the targets, network policies, by name."""
         return {name: bullet.policy(self.robot, name) for name in self.policies}
 
     def dataset(self, seed: int) -> LoggedDataset:
-        """By the behaviour."""
+        """Return the log of one run, by the behaviour."""
         return bullet.dataset(self.robot, bullet.MIX if self.mix else self.alpha, self.trajectories, self.length, seed)
 
     def stored(self, policy: str, gamma: float) -> Value:
-        """By robot, checkpoint and length."""
+        """Return the value by robot, checkpoint and length."""
         return bullet.stored_truth(self.robot, policy).at(gamma, self.length)
 
     def axes(self) -> dict[str, Any]:

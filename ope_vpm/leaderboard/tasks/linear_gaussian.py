@@ -35,24 +35,24 @@ class LinearGaussianTask(Simulated):
         return without(super().identity(policy), "policies")
 
     def targets(self) -> dict[str, TargetPolicy]:
-        """Gaussian policies."""
+        """Return the targets, Gaussian policies, by name."""
         return {name: _between(strength).policy() for name, strength in self._strengths().items()}
 
     def dataset(self, seed: int) -> LoggedDataset:
-        """By the behaviour."""
+        """Return the log of one run, by the behaviour."""
         deviation = TARGET.deviation * sqrt(1 + self.alpha)
         behaviour = GaussianController(BEHAVIOUR.gain, BEHAVIOUR.shift, deviation)
         return LinearGaussian().dataset(self.trajectories, self.length, behaviour, seed)
 
     def on_policy(self, policy: str, seed: int) -> LoggedDataset:
-        """By the target."""
+        """Return as many episodes of the target itself."""
         return LinearGaussian().dataset(self.trajectories, self.length, _between(self._strengths()[policy]), seed)
 
     def _strengths(self) -> dict[str, float]:
         return {f"gain-{strength:g}": strength for strength in self.policies}
 
     def truth(self, policy: str, gamma: float) -> float:
-        """In closed form."""
+        """Return the exact value of a policy, in closed form."""
         return LinearGaussian().value(_between(self._strengths()[policy]), gamma)
 
 

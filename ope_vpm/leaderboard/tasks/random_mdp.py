@@ -35,26 +35,26 @@ class RandomMDPTask(Simulated):
     """The deviation of the last target's logits."""
 
     def problems(self) -> list[str]:
-        """Sizes too small, a share off [0, 1]."""
+        """Return what is wrong with the sizes and the share α."""
         found = super().problems() + at_least(self, states=2, actions=2, policies=1, mdp_seed=0, spread=0)
         return found if 0 <= self.alpha <= 1 else [*found, f"alpha must be between 0 and 1: got {self.alpha:g}"]
 
     def targets(self) -> dict[str, TargetPolicy]:
-        """Tables."""
+        """Return the targets, tables of probabilities, by name."""
         return {name: as_policy(table) for name, table in self._tables().items()}
 
     def dataset(self, seed: int) -> LoggedDataset:
-        """By the behaviour."""
+        """Return the log of one run, by the behaviour."""
         own = self._mdp().policy(POLICY_SEED)
         mixed = (1 - self.alpha) * own + self.alpha * np.mean(list(self._tables().values()), axis=0)
         return self._mdp().dataset(self.trajectories, self.length, mixed, seed)
 
     def on_policy(self, policy: str, seed: int) -> LoggedDataset:
-        """By the target."""
+        """Return as many episodes of the target itself."""
         return self._mdp().dataset(self.trajectories, self.length, self._table(policy), seed)
 
     def truth(self, policy: str, gamma: float) -> float:
-        """By a linear solve."""
+        """Return the exact value of a policy, by a linear solve."""
         return self._mdp().value(self._table(policy), gamma)
 
     def _mdp(self) -> RandomMDP:

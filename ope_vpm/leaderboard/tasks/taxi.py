@@ -55,20 +55,20 @@ class TaxiTask(Simulated):
         return {**without(super().identity(policy), "policies"), "tables": content}
 
     def targets(self) -> dict[str, TargetPolicy]:
-        """Tables."""
+        """Return the targets, tables of probabilities, by name."""
         return {f"iteration-{iteration}": taxi.shipped(iteration) for iteration in self.policies}
 
     def dataset(self, seed: int) -> LoggedDataset:
-        """By the behaviour; its probabilities are logged."""
+        """Return the log of one run, by the behaviour, with its probabilities."""
         mixed = taxi.mixed(taxi.shipped(TARGET), taxi.shipped(self.behaviour), self.alpha)
         return taxi.simulate(mixed, self.trajectories, self.length, seed)
 
     def on_policy(self, policy: str, seed: int) -> LoggedDataset:
-        """By the target."""
+        """Return as many episodes of the target itself."""
         return taxi.simulate(self._table(policy), self.trajectories, self.length, seed)
 
     def truth(self, policy: str, gamma: float) -> float:
-        """By a sparse solve."""
+        """Return the exact value of a policy, by a sparse solve."""
         return taxi.exact_value(self._table(policy), gamma)
 
     def _table(self, policy: str) -> TablePolicy:

@@ -42,25 +42,25 @@ class WildLeaderboardTask(Stored):
         return found
 
     def identity(self, policy: str | None) -> dict[str, Any]:
-        """The settings with a hash of the policies."""
+        """Return the settings with a hash of the policies."""
         content = blake2b(self._task().content(), digest_size=16).hexdigest()
         return {**super().identity(policy), "policies": content}
 
     def truth_identity(self, policy: str) -> dict[str, Any]:
-        """The stored numbers."""
+        """Return the stored values, which decide the reference."""
         gammas = (1.0,) if self.per == "episode" else (1.0, GAMMA)
         return {str(gamma): asdict(self.stored(policy, gamma)) for gamma in gammas}
 
     def targets(self) -> dict[str, TargetPolicy]:
-        """The one target."""
+        """Return the one target by its name."""
         return {TARGET: self._task().target}
 
     def dataset(self, seed: int) -> LoggedDataset:
-        """By the behaviour."""
+        """Return the log of one run, by the behaviour."""
         return collect_log(self._task(), self.behaviour, self.trajectories, seed, cut=not self.whole)
 
     def stored(self, policy: str, gamma: float) -> Value:
-        """Of the one target; finite tasks are solved exactly instead."""
+        """Return the value of the one target; finite tasks are solved exactly instead."""
         return self._task().truth(gamma, "episode" if self.per == "episode" else "step", cut=not self.whole)
 
     def axes(self) -> dict[str, Any]:

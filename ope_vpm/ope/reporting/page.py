@@ -227,7 +227,7 @@ def _row(name: str, value: PolicyValue) -> dict[str, str]:
 
 
 def _return_row(name: str, value: PolicyValue) -> dict[str, str]:
-    """The same with the return of an episode first, and the value per step unless every step pays the same."""
+    """A line of the table: the return of an episode first, and the value per step unless all steps pay the same."""
     found, row = value.episode_return, _row(name, value)
     interval, level = (None, value.verdict) if found is None else (found.interval, found.verdict)
     return {

@@ -11,7 +11,7 @@ from ope_vpm.pages import svg
 from ope_vpm.pages.html import Html, table
 
 EDGES = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, np.inf)
-"""Of the histogram: two bins per factor of ten, as weights spread over several of them."""
+"""Edges of the histogram: two bins per factor of ten, as weights spread over several of them."""
 DRAWN = 500
 """Rows drawn as dots of each colour: more hide each other on a phone."""
 SAMPLED = 1000
