@@ -19,7 +19,7 @@ from ope_vpm.ope.authoring import (
 )
 from ope_vpm.ope.behaviour.source import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.finite.limits import with_rare_rewards
-from ope_vpm.ope.inference.doubts import UNLOGGED
+from ope_vpm.ope.inference.doubts import OVERLAP, UNLOGGED
 from ope_vpm.ope.inference.estimate import rewards_hull, value_or_nan
 from ope_vpm.ope.inference.logged_mean import time_weights, weighted_sums
 from ope_vpm.ope.inference.returns import ends_under, with_ratio_return, with_weighted_return
@@ -86,6 +86,7 @@ class TrajectoryWise(_ImportanceSampling):
             beyond = weight * ~problem.ends * data.from_reset * problem.gamma**data.lengths / (1 - problem.gamma)
             unlogged = float(beyond.sum()) / whole_time
         found = self._estimate(problem, weighted_sums(problem, weights, tail * weight), weights, unlogged, fit)
+        found = with_lost_weight(problem, found, np.exp(np.minimum(whole, LARGEST_LOG)))
         if problem.episodic:
             found = with_weighted_return(problem, found)
         return with_rare(problem, found, weights / whole_time, ends_under(problem, weights))
@@ -137,6 +138,28 @@ def with_rare(problem: Problem, found: RawEstimate, share: Floats, ends: float) 
     if of_return is not None and ends > 0:
         found = replace(found, per_episode=with_rare_rewards(problem.data, of_return, share / ends))
     return with_rare_rewards(problem.data, found, share)
+
+
+LARGEST_LOG = 50.0
+"""Of a product of ratios, for its mean alone: e⁵⁰ is far above 1, whatever the other products are."""
+
+
+def with_lost_weight(problem: Problem, found: RawEstimate, product: Floats) -> RawEstimate:
+    """The estimate, with a doubt where products of ratios, whose mean is 1, have a lower one.
+
+    What is lost are the episodes that the target would have had: most often long ones, whose products of many ratios
+    vanish, so that the few short ones stand for all. They may have paid anything that the rewards allow.
+
+    Args:
+        problem: the question.
+        found: the estimate.
+        product: (episodes,): of the ratios of each episode.
+    """
+    mean, error = float(product.mean()), float(product.std() / np.sqrt(len(product)))
+    hull = rewards_hull(problem)
+    bias = max(0.0, 1 - mean - 2 * error) * (hull.high - hull.low) / 2
+    found = found.doubting(OVERLAP, min(mean, 1.0), bias)
+    return replace(found, uncertainty=found.uncertainty and found.uncertainty.widened(bias))
 
 
 FEW_CUT = 0.05
