@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import warnings
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,8 +11,8 @@ import typer
 
 from ope_vpm import __version__
 from ope_vpm.outside import printable
+from ope_vpm.plugins import options
 from ope_vpm.plugins.command import compare, gate, select
-from ope_vpm.plugins.options import read_policy
 from ope_vpm.terminal import Command, Group, columns_of, print_estimators, print_normalization, print_values
 
 app = typer.Typer(no_args_is_help=True, cls=Group)
@@ -72,12 +71,7 @@ def inspect(
 
 @app.command(cls=Command)
 def evaluate(
-    dataset: Annotated[
-        str,
-        typer.Argument(
-            help="A file, a Minari folder or id; or Parquet files larger than memory: a folder, or 'logs/*.parquet'."
-        ),
-    ],
+    dataset: options.Dataset,
     policy: Annotated[
         str,
         typer.Option(
@@ -86,28 +80,19 @@ def evaluate(
         ),
     ],
     estimator: Annotated[list[str] | None, typer.Option(help="auto (default), vpm, naive, …; may be repeated.")] = None,
-    gamma: Annotated[float, typer.Option(help="1: average reward; below: discounted.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Makes everything random repeatable.")] = 0,
-    on_end: Annotated[str | None, typer.Option(help="After a termination: restart or absorb.")] = None,
-    time_limit: Annotated[str, typer.Option(help="After a truncation: continue or restart.")] = "continue",
+    gamma: options.Gamma = 1.0,
+    seed: options.Seed = 0,
+    on_end: options.OnEnd = None,
+    time_limit: options.TimeLimit = "continue",
     behaviour: Annotated[
         str, typer.Option(help="Who logged it: cloned from the log, logged (its propensities), or a policy's file.")
     ] = "cloned",
-    ignore: Annotated[list[str] | None, typer.Option(help="A finding of `inspect` to pass over.")] = None,
-    format_name: Annotated[str | None, typer.Option("--format", help="The dataset's format.")] = None,
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Names of columns of a table or .npz, such as observations=x,y or rewards=score; may be repeated."
-        ),
-    ] = None,
-    backend: Annotated[
-        str, typer.Option(help="For Parquet files that are read in parts: local, or ray for a cluster.")
-    ] = "local",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
-    deterministic: Annotated[
-        bool, typer.Option("--deterministic", help="Evaluate the greedy action of a .zip or .d3 instead of its draws.")
-    ] = False,
+    ignore: options.Ignore = None,
+    format_name: options.Format = None,
+    columns: options.Columns = None,
+    backend: options.Backend = "local",
+    as_json: options.AsJson = False,
+    deterministic: options.Deterministic = False,
     activation: Annotated[
         str | None, typer.Option(help="What follows the hidden layers of a .pt that holds weights only: tanh, relu, …")
     ] = None,
@@ -115,19 +100,15 @@ def evaluate(
         Path | None,
         typer.Option(help="Write a page for people to this .html file: the values, and where the weight sits."),
     ] = None,
-    trust: Annotated[
-        bool, typer.Option("--trust", help="Allow pickles and TorchScript, which run whatever code they hold.")
-    ] = False,
+    trust: options.Trust = False,
 ) -> None:
     """What is a policy worth, from logged data? Value, 95 % interval, and a verdict with its reasons."""
     from ope_vpm.logged import LoggedDataset
-    from ope_vpm.logged.scan import open_dataset
     from ope_vpm.ope import evaluate as answer
     from ope_vpm.ope.estimator import estimator_class
-    from ope_vpm.ope.log import SAMPLE_ROWS
     from ope_vpm.ope.reporting import report as write_report
     from ope_vpm.outside import check_page, json_text
-    from ope_vpm.progress import rates, working
+    from ope_vpm.progress import working
 
     if report is not None:
         check_page(report)
@@ -135,12 +116,13 @@ def evaluate(
     for name in names:
         estimator_class(name)  # a misspelt name is answered before a large file is read
     with working(f"reading {dataset}"):
-        data = open_dataset(dataset, SAMPLE_ROWS, format_name, backend, rates, columns=columns_of(columns), trust=trust)
-        target = read_policy(policy, trust=trust, activation=activation, deterministic=deterministic)
+        data = options.read_log(dataset, format_name, backend, columns, trust)
+        target = options.read_policy(policy, trust=trust, activation=activation, deterministic=deterministic)
     choices: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit, "ignore": ignore or ()}
-    choices["behaviour"] = behaviour if behaviour in ("cloned", "logged") else read_policy(behaviour, trust=trust)
-    waiting = working if isinstance(data, LoggedDataset) else nullcontext  # passes over rows have a bar of their own
-    with waiting(f"evaluating by {', '.join(names)}"):
+    choices["behaviour"] = (
+        behaviour if behaviour in ("cloned", "logged") else options.read_policy(behaviour, trust=trust)
+    )
+    with options.waiting(data, f"evaluating by {', '.join(names)}"):
         values = answer(data, target, names, gamma=gamma, seed=seed, **choices)
     if report is not None:
         shown = data if isinstance(data, LoggedDataset) else None  # rows that are read in parts have no weights to show

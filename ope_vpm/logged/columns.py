@@ -113,7 +113,7 @@ def number_column(name: str, values: object, length: int) -> Floats:
 
 
 def instead_of_numbers(array: Array) -> str:
-    """What a column holds that is no number: the first such text with its row, otherwise the type."""
+    """The part of an error that says what came in place of numbers: the first such text with its row, or the type."""
     if array.dtype.kind == "U":
         for row, texts in enumerate(array.reshape(len(array), -1).tolist()):
             for text in texts:

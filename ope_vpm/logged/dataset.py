@@ -40,7 +40,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LoggedDataset:
-    """What somebody logged, one row a step, in the order of time; no behaviour probabilities are needed.
+    """Logged steps, one row each, in the order of time; no behaviour probabilities are needed.
 
     Build it by `from_arrays`, `from_episodes` or `load_dataset`. Arrays are held as read-only views, so
     memory maps stay on disk. Do not write to the originals afterwards.
@@ -296,7 +296,7 @@ class LoggedDataset:
         return take(self, np.atleast_1d(np.arange(self.n_episodes)[episodes]))
 
     def with_resets(self, from_reset: object) -> LoggedDataset:
-        """The same data, with what is known of which episodes begin at a reset."""
+        """These data with another statement of which episodes begin at a reset."""
         return replace(self, from_reset=np.asarray(from_reset, dtype=np.bool_))
 
     def describe(self) -> Description:

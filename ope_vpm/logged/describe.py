@@ -1,4 +1,4 @@
-"""What a dataset holds, in a few numbers."""
+"""The description of a dataset by a few numbers."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class Description:
     """One a column."""
     n_actions: int | None
     columns: tuple[str, ...] | None = None
-    """What the columns of observations are called, where the dataset came from a table."""
+    """The names of the columns of observations, where the dataset came from a table."""
     names: tuple[str, ...] | None = None
-    """What the discrete actions are called, where the dataset came from a table."""
+    """The names of the discrete actions, where the dataset came from a table."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, ready for JSON."""

@@ -41,7 +41,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """What the doctor saw."""
+    """The doctor's description of a log and the findings."""
 
     description: Description
     findings: tuple[Finding, ...]

@@ -26,7 +26,7 @@ class StateColumn:
     levels: tuple[Any, ...] | None = None
     """The names that it takes, a feature each; None for a number. The last is None where values are missing."""
     filled: float | None = None
-    """What stands in place of a missing number, beside a feature that says so; None where none is missing."""
+    """The number that stands in place of a missing one, beside a feature that says so; None where none is missing."""
     whole: bool = False
     """Whether its numbers are integers."""
 
@@ -46,7 +46,7 @@ class StateColumn:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """What each of its features is called."""
+        """The name of each of its features."""
         if self.levels is not None:
             return tuple(
                 f"{self.name} is missing" if level is None else f"{self.name} = {level}" for level in self.levels
@@ -112,7 +112,7 @@ class Encoding:
     frame_kind: str | None = None
     """The library whose data frames policies are given: the table's own, or one that is installed; None: dicts."""
     taken: str = ""
-    """What each column was taken for, in one sentence."""
+    """One sentence that says what each column was taken for."""
     observations: Array = field(default_factory=lambda: np.empty(0), repr=False)
     """The encoded states of the table's rows, for `others`."""
     order: Array | None = field(default=None, repr=False)
@@ -122,7 +122,7 @@ class Encoding:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """What each coordinate of an observation is called; of finite states, the one column."""
+        """The name of each coordinate of an observation; for finite states, of the one column."""
         if self.finite:
             return (self.state[0].name,)
         return tuple(name for column in self.state for name in column.features)
@@ -136,7 +136,7 @@ class Encoding:
         return {column.name: column.decode(part) for column, part in zip(self.state, parts, strict=True)}
 
     def frame(self, observations: Array, names: Sequence[str] | None = None) -> Any:
-        """The same as a data frame of the table's own kind; `names` chooses columns and their order."""
+        """The columns of the state as a data frame of the table's own kind; `names` chooses columns and their order."""
         columns = self.columns(observations)
         columns = columns if names is None else {name: columns[name] for name in names}
         if self.frame_kind is None:
@@ -146,7 +146,7 @@ class Encoding:
         return nw.from_dict(columns, backend=self.frame_kind).to_native()  # type: ignore[arg-type]
 
     def state_name(self, number: int) -> str:
-        """What a finite state is called."""
+        """The name of a finite state."""
         return f"{self.state[0].name} = {(self.state[0].levels or ())[number]}"
 
     def state_said(self, observation: Array) -> str:

@@ -29,7 +29,7 @@ class Turns:
 
 @dataclass(frozen=True, eq=False)
 class EpisodeMarks:
-    """What a run of rows tells about episodes; the first row of a run counts as a beginning until runs are joined."""
+    """Beginnings and ends of episodes in a run of rows, whose first row counts as a beginning until runs are joined."""
 
     rows: int
     labels: tuple[Any, Any]
@@ -45,7 +45,7 @@ class EpisodeMarks:
     truncated: Integers
     """The rows with the flag."""
     turns: Turns | None = None
-    """What may be episodes that take turns; None without labels, and where two successive rows have one label."""
+    """Rows that may be episodes taking turns; None without labels, and where two successive rows have one label."""
 
     @classmethod
     def of(cls, columns: Mapping[str, Any]) -> EpisodeMarks:
@@ -127,7 +127,7 @@ def _joined_turns(runs: Sequence[EpisodeMarks], offsets: Integers) -> Turns | No
 
 
 def marks(source: Source, first: int, last: int) -> EpisodeMarks | None:
-    """What the rows from one number up to another tell about episodes; None where no column tells anything."""
+    """The episode marks of the rows from one number up to another; None where no column tells anything."""
     runs = [EpisodeMarks.of(columns) for columns in source.flags(first, last)]
     return EpisodeMarks.joined(runs) if runs else None
 

@@ -1,4 +1,4 @@
-"""What is known of whole episodes and of the rewards, in a few numbers an episode, however many rows there are."""
+"""Facts about whole episodes and about the rewards, in a few numbers an episode, however many rows there are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one pass over a log that is read in parts finds out about it, and what the doctor makes of that.
+"""The facts that one pass over a log read in parts finds, and the doctor's findings by them.
 
 Every row is looked at for what is wrong with single rows (numbers that are none, actions outside their space, a next
 state that is not the following row's) and for constant columns; every episode for its length and for duplicates. The
@@ -185,7 +185,7 @@ class Facts:
 
     @property
     def reward_facts(self) -> RewardFacts:
-        """What intervals and verdicts ask about the rewards."""
+        """The facts about rewards that intervals and verdicts use."""
         least, largest = float(self.paid.least[0]), float(self.paid.largest[0])
         return RewardFacts(least, largest, float(np.sqrt(self.squares / self.rows)), self.inner, self.episodes.last)
 
@@ -229,7 +229,7 @@ def _initial(part: Part) -> Array:
 
 
 def _findings_of_rows(part: Part, ignore: Collection[str]) -> tuple[Finding, ...]:
-    """What is wrong with single rows, by their numbers in the log."""
+    """Findings about single rows, by their numbers in the log."""
     found = [check(part) for code, check in OF_ROWS.items() if code not in ignore]
     if "broken-chain" not in ignore:
         found.append(_broken_seam(part))

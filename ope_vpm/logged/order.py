@@ -253,7 +253,7 @@ def _explained(states: Floats, actions: Floats, steps: Floats) -> float:
 
 
 def _unforeseen(states: Floats, actions: Floats) -> Floats:
-    """What a linear function of the states does not predict of the actions; 0 where that is rounding."""
+    """The residual of the actions after a linear regression on the states; 0 where it is rounding."""
     left = _left(states, actions)
     size = np.square(actions - actions.mean(axis=0)).sum(axis=0)
     return np.where(np.square(left).sum(axis=0) > 1e-9 * size, left, 0.0)
@@ -276,7 +276,7 @@ def _residual(features: Floats, targets: Floats) -> Floats:
 
 
 def _left(features: Floats, targets: Floats) -> Floats:
-    """What a linear regression leaves of the targets."""
+    """The residual of a linear regression of the targets on the features."""
     design = np.hstack([np.ones((len(features), 1)), features])
     left: Floats = targets - design @ np.linalg.lstsq(design, targets, rcond=None)[0]
     return left

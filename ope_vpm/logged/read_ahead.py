@@ -10,7 +10,7 @@ Item = TypeVar("Item")
 
 
 def read_ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """The same items in the same order, the next one being made in the meantime; its errors come where it would."""
+    """Iterate over items in order while a thread makes the next one; errors are raised where that item would come."""
     nothing = object()
     with ThreadPoolExecutor(max_workers=1) as thread:
         following = thread.submit(next, items, nothing)

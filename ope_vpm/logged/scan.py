@@ -67,7 +67,7 @@ def scan_dataset(
 def open_dataset(
     source: str, short: int, format_name: str | None, backend: str, progress: Any, **given: Any
 ) -> Dataset:
-    """What somebody names as a log: Parquet of more than `short` rows in parts, or on a cluster; else in memory.
+    """Open a log by its name: Parquet of more than `short` rows in parts, or on a cluster; anything else in memory.
 
     Args:
         source: a file, a folder, a pattern, or an id of Minari's.

@@ -180,7 +180,7 @@ class StepColumn:
 
 
 def with_step_number(data: LoggedDataset) -> LoggedDataset:
-    """The same log with the step number as the last coordinate of every observation."""
+    """The log with the step number as the last coordinate of every observation."""
     column = StepColumn.of(data)
     following = column.added(data.next_observations, data.time + 1)
     following[~data.next_known] = -1 if data.finite else np.nan

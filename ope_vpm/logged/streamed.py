@@ -92,7 +92,7 @@ class Charge:
     """Whether a truncation ends the task: see `EpisodeTable.ended`."""
 
     def __call__(self, part: Rows) -> Rows:
-        """The same rows with these rewards."""
+        """Some rows with these rewards in place of theirs."""
         table = part.table
         ended = table.terminated if self.time_limit == "continue" else table.ended(part.limit)
         rewards = self.keep * part.rewards
@@ -138,7 +138,7 @@ class StreamedDataset:
     progress: Callable[[str, int], Callable[[int], None]] | None = None
     """Called with a title and the number of rows of each pass: it returns what is called with the rows done."""
     facts: Any = None
-    """What a pass over all rows has found, a `Facts`; None before it."""
+    """The `Facts` that a pass over all rows has found; None before it."""
     part_rows: int = field(default_factory=lambda: PART_ROWS)
     """Rows of a part."""
     charge: Charge | None = None
@@ -193,16 +193,16 @@ class StreamedDataset:
 
     @property
     def observation_space(self) -> Space | None:
-        """Of the states, where known."""
+        """The space of the states, where known."""
         return self.head.observation_space
 
     @property
     def action_space(self) -> Space | None:
-        """Of the actions, where known."""
+        """The space of the actions, where known."""
         return self.head.action_space
 
     def of_facts(self, facts: Any) -> StreamedDataset:
-        """The same, once its rows have been looked at: see `facts`."""
+        """This log with the facts that a pass over its rows has found."""
         return replace(self, facts=facts)
 
     @property

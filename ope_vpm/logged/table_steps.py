@@ -218,7 +218,7 @@ class Table:
         return logs
 
     def _taken(self, encoding: Encoding, data: LoggedDataset) -> str:
-        """What each column was taken for."""
+        """One sentence that says what each column was taken for."""
         if self.one_step:
             end = "each row is an episode of one step"
         elif self.roles["terminal"]:

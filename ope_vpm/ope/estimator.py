@@ -1,4 +1,4 @@
-"""What an estimator is, and how its estimate becomes a policy value: an interval, a verdict, weights of mean 1."""
+"""Estimators, and how an estimate becomes a policy value: an interval, a verdict, weights of mean 1."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ProblemEstimator(ABC):
     follows_states: ClassVar[bool] = True
     """Whether what follows a state is learnt, so that the step number belongs to the state where it matters."""
     counts_parts: ClassVar[bool] = False
-    """The same for finite states and actions, whose steps are counted part by part."""
+    """Whether it can do with a log of finite states and actions whose steps are counted part by part."""
 
     def estimate(
         self, data: LoggedDataset, policy: Any, *, gamma: float = 1.0, seed: int = 0, **choices: Any
@@ -64,7 +64,7 @@ class ProblemEstimator(ABC):
         return self.answer(Problem.pose(data, policy, gamma=gamma, seed=seed, **choices))
 
     def answer(self, problem: Problem) -> PolicyValue:
-        """The same for a question that was already checked."""
+        """Answer a question that was already checked."""
         return self.answered(problem)[0]
 
     def answered(self, problem: Problem) -> tuple[PolicyValue, RawEstimate]:
@@ -98,7 +98,7 @@ class ProblemEstimator(ABC):
 
 
 def needs_rows(problem: Problem) -> str:
-    """What to say of an estimator that cannot do with a log that is read in parts."""
+    """The part of an error about an estimator that cannot do with a log that is read in parts."""
     return NEEDS_FINITE_ROWS if problem.finite else NEEDS_ROWS
 
 

@@ -74,22 +74,22 @@ class Memory:
         return result
 
     def lent(self) -> Memory:
-        """The same memory for whoever is remembered in it, and may therefore not hold it.
+        """A weak reference to this cache, for objects that are stored inside it.
 
-        Results that hold the memory that holds them are freed when Python looks for cycles, which it does after so many
-        objects, however large: ten evaluations of 20 000 rows each kept 2 GB.
+        Without it there is a cycle of references, which Python frees only after so many new objects, however large they
+        are: ten evaluations of 20 000 rows each kept 2 GB alive.
         """
         return _Lent(self)
 
 
 class _Lent(Memory):
-    """Another memory, as long as it is there; after that nothing is remembered."""
+    """A weak reference to a cache: once that is gone, nothing is remembered."""
 
     def __init__(self, memory: Memory) -> None:
         self._owner = ref(memory)
 
     def recall(self, make: Callable[..., Result], *given: Any, **settings: Any) -> Callable[..., Result]:
-        """As that of the other one."""
+        """A function whose results the referenced cache keeps."""
 
         def result(*shared: Any) -> Result:
             memory = self._owner()
@@ -98,7 +98,7 @@ class _Lent(Memory):
         return result
 
     def lent(self) -> Memory:
-        """Itself."""
+        """This weak reference."""
         return self
 
 
@@ -127,7 +127,7 @@ class Log:
 
     data: LoggedDataset
     warnings: tuple[str, ...]
-    """What the doctor would have the user know, in sentences."""
+    """The doctor's warnings, in sentences."""
     content: Integers
     """(episodes,): equal numbers for episodes with equal states and actions, rising in the canonical order."""
     step_matters: bool = False
@@ -162,26 +162,26 @@ class Log:
     def shared(
         self, make: Callable[Concatenate[Log, Settings], Result], *given: Settings.args, **settings: Settings.kwargs
     ) -> Result:
-        """What `make(log, *given, **settings)` returns, computed once for all policies.
+        """The result of `make(log, *given, **settings)`, computed once for all policies.
 
         The function sees the log and hashable settings only, so that nothing of a policy can get into its result.
         """
         return self._memory.recall(make, *given, **settings)(self)
 
     def forgetful(self) -> Log:
-        """The same checked log with nothing computed on it yet."""
+        """A copy of the checked log with nothing computed on it yet."""
         return replace(self, _memory=Memory(), _of_policies=WeakKeyDictionary())
 
     def with_rewards(self, rewards: Floats) -> Log:
-        """The same checked log with other rewards, and with nothing computed on it yet."""
+        """The checked log with other rewards, and with nothing computed on it yet."""
         return replace(self.forgetful(), data=replace(self.data, rewards=rewards))
 
     def with_step_number(self) -> Log:
-        """The same checked log with the step number as the last coordinate of every observation."""
+        """The checked log with the step number as the last coordinate of every observation."""
         return self.shared(_with_step_number)
 
     def charged(self, keep: float, price: float, time_limit: TimeLimit) -> Log:
-        """The same checked log with the rewards keep·r - price·1[the task ends]; nothing is computed on it yet."""
+        """The checked log with the rewards keep·r - price·1[the task ends]; nothing is computed on it yet."""
         charge = Charge(keep, price, time_limit)
         if not isinstance(self.data, StreamedDataset):
             return replace(self.forgetful(), data=charge(self.data))
@@ -195,7 +195,7 @@ class Log:
 
     @property
     def facts(self) -> Any:
-        """What the first pass over a log that is read in parts has found."""
+        """The `Facts` that the first pass over a log that is read in parts has found."""
         return cast(StreamedDataset, self.data).facts
 
     @property
@@ -210,21 +210,21 @@ class Log:
         return self.shared(_with_discrete_actions)
 
     def memory_of(self, policy: TargetPolicy) -> Memory:
-        """What was computed for one policy on this log; forgotten with the policy."""
+        """The cache of one policy on this log, which is forgotten with the policy."""
         return self._of_policies.setdefault(policy, Memory())
 
     @property
     def precision(self) -> Precision:
-        """Of the features of its rows."""
+        """The type of the features' numbers."""
         return precision_for(len(self.data))
 
     @property
     def sample(self) -> Log:
         """As many whole episodes as fit into `SAMPLE_ROWS` rows; the log itself where it is no longer than that.
 
-        They are the first ones of the canonical order, which is as good as random. What is remembered never refers to
-        whoever remembers it, here as elsewhere: such a log would be kept, with all features of its rows, until Python
-        looks for cycles.
+        They are the first ones of the canonical order, which is as good as random. A result never refers to
+        the object that caches it, here as elsewhere: such a log would be kept, with all features of its rows, until
+        Python looks for cycles.
         """
         return self if len(self.data) <= SAMPLE_ROWS else self.sample_of_parts or self._sample
 

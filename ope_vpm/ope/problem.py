@@ -30,7 +30,7 @@ Discount = tuple[float, OnEnd]
 
 @dataclass(frozen=True)
 class Question:
-    """What was asked, in words and numbers alone, so that every answer can carry it along."""
+    """The question in words and numbers alone, so that every answer can carry it along."""
 
     policy: str
     """The target policy, as it prints."""
@@ -116,7 +116,7 @@ class Problem:
         state_features: Any = None,
         behaviour: Behaviour = "cloned",
     ) -> Problem:
-        """The same for a log that was already checked; arguments as in `pose`."""
+        """A question about a log that was already checked; arguments as in `pose`."""
         choice = check_choices(gamma, on_end, time_limit)
         check_seed(seed)
         target = target_of(log.data, policy)
@@ -135,13 +135,13 @@ class Problem:
         return posed
 
     def with_policy(self, policy: Any) -> Problem:
-        """The same question about another policy; what depends on the log alone stays shared."""
+        """This question about another policy; what depends on the log alone stays shared."""
         posed = replace(self, policy=check_match(self.data, target_of(self.data, policy)), _memory=Memory())
         posed.of_policy(_check_policy)
         return posed
 
     def with_gamma(self, gamma: float, on_end: OnEnd | None = None, time_limit: TimeLimit | None = None) -> Problem:
-        """The same question at another discount; what depends on the log and the policy alone stays shared."""
+        """This question at another discount; what depends on the log and the policy alone stays shared."""
         limit = time_limit or self.time_limit
         posed = Problem.on(self.log, self.policy, gamma=gamma, seed=self.seed, on_end=on_end, time_limit=limit)
         return replace(posed, state_features=self.state_features, behaviour=self.behaviour)
@@ -157,18 +157,18 @@ class Problem:
         return self.together if self.discount in self.together else (self.discount,)
 
     def at(self, discount: Discount) -> Problem:
-        """The same question at a discount that is asked about together with this one."""
+        """This question at a discount that is asked about together with this one."""
         gamma, on_end = discount
         return self if discount == self.discount else replace(self, gamma=gamma, on_end=on_end, _memory=Memory())
 
     @property
     def on_sample(self) -> Problem:
-        """The same question asked of the log's sample; itself where that is the whole log."""
+        """This question asked of the log's sample; the question itself where the sample is the whole log."""
         return self if self.log.sample is self.log else self._memory.recall(_on_sample)(self)
 
     @property
     def with_step_number(self) -> Problem:
-        """The same question with the step number as a coordinate of the state; itself where that explains nothing.
+        """This question with the step number as a coordinate of the state; unchanged where that explains nothing.
 
         Where a time limit is part of the task, the time that it leaves is known already, and a log that is read in
         parts, or whose states have features of their own, stays as it is.
@@ -184,17 +184,17 @@ class Problem:
         return self.log.streamed
 
     def with_rewards(self, rewards: Floats) -> Problem:
-        """The same question about other rewards; nothing is shared, for most of what is kept depends on them."""
+        """This question about other rewards; nothing is shared, for most of what is kept depends on them."""
         return replace(self, log=self.log.with_rewards(rewards), _memory=Memory())
 
     def charged(self, keep: float, price: float) -> Problem:
-        """The same question about the rewards keep·r - price·1[the task ends with this row]; nothing is shared."""
+        """This question about the rewards keep·r - price·1[the task ends with this row]; nothing is shared."""
         return replace(self, log=self.log.charged(keep, price, self.time_limit), _memory=Memory())
 
     def shared(
         self, make: Callable[Concatenate[Problem, Settings], Result], *given: Settings.args, **settings: Settings.kwargs
     ) -> Result:
-        """What `make(problem, *given, **settings)` returns, computed once for all estimators."""
+        """The result of `make(problem, *given, **settings)`, computed once for all estimators."""
         return self._memory.recall(make, *given, **settings)(replace(self, _memory=self._memory.lent()))
 
     def of_policy(
@@ -203,7 +203,7 @@ class Problem:
         *given: Settings.args,
         **settings: Settings.kwargs,
     ) -> Result:
-        """What `make(log, policy, *given, **settings)` returns, computed once for all discounts."""
+        """The result of `make(log, policy, *given, **settings)`, computed once for all discounts."""
         return self.log.memory_of(self.policy).recall(make, *given, **settings)(self.log, self.policy)
 
     @property

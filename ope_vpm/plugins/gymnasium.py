@@ -77,7 +77,7 @@ class LogTransitions(gym.Wrapper[Any, Any, Any, Any]):
 
 
 class LogVectorTransitions(VectorWrapper):
-    """The same for environments side by side; every way in which gymnasium resets them is understood.
+    """Log every transition of environments side by side; every way in which gymnasium resets them is understood.
 
     By default an ended environment is reset by the next step, whose action is ignored: such a step is not logged. With
     `AutoresetMode.SAME_STEP` the last state comes in the infos, and with `DISABLED` from `reset` with a mask.

@@ -16,7 +16,7 @@ def copied(observation: Any) -> Any:
 
 
 def row(values: Any, place: int) -> Any:
-    """What belongs to one of several environments, as a copy."""
+    """A copy of the part that belongs to one of several environments."""
     if isinstance(values, dict):
         return {name: row(part, place) for name, part in values.items()}
     return tuple(row(part, place) for part in values) if isinstance(values, tuple) else np.array(values[place])

@@ -59,7 +59,7 @@ def _row(place: int, candidate: Candidate) -> list[str]:
 
 
 def _doubts(selection: Selection) -> Html:
-    """What speaks against the values, policy by policy."""
+    """The reasons against the values, policy by policy."""
     doubted = [each for each in selection.candidates if each.lead.reasons]
     if not doubted:
         return EMPTY

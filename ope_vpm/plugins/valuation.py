@@ -81,7 +81,7 @@ class Valuation:
         )
 
     def value(self, policy: TargetPolicy) -> PolicyValue:
-        """What `ov.evaluate` answers, at the cost of what depends on the policy."""
+        """The answer of `ov.evaluate`, at the cost of what depends on the policy."""
         return answer(self.estimator, self.problem(policy), ignore=self.choices.ignore)
 
 

@@ -23,7 +23,7 @@ from ope_vpm.policy.discrete import CategoricalPolicy
 
 STATISTICS = ("observation_mean", "observation_std", "observation_clip")
 GAUSSIAN = ("log_std", "low", "high")
-"""What a policy with continuous actions has beside its network."""
+"""The arrays of a policy with continuous actions beside its network."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class NetworkPolicy(GaussianPolicy):
         )
 
     def with_variance(self, factor: float) -> NetworkPolicy:
-        """The same mean with `factor` times the variance of the stored policy."""
+        """A policy with this mean and `factor` times the variance of the stored policy."""
         return NetworkPolicy(self.layers, factor)
 
     def more_random(self, factor: float) -> NetworkPolicy:

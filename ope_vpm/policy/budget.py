@@ -13,7 +13,7 @@ MAKERS: tuple[Callable[..., Any], ...] = (torch.empty, torch.zeros, torch.ones, 
 
 
 LEAST = 1000
-"""What a tensor counts for at least: a loop that makes a billion small ones must end too."""
+"""The least that a tensor counts for: a loop that makes a billion small ones must end too."""
 
 
 class Budget(torch.overrides.TorchFunctionMode):

@@ -27,7 +27,7 @@ class Call:
     batched: bool
 
     def __call__(self, read: Callable[..., Array], observations: Array, *columns: Array) -> Array:
-        """What `read(returned, rows, *columns)` makes of the function's answers, one entry per row."""
+        """The function's answers, read by `read(returned, rows, *columns)`, one entry per row."""
         if self.batched:
             return read(_of_rows(self.function(observations), len(observations)), len(observations), *columns)
         rows = [(row, [column[i : i + 1] for column in columns]) for i, row in enumerate(observations)]
@@ -38,7 +38,7 @@ class Call:
         return lambda observations: self(read, observations)
 
     def probe(self, observations: Array) -> tuple[Any, int]:
-        """What the function returns for the first observations, and for how many."""
+        """The function's answer for the first observations, and their number."""
         if self.batched:
             first = np.array(observations[:PROBED])  # a copy, which the function may edit
             return _of_rows(self.function(first), len(first)), len(first)
@@ -46,7 +46,7 @@ class Call:
 
 
 def _of_rows(returned: Any, rows: int) -> Any:
-    """What was returned, unless it holds distributions for other rows; the shape of arrays is checked by readers."""
+    """Refuse distributions for other rows; the shape of arrays is checked by readers."""
     if is_distribution(returned) and rows != 1:
         shape = (*returned.batch_shape, *returned.event_shape)
         if shape[:1] != (rows,):
@@ -74,5 +74,5 @@ def as_array(values: Any) -> Array:
 
 
 def as_row(returned: Any) -> Any:
-    """What was returned for one observation, as a batch of one; distributions are read row by row as they are."""
+    """The answer for one observation as a batch of one; distributions are read row by row as they are."""
     return returned if is_distribution(returned) else as_array(returned)[None]

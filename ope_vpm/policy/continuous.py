@@ -99,7 +99,7 @@ class GaussianPolicy(TargetPolicy):
         self.observation_size = observation_size
 
     def described(self) -> list[str]:
-        """What is known of it, and what happens to its draws."""
+        """Its sizes, and whether its draws are squashed or clipped, in words."""
         bounded = "squashed by tanh" if self.squash else "clipped to bounds" if self.bounds is not None else None
         return [*super().described(), *([bounded] if bounded else [])]
 

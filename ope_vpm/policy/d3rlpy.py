@@ -161,7 +161,7 @@ def _stretched(algo: Any, observations: Array, bounds: tuple[Array, Array]) -> t
 
 
 def _bounds(algo: Any) -> tuple[Array, Array]:
-    """What [-1, 1] stands for: the action scaler's range, if there is one."""
+    """The range of actions that [-1, 1] stands for: the action scaler's, if there is one."""
     scaler = algo.action_scaler
     if scaler is None:
         one = np.ones(int(algo.action_size))

@@ -1,4 +1,4 @@
-"""What a pickle says, read without running any of it.
+"""The content of a pickle, read without running any of it.
 
 A pickle is a small program: loading it calls whatever it names. Here its instructions are only followed as far as
 they describe something: a name stays a `Name`, a call stays a `Call`, and both are plain data for the reader to look

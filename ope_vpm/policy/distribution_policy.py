@@ -89,7 +89,7 @@ class DistributionPolicy(TargetPolicy):
             return in_batches(self._call.reading(draw), observations)
 
     def log_prob(self, observations: Array, actions: Array) -> Floats:
-        """As the distribution has it, summed over coordinates where it keeps them apart."""
+        """The log-density of the distribution, summed over coordinates where it keeps them apart."""
 
         def density(distribution: Distribution, rows: int, chosen: Array) -> Array:
             shape = (*distribution.batch_shape, *distribution.event_shape)
@@ -101,7 +101,7 @@ class DistributionPolicy(TargetPolicy):
             return self._paired(density, observations, actions)
 
     def action_moments(self, observations: Array, rng: Generator, draws: int = DRAWS) -> tuple[Floats, Floats]:
-        """As the distribution has them, by draws where it does not."""
+        """The distribution's own moments, or those of draws where it has none."""
 
         def moments(distribution: Distribution, rows: int) -> Array:
             mean, variance = (as_array(part).astype(np.float64) for part in (distribution.mean, distribution.variance))

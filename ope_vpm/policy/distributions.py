@@ -1,4 +1,4 @@
-"""What `torch.distributions` objects say: probabilities, or the mean and standard deviation of a Gaussian.
+"""Parameters of `torch.distributions` objects: probabilities, or the mean and standard deviation of a Gaussian.
 
 A Gaussian is recognised as `Normal`, as `MultivariateNormal` with a diagonal covariance, behind `Independent`, and
 behind tanh and affine transforms.
@@ -112,7 +112,7 @@ def _single(transforms: Iterable[tt.Transform]) -> Iterator[tt.Transform]:
 
 
 def _transformed(normal: Normal, transform: tt.Transform, shape: tuple[int, ...]) -> Normal | None:
-    """What a Gaussian becomes by tanh or an affine transform; None for other transforms."""
+    """A Gaussian after tanh or an affine transform; None for other transforms."""
     rows = len(normal.mean)
     if isinstance(transform, tt.TanhTransform):
         nothing = np.zeros_like(normal.mean)

@@ -80,7 +80,7 @@ class FunctionPolicy(RelayedPolicy):
 
     @property
     def known(self) -> TargetPolicy:
-        """The same after the first call; before it nothing can be said."""
+        """The recognised policy after the first call; before it, an error."""
         if self._known is None:
             raise RuntimeError(
                 "what the function returns is not known before it is called: call recognised(observations) first"

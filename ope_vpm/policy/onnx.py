@@ -31,7 +31,7 @@ MOST_NODES = 2000
 ROWS = 4096
 """Observations given to the graph at once, so that honest networks stay far below the limit."""
 SECONDS = 60.0
-"""What `ROWS` observations may take: the image network of Atari agents (9 million products each) takes about 3 s."""
+"""The time for `ROWS` observations: the image network of Atari agents (9 million products each) takes about 3 s."""
 MOST_MEMORY = 1 << 30
 """Bytes that all graphs of a process may take together for their tensors."""
 

@@ -23,17 +23,17 @@ class RelayedPolicy(TargetPolicy):
 
     @property
     def has_log_prob(self) -> bool:
-        """As the other policy."""
+        """The answer of the other policy."""
         return self.known.has_log_prob
 
     @property
     def has_probabilities(self) -> bool:
-        """As the other policy."""
+        """The answer of the other policy."""
         return self.known.has_probabilities
 
     @property
     def clipping(self) -> Clipping:
-        """As the other policy."""
+        """The answer of the other policy."""
         return self.known.clipping
 
     def sample(self, observations: Array, rng: Generator) -> Array:
@@ -69,7 +69,7 @@ class RelayedPolicy(TargetPolicy):
         return policy.expected(function, seen, rng, draws)
 
     def usual_action(self, observations: Array) -> Floats | None:
-        """As the other policy."""
+        """The answer of the other policy."""
         policy, seen = self.asked(observations)
         return policy.usual_action(seen)
 

@@ -115,7 +115,7 @@ def _qrdqn(policy: Any, tensor: TensorMaker, _: bool) -> TargetPolicy:
 
 @dataclass(frozen=True)
 class Interface:
-    """What goes into a policy and what comes out of it."""
+    """The observation space and the action space of a policy."""
 
     observation_space: Any
     action_space: Any
@@ -195,7 +195,7 @@ def with_failure(success: Any) -> list[Any]:
 
 
 def _all_probabilities(distribution: Any) -> Any:
-    """Of the library's distributions: one categorical, several of them, or Bernoulli coordinates."""
+    """The probabilities of the library's distributions: one categorical, several of them, or Bernoulli coordinates."""
     if isinstance(distribution, list):
         return joint_probabilities([part.probs for part in distribution])
     if isinstance(distribution, torch.distributions.Bernoulli):

@@ -32,7 +32,7 @@ from ope_vpm.with_torch import torch
 LOG_STD = (-20.0, 2.0)
 """Where SAC's actor clamps its log standard deviation."""
 VARIANCE_FLOOR = 1e-6
-"""What the library adds to a state-dependent variance, and to the logarithm's argument of `use_expln`."""
+"""The constant that the library adds to a state-dependent variance, and to the logarithm's argument of `use_expln`."""
 
 
 def load_sb3(path: Path, *, trust: bool, deterministic: bool = False, normalize: Any = None) -> TargetPolicy:
@@ -73,7 +73,7 @@ def _stored(path: Path, text: bytes) -> dict[str, Any]:
 
 
 def _statistics(normalize: Any, trust: bool) -> Any:
-    """What normalises observations, from an object or a file; None where nothing does."""
+    """The statistics that normalise observations, from an object or a file; None where there are none."""
     if not isinstance(normalize, str | Path):
         return normalize or None
     try:
@@ -119,7 +119,7 @@ class Actor:
         return vectors
 
     def features(self, extractor: str) -> Network:
-        """What comes before the first layer: nothing, or the convolutions of the Nature paper on images."""
+        """The network before the first layer: nothing, or the convolutions of the Nature paper on images."""
         names = [name for name in self.arrays if name.startswith(f"{extractor}.")]
         if not names:
             return identity(self.settings.encoded_size)
@@ -161,7 +161,7 @@ def _actor_critic(actor: Actor, deterministic: bool) -> TargetPolicy:
 
 
 def _probabilities(logits: Any, space: spaces.Space[Any]) -> Any:
-    """Of all discrete actions, or of all combinations of them."""
+    """The probabilities of all discrete actions, or of all combinations of them."""
     if isinstance(space, spaces.MultiBinary):
         return sb3.joint_probabilities(sb3.with_failure(torch.sigmoid(logits)))
     parts = logits.split(list(joint_sizes(space)), dim=1) if isinstance(space, spaces.MultiDiscrete) else [logits]

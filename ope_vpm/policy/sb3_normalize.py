@@ -21,7 +21,7 @@ FILE = "vecnormalize.pkl"
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """What `VecNormalize.normalize_obs` computes."""
+    """The statistics by which `VecNormalize.normalize_obs` standardises."""
 
     mean: Floats
     var: Floats

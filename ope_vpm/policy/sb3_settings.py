@@ -46,7 +46,7 @@ class UnknownPart(ValueError):  # noqa: N818 - it says what is unknown, and is c
 
 @dataclass(frozen=True)
 class Settings:
-    """What the readable texts say."""
+    """The settings that the readable texts hold."""
 
     kind: str
     """The module of the policy's class."""

@@ -1,4 +1,4 @@
-"""What `trust=True` allows for stable-baselines3's files: unpickling, which runs whatever code they hold."""
+"""Reading with `trust=True` for stable-baselines3's files: unpickling, which runs whatever code they hold."""
 
 from __future__ import annotations
 

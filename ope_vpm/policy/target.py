@@ -1,4 +1,4 @@
-"""What an evaluation asks of a target policy, and where that which a policy returns is checked.
+"""The interface of a target policy, and the checks of what a policy returns.
 
 Everything is batched: observations (n,) or (n, d) in, one action per row out. Nothing touches a global random
 generator; draws come from the `rng` that is passed in.
@@ -30,7 +30,7 @@ ASKED = 16
 """Observations about which a policy is asked when it is first met: a function that answers one row of ten at random is
 found out with probability 0.97, and the calls take less than a hundredth of an evaluation of 5000 rows."""
 SPREAD, SIZE = 1e-2, 1e-5
-"""What may be rounding, in standard deviations of an answer over observations and in its largest size: float32 sums
+"""Rounding of an answer, in its standard deviations over observations and in its largest size: float32 sums
 depend on the number of rows. Normalising by a batch moves answers by about one standard deviation."""
 TIES = 1 / 8
 """The share of rows in which batches may differ by more: rounding decides where two actions are equally good."""
@@ -97,7 +97,7 @@ class TargetPolicy(ABC):
         return f"{type(self).__name__}({', '.join(self.described())})"
 
     def described(self) -> list[str]:
-        """What is known of it, in words."""
+        """Its sizes and its source, in words."""
         words: list[str] = []
         if self.n_actions is not None:
             words.append(f"{self.n_actions} actions")
@@ -203,7 +203,7 @@ class TargetPolicy(ABC):
         return total / draws
 
     def usual_action(self, observations: Array) -> Floats | None:
-        """What it does in each state, as numbers that are known without drawing, (n, m).
+        """Its mean action in each state, as numbers that are known without drawing, (n, m).
 
         The mean or median of a continuous action, or the probabilities of all discrete actions but the last, which
         follows from the others. None where neither is known.
@@ -219,7 +219,7 @@ class TargetPolicy(ABC):
 
 
 def check_function(policy: TargetPolicy, observations: Array) -> None:
-    """Refuse a policy whose answer to an observation depends on anything else: on chance, other rows, or their order.
+    """Refuse a policy whose answer to an observation depends on anything else: draws, other rows, or their order.
 
     Policies of which nothing is known but their draws are not asked.
 

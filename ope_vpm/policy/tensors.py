@@ -40,7 +40,7 @@ Tensors = dict[str, Array]
 
 
 def read_tensors(source: Path | bytes, trust: bool = False) -> Any:
-    """What `torch.save` wrote: a dictionary by text of arrays, other plain values, or such dictionaries again.
+    """A file of `torch.save`: a dictionary by text of arrays, other plain values, or such dictionaries again.
 
     What is neither a tensor nor such a dictionary is left as the pickle describes it.
     """

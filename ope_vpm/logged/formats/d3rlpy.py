@@ -22,7 +22,7 @@ from ope_vpm.logged.formats.hdf5 import Members, opened
 from ope_vpm.optional import library
 
 VERSION = "2.1"
-"""Of the format of `ReplayBuffer.dump`."""
+"""The version of the format of `ReplayBuffer.dump`."""
 FIELDS = ("observations", "actions", "rewards", "terminated")
 
 
@@ -42,13 +42,12 @@ def read(source: Any, options: Options) -> LoggedDataset:
     known = spaces.Discrete(int(info.action_size)) if discrete else None
     return LoggedDataset.from_episodes(
         episodes,
-        observation_space=options.observation_space,
-        action_space=options.action_space or known,
+        **options.spaces(None, known),
     )
 
 
 def to_d3rlpy(data: LoggedDataset) -> Any:
-    """The same episodes in a d3rlpy `ReplayBuffer` without a size limit."""
+    """The episodes as a d3rlpy `ReplayBuffer` without a size limit."""
     dataset = library("d3rlpy.dataset", "d3rlpy")
     constants = library("d3rlpy.constants", "d3rlpy")
     if data.discrete_actions:
@@ -136,8 +135,7 @@ def _columns(path: Path, file: Members, options: Options) -> LoggedDataset:
         _joined(path, "rewards", rewards, lengths),
         terminated=ended,
         truncated=cut,
-        observation_space=options.observation_space,
-        action_space=options.action_space,
+        **options.spaces(),
     )
 
 

@@ -31,8 +31,7 @@ def read(path: Path, options: Options) -> LoggedDataset:
             terminated,
             _truncated(file, terminated),
             behaviour_log_prob=file.numbers(LOG_PROB) if LOG_PROB in file else None,
-            observation_space=options.observation_space,
-            action_space=options.action_space,
+            **options.spaces(),
         )
 
 

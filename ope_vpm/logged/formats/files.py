@@ -1,4 +1,4 @@
-"""What the formats share: options, space notes and missing columns."""
+"""Parts that the formats share: options, space notes and missing columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ope_vpm.outside import parse_json
 
 @dataclass(frozen=True)
 class Options:
-    """What `load_dataset` was told beyond the source."""
+    """The arguments of `load_dataset` beside the source."""
 
     columns: Mapping[str, str | Sequence[str]] | None = None
     trust: bool = False
@@ -24,17 +24,24 @@ class Options:
     observation_space: Space | None = None
     action_space: Space | None = None
 
+    def spaces(self, observed: Space | None = None, acted: Space | None = None) -> dict[str, Space | None]:
+        """Both spaces as keyword arguments of a dataset: those that were given, or what the source itself tells."""
+        return {
+            "observation_space": self.observation_space or observed,
+            "action_space": self.action_space or acted,
+        }
+
     def with_spaces(self, note: str | None) -> Options:
         """The options with the spaces that our own writers note in a file, where none were given."""
         if note is None:
             return self
         stored = spaces_from_json(note)
-        given: dict[str, Any] = {name: getattr(self, name) or stored[name] for name in stored}
+        given: dict[str, Any] = self.spaces(stored["observation_space"], stored["action_space"])
         return replace(self, **given)
 
 
 MAP_NAMES = "map your names with columns=, or --columns on the command line"
-"""What to do about a missing column."""
+"""The advice about a missing column."""
 
 
 def require(path: object, names: Sequence[str], available: Collection[str], hint: str = "") -> None:

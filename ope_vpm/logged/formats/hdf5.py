@@ -22,7 +22,7 @@ from ope_vpm.outside import UNPACKED, check_unpacked
 
 DEFLATE = 1
 FILTERS = {DEFLATE: "deflate", 2: "shuffle", 3: "fletcher32", 32000: "lzf"}
-"""What h5py and the libraries on it write; others allocate what the file tells them to."""
+"""The filters that h5py and the libraries on it write; others allocate as much as the file tells them to."""
 DEFLATE_RATIO = 1032
 """How many times deflate can shrink a block of zeros; chunks that could not reach `UNPACKED` are not tried first."""
 MOST_TEXTS = 10_000
@@ -102,7 +102,7 @@ class Members:
         return place
 
     def follow(self, group: Any, part: str) -> Any:
-        """What a group holds under a name, if it is in the file itself."""
+        """The member of a group by its name, if it is in the file itself."""
         if not isinstance(group, self._h5py.Group):
             raise TypeError(f"{part} in {self._path} must be inside a group: it is inside a {type(group).__name__}")
         # Asked of the link itself: h5py's own `in` and `get` would open the file that it leads to.

@@ -27,8 +27,7 @@ def read(source: Any, options: Options) -> LoggedDataset:
     """Each trajectory is an episode; a cut one (`terminal` is False) ends without a flag."""
     return LoggedDataset.from_episodes(
         [_episode(index, trajectory) for index, trajectory in enumerate(source)],
-        observation_space=options.observation_space,
-        action_space=options.action_space,
+        **options.spaces(),
     )
 
 

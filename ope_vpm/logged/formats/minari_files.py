@@ -1,4 +1,4 @@
-"""What is looked at before Minari itself may read a folder.
+"""Checks of a folder before Minari itself may read it.
 
 Minari makes the environment that `metadata.json` names where the file has no spaces, which runs whatever function it
 names; it believes any number of episodes; and its HDF5 and images are read without a limit.

@@ -20,7 +20,7 @@ from ope_vpm.logged.formats.files import Options, require
 ITEMS = "item_context.csv"
 """The file beside a log that lists the items."""
 COLUMNS = ("timestamp", "item_id", "position", "click", "propensity_score")
-"""What every log has; features of the user follow."""
+"""The columns of every log; features of the user follow."""
 USER = "user_feature_"
 """How the columns with categories of the user begin."""
 

@@ -19,7 +19,7 @@ from ope_vpm.outside import check_unpacked
 
 SPACES = b"ope_vpm_spaces"
 BYTES_A_CELL = 8
-"""What most cells take once they are read: a float or an integer of 64 bits."""
+"""The size of most cells once they are read: a float or an integer of 64 bits."""
 LONGEST_TEXT = 1000
 """Characters of an episode's label."""
 

@@ -20,7 +20,7 @@ from ope_vpm.outside import write_whole
 COLUMNS = ("observations", "actions", "rewards", "next_observations", "terminated", "truncated", "episode")
 NAME = re.compile(r"part-\d{6}\.npz")
 SUFFIX = ".parts"
-"""Of the folder beside the file that a finished log becomes."""
+"""The ending of the folder's name; the finished log becomes the file of that name without it."""
 
 
 def folder_of(path: Path) -> Path:
@@ -59,8 +59,7 @@ def read(path: Path, options: Options) -> LoggedDataset:
     options = options.with_spaces(str(parts[0]["spaces"]))
     return LoggedDataset.from_arrays(
         **{name: column[order] for name, column in columns.items()},
-        observation_space=options.observation_space,
-        action_space=options.action_space,
+        **options.spaces(),
     )
 
 

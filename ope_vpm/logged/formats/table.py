@@ -45,9 +45,7 @@ def from_table(path: object, table: Mapping[str, Array], options: Options) -> Lo
     if not columns.keys() & {"terminated", "truncated", "episode"}:
         require(path, ("terminated",), table, f"or give an episode column or truncated; {MAP_NAMES}")
     resets = columns.pop("from_reset", None)
-    data = LoggedDataset.from_arrays(
-        **columns, observation_space=options.observation_space, action_space=options.action_space
-    )
+    data = LoggedDataset.from_arrays(**columns, **options.spaces())
     if resets is None:
         return data
     if len(resets) != data.n_episodes:  # one for each row rather than for each episode

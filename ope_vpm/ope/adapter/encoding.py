@@ -146,7 +146,7 @@ that, their probabilities would be most of what tells two states apart."""
 
 @dataclass(frozen=True, eq=False)
 class ActionCoordinates:
-    """What the target usually does in a state, standardised, as further coordinates of that state.
+    """The target's mean action in a state, standardised, as further coordinates of that state.
 
     Two states in which the target acts alike have like values, and the policy may change within a distance at which
     smooth features of the state alone do not: with these coordinates errors on Pendulum, Acrobot, CartPole and Hopper
@@ -160,7 +160,7 @@ class ActionCoordinates:
     scale: Standardiser
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Sent to another machine with the policy, which is whoever asks for them that keeps it alive there."""
+        """Sent to another machine with the policy, which the caller keeps alive there."""
         return _coordinates, (self.policy(), self.columns, self.scale)
 
     @classmethod
@@ -204,15 +204,15 @@ class ActionFunctions:
 
     Discrete actions: 1[a = j] - π(j|s) for each action j, which is all that a function of the action can be.
     Continuous ones: a and a² of each coordinate, standardised, less their means under the target. Rich ones also have
-    how near an action is to the target's own, exp(-|a - E_π[a]|²/2h²), and waves of each coordinate.
+    how near an action is to the target's own, exp(-|a - E_π[a]|²/2h²), and Fourier features of each coordinate.
     """
 
     scale: Standardiser | None
-    """Of continuous actions; None for discrete ones."""
+    """The scale of continuous actions; None for discrete ones."""
     spread: Floats | None = None
-    """Of rich ones, the usual distance of logged actions from the target's, in units of `scale`."""
+    """For rich functions, the root mean squared distance of logged actions from the target's, in units of `scale`."""
     frequencies: tuple[float, ...] = ()
-    """Of the waves, a cosine and a sine each, in radians for each standard deviation of the logged actions."""
+    """Frequencies of Fourier features of the action, a cosine and a sine each, in radians per standard deviation."""
 
     def __call__(
         self, observations: Array, actions: Array, policy: TargetPolicy, rng: np.random.Generator, draws: int
@@ -259,7 +259,7 @@ class ActionFunctions:
         return int(actions.shape[1]) * (2 + 2 * len(self.frequencies)) + near
 
     def _others(self, z: Floats, usual: Floats) -> Floats:
-        """Nearness to the target's usual actions, and waves, of standardised actions."""
+        """Nearness to the target's mean actions, and Fourier features, of standardised actions."""
         assert self.spread is not None
         waves = [wave(each * z) for each in self.frequencies for wave in (np.cos, np.sin)]
         return np.hstack([nearness((z - usual) / self.spread), *waves])
@@ -291,7 +291,7 @@ class StateFeatures:
     encoder: Encoder
     """From observations to standardised or one-hot coordinates."""
     fourier: FourierFeatures
-    """Of these coordinates."""
+    """Random Fourier features of these coordinates."""
     clock: Clock | None = None
     usual: ActionCoordinates | None = None
 
@@ -343,7 +343,7 @@ class StateFeatures:
         return parts[0] if len(parts) == 1 else np.hstack(parts)
 
     def limited_coordinates(self, observations: Array, time: Integers | None = None) -> Floats:
-        """The same, no coordinate farther than `FARTHEST` from the mean."""
+        """The coordinates of states, none farther than `FARTHEST` from the mean."""
         return self.fourier.standardise(self.coordinates(observations, time))
 
     def __call__(self, observations: Array, time: Integers | None = None) -> Floats:

@@ -1,4 +1,4 @@
-"""What follows each logged step, what the end of an episode means, and the clock of tasks with a time limit."""
+"""The state after each logged step, the meaning of an episode's end, and the clock of tasks with a time limit."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Steps:
 
     @property
     def next_observations(self) -> Array:
-        """What follows each step; after a restart an initial observation. Meaningless where `absorbed`."""
+        """The observation after each step; an initial one after a restart. Meaningless where `absorbed`."""
         following: Array = self.data.next_observations[self.rows]
         if self.restart is not None:
             again = self.restart >= 0
@@ -92,7 +92,7 @@ def plan_steps(
     episodes: Integers,
     as_logged: bool = False,
 ) -> Steps:
-    """The same with every choice made; other arguments as in `steps`.
+    """The steps of a log, every choice being made; see `steps`.
 
     Args:
         data: the log.
@@ -211,7 +211,7 @@ def times(data: LoggedDataset, time_limit: TimeLimit) -> Integers:
 
 
 def clock_remarks(data: LoggedDataset, time_limit: TimeLimit, known: bool) -> tuple[str, ...]:
-    """What is to be said where a time limit restarts the task, and the estimator does not know when.
+    """The remarks where a time limit restarts the task and the estimator does not know the time.
 
     Args:
         data: the log.

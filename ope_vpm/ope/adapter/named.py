@@ -80,7 +80,7 @@ class NamedDose(DeterministicPolicy):
 
 
 class _Words:
-    """What users say of actions, read by the encoding of their table."""
+    """Actions in the words of users, read by the encoding of their table."""
 
     def __init__(self, encoding: Encoding) -> None:
         self.encoding = encoding
@@ -128,7 +128,7 @@ class _Words:
         return found
 
     def column(self, name: str) -> Rows:
-        """What a column of the table says, in each state."""
+        """The actions that a column of the table names, by state."""
         encoding = self.encoding
         if name in {column.name for column in encoding.state}:
             return lambda seen: self.read(encoding.columns(seen)[name], len(seen), f"the column {name!r}")
@@ -142,13 +142,13 @@ class _Words:
         return self._looked_up(self.read(_objects(column), len(column.values), f"the column {name!r}"), name)
 
     def by_rows(self, said: Any, said_by: str) -> Rows:
-        """What is said of each row of the table, in the table's own order."""
+        """The actions that are given for each row of the table, in the table's own order."""
         rows = len(self.encoding.observations)
         found = self.read(said, rows, said_by)
         return self._looked_up(found if self.encoding.order is None else found[self.encoding.order], said_by)
 
     def _looked_up(self, said: Floats, said_by: str) -> Rows:
-        """What was said of the rows of the table with the same state, on average.
+        """The mean of what was said of the table's rows with one state.
 
         Finite states that are not in the table play no part in any answer, and have equal probabilities.
         """

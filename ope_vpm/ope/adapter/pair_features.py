@@ -164,20 +164,20 @@ class PairFeatures:
     weight: Floats | None = None
     """w of each logged row; None: 1."""
     plan: Callable[[], Steps] | None = None
-    """What follows each row, for estimators that look at steps rather than rows."""
+    """The steps that follow the rows, for estimators that look at steps rather than rows."""
     sampled: Callable[[], PairFeatures] | None = None
-    """The same features of the log's sample, without weights."""
+    """These features for the log's sample, without weights."""
     sample_rows: Callable[[], Integers] | None = None
     """The logged rows that are in the sample."""
     _memory: Memory = field(default_factory=Memory, repr=False)
-    """What was computed from these features and weights, for every discount."""
+    """The results that were computed from these features and weights, for every discount."""
 
     def weighted(self, weight: Floats) -> PairFeatures:
-        """The same rows with a weight for each logged row; moments are shared by all who give the same array."""
+        """These rows with a weight for each logged row; moments are computed once for each array."""
         return replace(self, weight=weight, _memory=self._memory.recall(memory_of, Same(weight))())
 
     def on_sample(self) -> PairFeatures:
-        """The same features and weights, of the rows in the log's sample."""
+        """These features and weights for the rows in the log's sample."""
         if self.sampled is None:
             return self
         weight = self.sample_weight()
@@ -289,7 +289,7 @@ class PairFeatures:
 
     @property
     def steps(self) -> Steps:
-        """What follows each row."""
+        """The steps that follow the rows."""
         if self.plan is None:
             raise TypeError("these rows are a part of a log: what follows each of them is not planned")
         return self.plan()
@@ -374,7 +374,7 @@ def pair_features(
     waves: int = WAVES,
     rich: bool = False,
 ) -> PairFeatures:
-    """The same of a log that is in memory."""
+    """The features of the pairs of a log that is in memory."""
     pairs = any_pairs(problem, n_features, draws, waves, rich)
     if not isinstance(pairs, PairFeatures):
         raise TypeError("the rows of a log that is read in parts are not all there")
@@ -382,7 +382,7 @@ def pair_features(
 
 
 def _memory_of_pairs(log: Log, policy: TargetPolicy, *settings: object) -> Memory:
-    """What is computed for one policy from features with these settings, for all discounts."""
+    """The cache of results from features with these settings, for one policy and all discounts."""
     return Memory()
 
 
@@ -457,7 +457,9 @@ def centred_features(problem: Problem, draws: int = DRAWS, rich: bool = False) -
 
 
 def _centred_features(log: Log, policy: TargetPolicy, draws: int, seed: int, rich: bool) -> Array:
-    """The same, in the precision of the features; policies that draw do so in the log's canonical order.
+    """The functions u at each logged step, in the precision of the features.
+
+    Policies that draw do so in the log's canonical order.
 
     Those of long logs draw in the order of the log, which may be read in parts.
     """

@@ -27,9 +27,9 @@ class PairRecipe:
     features: StateFeatures
     """V."""
     functions: ActionFunctions
-    """Of the action."""
+    """The functions u of the action."""
     action_base: int
-    """As in `PairFeatures`."""
+    """The number of state features that each u is multiplied with: see `PairFeatures`."""
     draws: int
     seed: int
     time_limit: TimeLimit
@@ -64,12 +64,12 @@ class PairStream:
     _memory: Memory = field(default_factory=Memory, repr=False)
 
     def weighted_by(self, weighting: Weighting) -> PairStream:
-        """The same rows with a weight for each; moments are shared by all who give the same function."""
+        """These rows with a weight for each; moments are computed once for each function."""
         recipe = replace(self.recipe, weighting=weighting)
         return replace(self, recipe=recipe, _memory=self._memory.recall(memory_of, weighting)())
 
     def on_sample(self) -> PairFeatures:
-        """The same features and weights, of the rows in the log's sample."""
+        """These features and weights for the rows in the log's sample."""
         return self._memory.recall(of_sample)(self.recipe, self.log, self.policy)
 
     def sample_weight(self) -> Floats | None:
@@ -128,7 +128,7 @@ class _SumsOfAll:
     each: list[PairSums]
 
     def merge(self, other: _SumsOfAll) -> _SumsOfAll:
-        """Of both parts."""
+        """The sums of both parts."""
         return _SumsOfAll([one.merge(two) for one, two in zip(self.each, other.each, strict=True)])
 
 

@@ -72,7 +72,7 @@ def pairs(
 def pairs_of(
     data: LoggedDataset, policy: TargetPolicy, plan: Steps, first: Array, gamma: float, seed: int, draws: int
 ) -> Pairs:
-    """The same where it is known what follows each step.
+    """The transitions over pairs where it is known what follows each step.
 
     Args:
         data: the log.
