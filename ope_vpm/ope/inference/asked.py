@@ -40,7 +40,6 @@ class Asked:
         policy = self.policy if policy is None else policy
         if data is None or policy is None:
             gone = "data are" if data is None else "policy is"
-            raise ValueError(
-                f"{method} looks at the log and the policy again, and the {gone} gone: value.{method}(data, policy)"
-            )
+            again = f"value.{method}(data=data, policy=policy)"
+            raise ValueError(f"{method} looks at the log and the policy again, and the {gone} gone: {again}")
         return data, policy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from ope_vpm.outside import printable
 
 if TYPE_CHECKING:
     from ope_vpm.ope.questions.distribution import Distribution
+    from ope_vpm.ope.questions.sensitivity import Sensitivity
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class PolicyValue:
     possible: Interval | None = None
     """The least and the largest value that the logged rewards allow, and an end after which nothing is paid."""
     asked: Asked | None = field(default=None, repr=False)
-    """The data, weakly, and the policy: for `distribution`; not pickled."""
+    """The data, weakly, and the policy: for `distribution` and `sensitivity`; not pickled."""
 
     def as_return(self) -> float:
         """The return of an episode.
@@ -109,6 +111,24 @@ class PolicyValue:
         from ope_vpm.ope.questions.returns import distribution
 
         return distribution(problem_of(self, data, policy, "distribution"), self)
+
+    def sensitivity(self, grid: Sequence[float] | None = None, data: Any = None, policy: Any = None) -> Sensitivity:
+        """Bounds of what leads, if the log's policy acted by causes that were not logged.
+
+        Args:
+            grid: by how much these may multiply or divide the odds of an action: numbers Λ of at least 1; by default
+                1 to 5. At 1 both bounds are the value.
+            data: the log, where it has not been kept since `ov.evaluate` saw it.
+            policy: the target, likewise.
+
+        Raises:
+            ValueError: on continuous states or actions, or where Λ is below 1.
+        """
+        from ope_vpm.ope.questions import problem_of
+        from ope_vpm.ope.questions.sensitivity import GRID, check_grid, sensitivity
+
+        odds = check_grid(GRID if grid is None else grid)
+        return sensitivity(problem_of(self, data, policy, "sensitivity"), self, odds)
 
     @property
     def return_interval(self) -> Interval | None:

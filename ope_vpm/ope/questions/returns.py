@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ope_vpm.arrays import Bools, Floats, Integers, effective_sample_size, group_sums
+from ope_vpm.arrays import ROUNDING, Bools, Floats, Integers, effective_sample_size, group_sums
 from ope_vpm.ope.adapter.ends import limit_of
 from ope_vpm.ope.behaviour.source import behaviour_log_prob
 from ope_vpm.ope.finite.counts import PairCounts
@@ -84,6 +84,18 @@ def _verdict(value: PolicyValue, apart: float, error: float, source: Source) -> 
     return max((lead.verdict, "caution"), key=LEVELS.index), (*lead.reasons, said)
 
 
+def ending_counts(problem: Problem) -> tuple[Problem, PairCounts, Floats]:
+    """The counts of a log whose ends are not followed by restarts, and π(a|s) of each pair, scaled up over seen ones.
+
+    Where the target takes none of the seen actions, they are equally likely. The problem is that of the counts.
+    """
+    ending = problem.with_gamma(0.5, "absorb", "continue")
+    finite = finite_problem(ending)
+    counts = finite.counts
+    taken, equal = finite.seen[counts.state_of_pair], 1 / counts.actions_seen[counts.state_of_pair]
+    return ending, counts, np.divide(finite.probability, taken, out=equal, where=taken > ROUNDING)
+
+
 @dataclass(frozen=True, eq=False)
 class _Followed:
     """The counted model: pairs in the order of their states, logged steps in the order of their pairs."""
@@ -107,12 +119,8 @@ class _Followed:
             raise ValueError("a distribution needs all rows at once: read them into memory with load_dataset")
         if not problem.data.from_reset.any():
             raise ValueError("a distribution needs initial states, and no episode begins at a reset")
-        ending = problem.with_gamma(0.5, "absorb", "continue")
-        finite, episode = finite_problem(ending), ending.steps.of_rows(problem.data.episode)
-        counts = finite.counts
-        taken = finite.seen[counts.state_of_pair]
-        equal = 1 / counts.actions_seen[counts.state_of_pair]
-        probability = np.divide(finite.probability, taken, out=equal, where=taken > 1e-12)
+        ending, counts, probability = ending_counts(problem)
+        episode = ending.steps.of_rows(problem.data.episode)
         order = np.argsort(counts.pair, kind="stable")
         return cls(problem, counts, episode, order, probability, _horizon(problem))
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ope_vpm.ope.questions.compare import Comparison
     from ope_vpm.ope.questions.distribution import Distribution
+    from ope_vpm.ope.questions.sensitivity import Sensitivity
 
 COLOURS = {"reliable": "#2e9e63", "caution": "#c98500", "unreliable": "#d1493f"}
 """Those of the page."""
@@ -72,6 +73,24 @@ def plot_cdf(found: Distribution, ax: Axes | None = None) -> Axes:
     ax.axvline(found.cvar(0.1), color="0.4", linestyle=":", linewidth=1, label="mean of the worst tenth")
     ax.set_xlabel(found.what)
     ax.set_ylabel("probability of no more than that")
+    ax.legend(frameon=False)
+    return ax
+
+
+def plot_bounds(found: Sensitivity, ax: Axes | None = None) -> Axes:
+    """What hidden causes may make of a value, by how much they multiply the odds of an action."""
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        ax = plt.subplots(figsize=(6.4, 3.6), layout="constrained")[1]
+    ax.fill_between(found.grid, found.lower, found.upper, color=COLOURS["caution"], alpha=0.25, linewidth=0)
+    ax.axhline(found.value, color=COLOURS["caution"], label="if nothing is hidden")
+    ax.axhline(found.logged, color="0.4", linestyle="--", linewidth=1, label="logged")
+    tips = found.tipping()
+    if tips is not None:
+        ax.axvline(tips, color="0.4", linestyle=":", linewidth=1, label="from here on the order is not known")
+    ax.set_xlabel("odds ratio of hidden causes")
+    ax.set_ylabel("return of an episode" if found.per == "episode" else "value per step")
     ax.legend(frameon=False)
     return ax
 

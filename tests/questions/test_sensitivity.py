@@ -1,0 +1,129 @@
+"""What if the log hides something? Bounds by hand, by linear programs, and where a hidden coin decides."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+import ope_vpm as ov
+from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
+from ope_vpm.envs.random_mdp import RandomMDP
+
+IGNORE = ("duplicated-episodes", "constant-columns")
+
+
+def one_step(actions, rewards):
+    states = np.zeros(len(actions), dtype=int)
+    ended = np.ones(len(actions), dtype=bool)
+    return ov.LoggedDataset.from_arrays(states, np.array(actions), np.array(rewards), states, terminated=ended)
+
+
+def test_a_coin_by_hand():
+    """b = ½, outcomes 0 and 1 equally likely. Λ = 2: α = ½ + ¼, and the worst third of outcomes is 0: 0.75·0.5."""
+    data = one_step([0, 0, 1, 1] * 25, [0.0, 1.0, 0.0, 1.0] * 25)
+    value = ov.evaluate(data, [[0.0, 1.0]], "vpm", ignore=IGNORE)
+    found = value.sensitivity([2.0])
+    assert found.grid.tolist() == [1, 2]
+    assert found.lower == pytest.approx([0.5, 0.375])
+    assert found.upper == pytest.approx([0.5, 0.625])
+    assert found.at(1.5) == pytest.approx((0.4375, 0.5625))
+    assert found.tipping(0.4) == pytest.approx(1.8)
+    assert found.tipping(0.6) == pytest.approx(1.8)
+    assert found.tipping(0.3) is None
+    assert found.tipping(0.5) == 1
+    assert "multiplies the odds of an action by two, the return of an episode may be as low as 0.375" in found.sentence
+    assert found.as_dict()["odds"] == [1, 2]
+    assert found.plot().get_xlabel() == "odds ratio of hidden causes"
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("odds", [1.3, 4.0])
+def test_one_step_is_tans_linear_program(seed, odds):
+    """Where a was not taken, its outcomes are p·r with 1/Λ ≤ r ≤ Λ and Σ p·r = 1; the bounds b·E + (1 - b)·Σ p·r·y."""
+    rng = np.random.default_rng(seed)
+    actions, rewards = rng.integers(0, 3, 60), np.round(rng.normal(size=60), 1)
+    data = one_step(actions, rewards)
+    value = ov.evaluate(data, [[0.0, 1.0, 0.0]], "vpm", ignore=IGNORE)
+    found = value.sensitivity([odds])
+    own, share = rewards[actions == 1], np.mean(actions == 1)
+    p = np.full(len(own), 1 / len(own))
+    ends = []
+    for sign in (1, -1):
+        solved = linprog(sign * p * own, A_eq=p[None], b_eq=[1], bounds=[(1 / odds, odds)] * len(own))
+        ends.append(share * own.mean() + (1 - share) * sign * solved.fun)
+    assert (found.lower[1], found.upper[1]) == pytest.approx(ends)
+
+
+@pytest.mark.parametrize("gamma", [0.9, 1.0])
+def test_bounds_widen_from_the_value_and_mirror_the_rewards(gamma):
+    task = RandomMDP.draw(6, 3, 0)
+    data = task.dataset(60, 20, task.policy(1), 0)
+    value = ov.evaluate(data, task.policy(2), "vpm", gamma=gamma)
+    found = value.sensitivity()
+    assert found.lower[0] == found.upper[0] == value.value
+    assert (np.diff(found.lower) < 0).all()
+    assert (np.diff(found.upper) > 0).all()
+    mirrored = replace(data, rewards=-data.rewards)
+    other = ov.evaluate(mirrored, task.policy(2), "vpm", gamma=gamma).sensitivity()
+    assert other.lower == pytest.approx(-found.upper, rel=1e-6)
+
+
+def test_two_steps_by_hand():
+    """State 0 leads to state 1 or ends, both equally often; state 1 pays 1 and ends; one action of two is asked about.
+
+    Λ = 3, b = ½: α = ½ + ⅙ = ⅔, the worst quarter of outcomes is the end: V(0) = γ·⅔·½·V(1), V(1) = 1.
+    """
+    states, actions, rewards, after, ended = [], [], [], [], []
+    for number in range(80):
+        action, goes_on = number % 2, number // 2 % 2
+        states, actions, rewards, after = [*states, 0], [*actions, action], [*rewards, 0.0], [*after, 1]
+        ended = [*ended, not goes_on]
+        if goes_on:
+            second = number // 4 % 2
+            states, actions, rewards, after = [*states, 1], [*actions, second], [*rewards, 1.0], [*after, 0]
+            ended = [*ended, True]
+    data = ov.LoggedDataset.from_arrays(*map(np.array, (states, actions, rewards, after)), terminated=np.array(ended))
+    value = ov.evaluate(data, [[0.0, 1.0], [0.0, 1.0]], "vpm", gamma=0.8, ignore=IGNORE)
+    found = value.sensitivity([3.0])
+    assert value.as_return() == pytest.approx(0.8 * 0.5)
+    assert found.lower[1] / 0.2 == pytest.approx(0.8 * (2 / 3) * 0.5)
+    assert found.upper[1] / 0.2 == pytest.approx(0.8 * ((2 / 3) * 0.5 + 1 / 3))
+
+
+def test_wrong_questions_are_refused():
+    data = one_step([0, 1] * 20, [0.0, 1.0] * 20)
+    value = ov.evaluate(data, [[0.5, 0.5]], "vpm", ignore=IGNORE)
+    for grid in ([0.5, 2.0], [np.nan], [np.inf]):
+        with pytest.raises(ValueError, match="odds ratios must be finite numbers of at least 1"):
+            value.sensitivity(grid)
+    found = value.sensitivity([2.0])
+    with pytest.raises(ValueError, match="odds must lie within the grid, 1 to 2: got 3"):
+        found.at(3)
+    with pytest.raises(ValueError, match="a threshold must be a finite number: got nan"):
+        found.tipping(np.nan)
+    smooth = LinearGaussian().dataset(20, 20, BEHAVIOUR, 0)
+    with pytest.raises(ValueError, match="sensitivity is known for finite states and actions"):
+        ov.evaluate(smooth, TARGET.policy(), "vpm", n_features=20).sensitivity()
+    with pytest.raises(ValueError, match=r"the data are gone: value.sensitivity\(data=data, policy=policy\)"):
+        ov.evaluate(one_step([0, 1] * 20, [0.0, 1.0] * 20), [[0.5, 0.5]], "vpm", ignore=IGNORE).sensitivity()
+
+
+def confounded(seed, episodes=4000):
+    """A hidden coin multiplies the odds of action 1 by 2 or by ½, and adds 1 to the reward of either action."""
+    rng = np.random.default_rng(seed)
+    hidden = rng.random(episodes) < 0.5
+    actions = (rng.random(episodes) < np.where(hidden, 2 / 3, 1 / 3)).astype(int)  # odds 2 and 1/2 around 1: Λ = 2
+    return one_step(actions, hidden.astype(float))
+
+
+def test_the_truth_is_inside_from_the_odds_that_the_log_used():
+    """Both actions are worth ½; where action 1 was taken the hidden coin paid ⅔. Λ = 2 reaches ½, 1.5 does not."""
+    held = {2.0: 0, 1.5: 0}
+    for seed in range(4):
+        data = confounded(seed)
+        found = ov.evaluate(data, [[0.0, 1.0]], "vpm", ignore=IGNORE).sensitivity([1.5, 2.0])
+        for odds in held:
+            low, high = found.at(odds)
+            held[odds] += low - 0.03 <= 0.5 <= high + 0.03  # of noise: four standard errors of 2000 coins
+    assert held == {2.0: 4, 1.5: 0}
