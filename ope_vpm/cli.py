@@ -79,7 +79,9 @@ def evaluate(
             "such as reacher:target or Pendulum-v1:near."
         ),
     ],
-    estimator: Annotated[list[str] | None, typer.Option(help="auto (default), vpm, naive, …; may be repeated.")] = None,
+    estimator: Annotated[
+        list[str] | None, typer.Option(help="auto (default), vpm, naive, …, or all; may be repeated.")
+    ] = None,
     gamma: options.Gamma = 1.0,
     seed: options.Seed = 0,
     on_end: options.OnEnd = None,
@@ -104,8 +106,9 @@ def evaluate(
 ) -> None:
     """What is a policy worth, from logged data? Value, 95 % interval, and a verdict with its reasons."""
     from ope_vpm.logged import LoggedDataset
-    from ope_vpm.ope import evaluate as answer
     from ope_vpm.ope.estimator import estimator_class
+    from ope_vpm.ope.evaluate import ALL
+    from ope_vpm.ope.evaluate import evaluate as answer
     from ope_vpm.ope.reporting import report as write_report
     from ope_vpm.outside import check_page, json_text
     from ope_vpm.progress import working
@@ -113,7 +116,8 @@ def evaluate(
     if report is not None:
         check_page(report)
     names = list(estimator or ["auto"])
-    for name in names:
+    asked: Any = ALL if names == [ALL] else names
+    for name in names if asked is names else ():
         estimator_class(name)  # a misspelt name is answered before a large file is read
     with working(f"reading {dataset}"):
         data = options.read_log(dataset, format_name, backend, columns, trust)
@@ -123,14 +127,14 @@ def evaluate(
         behaviour if behaviour in ("cloned", "logged") else options.read_policy(behaviour, trust=trust)
     )
     with options.waiting(data, f"evaluating by {', '.join(names)}"):
-        values = answer(data, target, names, gamma=gamma, seed=seed, **choices)
+        values = answer(data, target, asked, gamma=gamma, seed=seed, **choices)
     if report is not None:
         shown = data if isinstance(data, LoggedDataset) else None  # rows that are read in parts have no weights to show
         write_report(values, report, shown, f"{Path(policy).name} on {Path(dataset).name}")
     if as_json:
         typer.echo(json_text([value.as_dict() for value in values.values()]))
     else:
-        print_values(values.values())
+        typer.echo(str(values)) if asked == ALL else print_values(values.values())
         print_normalization([target])
 
 

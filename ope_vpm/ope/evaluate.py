@@ -13,12 +13,15 @@ from ope_vpm.logged import LoggedDataset, scan_dataset
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
 from ope_vpm.ope.adapter.named import is_one_policy
 from ope_vpm.ope.behaviour.source import Behaviour
-from ope_vpm.ope.estimator import Estimator, ProblemEstimator, make, needs_rows
+from ope_vpm.ope.estimator import Estimator, ProblemEstimator, built_in, make, needs_rows
 from ope_vpm.ope.inference.asked import Asked
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.inference.values import PolicyValues
 from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.questions.agreement import AllValues
 
+ALL = "all"
+"""Stands for every estimator of this package that fits the question."""
 OneEstimator = str | Estimator
 Several = Sequence[OneEstimator]
 Discounts = Sequence[float]
@@ -148,7 +151,8 @@ def evaluate(
             `logs/*.parquet`, a list of files in the order of time, a `pyarrow.dataset` or a `ray.data.Dataset`:
             see `scan_dataset`.
         policy: the target, or a list of targets, or a mapping from names to targets.
-        estimator: a name out of `estimators()`, an `Estimator`, or a list of these; "auto" chooses by the data.
+        estimator: a name out of `estimators()`, an `Estimator`, or a list of these; "auto" chooses by the data. "all"
+            runs every one of ours that fits, and says which solve the same equations and which disagree.
         gamma: 1 for the average reward per step; below, (1 - gamma) · E[Σ gamma^t r_t]. Several may be asked for at
             once, as in `gamma=[0.9, 0.99, 1.0]`.
         seed: makes everything random repeatable.
@@ -187,17 +191,16 @@ def evaluate(
         problems = [base, *(base.with_gamma(each, **choices) for each in discounts[1:])]
         together = tuple(problem.discount for problem in problems)
         problems = [replace(problem, together=together) for problem in problems]
-        for problem, each in product(problems, chosen.values()):
-            if isinstance(each, ProblemEstimator):
-                each.check_rows(problem)
-                each.check(problem)
-            elif problem.streamed:
-                raise ValueError(f"{each.name} {needs_rows(problem)}")
+        if estimator != ALL:
+            for problem, each in product(problems, chosen.values()):
+                _check(each, problem)
         asked = Asked.about(data, target, ignore)
         found = PolicyValues((problem.gamma, at(problem, asked)) for problem in problems)
         return found if isinstance(gamma, Sequence) else found[discounts[0]]
 
     def at(problem: Problem, asked: Asked) -> PolicyValue | PolicyValues[str, PolicyValue]:
+        if estimator == ALL:
+            return _all_that_fit(chosen, problem, asked, ignore)
         found = ((name, answer(each, problem, ignore=ignore)) for name, each in chosen.items())
         values = PolicyValues((name, replace(value, asked=asked)) for name, value in found)
         return next(iter(values.values())) if isinstance(estimator, str | Estimator) else values
@@ -209,6 +212,30 @@ def evaluate(
     if isinstance(policy, list | tuple) and not _is_table(policy):
         return [one(target) for target in policy]
     return one(policy)
+
+
+def _check(estimator: Estimator, problem: Problem) -> None:
+    """Refuse what the estimator cannot do, before any work."""
+    if isinstance(estimator, ProblemEstimator):
+        estimator.check_rows(problem)
+        estimator.check(problem)
+    elif problem.streamed:
+        raise ValueError(f"{estimator.name} {needs_rows(problem)}")
+
+
+def _all_that_fit(
+    chosen: dict[str, Estimator], problem: Problem, asked: Asked, ignore: Collection[str]
+) -> PolicyValues[str, PolicyValue]:
+    """The values of the estimators that can answer; the others say why they cannot."""
+    found: dict[str, PolicyValue] = {}
+    left_out: dict[str, str] = {}
+    for name, each in chosen.items():
+        try:
+            _check(each, problem)
+            found[name] = replace(answer(each, problem, ignore), asked=asked)
+        except (ValueError, ImportError, ArithmeticError) as error:
+            left_out[name] = str(error)
+    return AllValues(found, left_out)
 
 
 def _discounts(gamma: float | Sequence[float]) -> list[float]:
@@ -245,6 +272,10 @@ def answer(estimator: Estimator, problem: Problem, ignore: Collection[str] = ())
 
 def _estimators(given: OneEstimator | Sequence[OneEstimator], options: dict[str, Any]) -> dict[str, Estimator]:
     """The estimators by name; a name twice is numbered."""
+    if given == ALL and options:
+        raise TypeError(f"options ({', '.join(options)}) go with one estimator by name, not with all")
+    if given == ALL:
+        given = list(built_in())
     several = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
     for each in several:
         if isinstance(each, type) or not isinstance(each, str | Estimator):

@@ -1,0 +1,68 @@
+"""Which estimator can I trust here? All of them on one question: which solve the same equations, which disagree."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from ope_vpm.ope.inference.value import PolicyValue
+from ope_vpm.ope.inference.values import PolicyValues
+from ope_vpm.outside import printable
+
+EQUAL = 1e-6
+"""Of the larger standard error: nearer values solve the same equations, and their agreement proves nothing."""
+APART = 2.0
+"""Standard errors of both together from which on two kinds are said to disagree."""
+
+
+class AllValues(PolicyValues[str, PolicyValue]):
+    """The values of every estimator that fits, by name, and what they say of each other."""
+
+    left_out: dict[str, str]
+    """Why the others do not fit, in their own words."""
+
+    def __init__(self, values: Any, left_out: dict[str, str]) -> None:
+        super().__init__(values)
+        self.left_out = left_out
+
+    @property
+    def groups(self) -> list[tuple[str, ...]]:
+        """The names of estimators that found the same number, for they solve the same equations."""
+        groups: list[list[str]] = []
+        for name, value in self.items():
+            error = value.lead.standard_error or 0.0
+            same = (g for g in groups if abs(self[g[0]].lead.value - value.lead.value) <= EQUAL * error)
+            group = next(same, None)
+            if group is None:
+                groups.append([name])
+            else:
+                group.append(name)
+        return [tuple(group) for group in groups]
+
+    @property
+    def disagreements(self) -> dict[tuple[str, str], float]:
+        """By how many standard errors two kinds lie apart, the farthest first; the logged mean is no kind."""
+        found = {}
+        kinds = [group[0] for group in self.groups if "naive" not in group]
+        for one, other in combinations(kinds, 2):
+            mine, its = self[one].lead, self[other].lead
+            error = np.hypot(mine.standard_error or np.inf, its.standard_error or np.inf)
+            distance = abs(mine.value - its.value) / error if error > 0 else np.inf
+            if distance > APART:
+                found[one, other] = float(distance)
+        return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+
+    def to_frame(self) -> Any:
+        """As of several values, with the number of the group of estimators that solve the same equations."""
+        number = {name: place for place, group in enumerate(self.groups) for name in group}
+        return super().to_frame().assign(equations=[number[name] for name in self])
+
+    def __str__(self) -> str:
+        lines = self._lines()
+        lines += [f"the same equations: {', '.join(group)}" for group in self.groups if len(group) > 1]
+        apart = [f"{one} and {other} lie {size:.1f} errors apart" for (one, other), size in self.disagreements.items()]
+        lines += apart or [f"no two kinds lie more than {APART:g} errors apart"]
+        lines += [f"left out: {name} ({why})" for name, why in self.left_out.items()]
+        return "\n".join(map(printable, lines))
