@@ -2,15 +2,20 @@
 
 `--ask compare` prints how often the interval of a difference holds it, and how wide it is beside two intervals taken
 together; `--ask gate` how often a policy that is no better is called better in a stream that is looked at after every
-ten episodes; `--ask distribution` how often bands and intervals hold. Seeds 0 to 99 are reported, others chose.
+ten episodes; `--ask distribution` how often bands and intervals hold; `--ask pictures` draws those of the docs. Seeds 0
+to 99 are reported, others chose.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import re
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -159,15 +164,33 @@ def _even(task: RandomMDP, behaviour: Floats, target: Floats) -> RandomMDP:
     return RandomMDP(task.transition, task.reward - gap / slope * apart, start, task.noise)
 
 
+def pictures(folder: Path) -> None:
+    """The three pictures of docs/questions.md, on the log of its first block."""
+    page = (folder.parent / "questions.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):
+        exec(re.search(r"<!-- setup\n(.*?)-->", page, re.DOTALL)[1], names)  # type: ignore[index]
+    value = ov.evaluate(names["data"], names["careful"])
+    drawn = {
+        "compare": ov.compare(names["data"], names["careful"]).plot(),
+        "distribution": value.distribution().plot(),
+        "sensitivity": value.sensitivity().plot(),
+    }
+    for name, axes in drawn.items():
+        axes.figure.savefig(folder / f"questions-{name}.png", dpi=110)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--ask", choices=("compare", "gate", "distribution"), default="compare")
+    parser.add_argument("--ask", choices=("compare", "gate", "distribution", "pictures"), default="compare")
     parser.add_argument("--kinds", nargs="*", default=list(TASKS))
     parser.add_argument("--first", type=int, default=0, help="The first seed.")
     parser.add_argument("--seeds", type=int, default=20)
     given = parser.parse_args()
     seeds = range(given.first, given.first + given.seeds)
-    if given.ask == "compare":
+    if given.ask == "pictures":
+        pictures(Path(__file__).parents[1] / "docs" / "results")
+    elif given.ask == "compare":
         report([row for kind in given.kinds for seed in seeds for row in differences(TASKS[kind](seed))])
     elif given.ask == "gate":
         report([stream(seed) for seed in seeds])

@@ -218,6 +218,7 @@ def policy_value(problem: Problem, estimator: str, raw: RawEstimate) -> PolicyVa
         diagnostics={"episodes": episodes, "rows": len(problem.data), **_numbers(raw), **raw.diagnostics},
         weights=None if weights is None else read_only(weights),
         advice=advise(doubts),
+        doubts=doubts,
         question=problem.question,
         episode_return=of_return,
         no_return=_no_return(problem, estimator, raw),

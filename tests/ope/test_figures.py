@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
+from ope_vpm.ope.inference.doubts import Doubt
 from ope_vpm.ope.inference.value import EpisodeReturn
 from ope_vpm.ope.problem import Question
 from ope_vpm.ope.reporting import weights, words
@@ -330,3 +331,15 @@ def test_weights_are_sorted_into_two_bins_per_factor_of_ten():
     for edge in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0):  # an edge belongs to the bin above it
         both = weights.histogram(np.array([0.999 * edge, edge]))
         assert len(parts(both, "rect")) == 4
+
+
+def test_what_was_tested_of_each_assumption_is_said():
+    """Few rows are told, what is harmless is not, and nothing was asked of hidden causes."""
+    doubts = (
+        Doubt("effective_rows", 3.0, None, "only 3 rows", ""),
+        Doubt("history", 0.0, None, "the past says something", ""),
+    )
+    overlap, states, hidden = words.tested(replace(value_of(), doubts=doubts))
+    assert overlap == "Overlap: the log holds what the target does. Tested, and doubtful: only 3 rows."
+    assert states.endswith("Tested: nothing speaks against it.")
+    assert hidden.endswith("Not tested here.")

@@ -12,7 +12,7 @@ import numpy as np
 from ope_vpm.arrays import Floats
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.inference.asked import Asked
-from ope_vpm.ope.inference.doubts import Level
+from ope_vpm.ope.inference.doubts import Doubts, Level
 from ope_vpm.ope.inference.uncertainty import Interval
 from ope_vpm.ope.problem import Question
 from ope_vpm.outside import printable
@@ -74,6 +74,8 @@ class PolicyValue:
     """At gamma = 1, why there is no return."""
     possible: Interval | None = None
     """The least and the largest value that the logged rewards allow, and an end after which nothing is paid."""
+    doubts: Doubts = field(default=(), repr=False)
+    """What was tested, harmless numbers included."""
     asked: Asked | None = field(default=None, repr=False)
     """The data, weakly, and the policy: for `distribution` and `sensitivity`; not pickled."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -92,6 +93,7 @@ def _sections(named: dict[str, PolicyValue], data: LoggedDataset | None) -> list
         section("The estimates side by side", _pictures(named, leader, logged), _values_table(named, leader, logged)),
         *_weight_sections(leader, value, data),
         *_doctor(data),
+        *_risks(value, data),
         section("What was assumed", _assumptions(value, data)),
         section("How it was computed", _computed(value), *(_details(name, one) for name, one in named.items())),
     ]
@@ -268,10 +270,22 @@ def _doctor(data: LoggedDataset | None) -> list[Html]:
     return [section("What the doctor found in the data", findings or element("p", "Nothing looks wrong."), numbers)]
 
 
+def _risks(value: PolicyValue, data: LoggedDataset | None) -> list[Html]:
+    """How bad a single return can get, and what hidden causes could make of the value, where that can be told."""
+    if data is None:
+        return []
+    said: list[Html] = []
+    with suppress(ValueError):  # it says why: here nobody has asked
+        said.append(element("pre", str(value.distribution(data))))
+    with suppress(ValueError):
+        said.append(element("p", value.sensitivity(data=data).sentence))
+    return [section("How bad it can get, and what if the log hides something", *said)] if said else []
+
+
 def _assumptions(value: PolicyValue, data: LoggedDataset | None) -> Html:
     if value.question is None:
         return element("p", "The estimator did not say what it assumed.")
-    return listed(words.assumed(value.question, data))
+    return listed([*words.assumed(value.question, data), *words.tested(value)])
 
 
 def _computed(value: PolicyValue) -> Html:

@@ -137,6 +137,30 @@ def assumed(question: Question, data: LoggedDataset | None) -> list[str]:
     return lines
 
 
+ASSUMPTIONS = {
+    "Overlap: the log holds what the target does.": (
+        *("overlap", "held_actions", "effective_rows", "effective_share", "effective_episodes", "mean_ratio"),
+        *("unseen_mass", "predicted_mass", "unlogged", "departure", "unfamiliar", "negative_mass"),
+    ),
+    "Observations are states: what happened before says nothing more about what follows.": (
+        *("residual", "residual_correlation", "past_action", "history", "placebo"),
+    ),
+    "No hidden causes: the log's policy acted by what was logged, and by chance.": ("hidden_causes",),
+}
+"""What every estimate from a log rests on, and the codes of the doubts that test it."""
+
+
+def tested(value: PolicyValue) -> list[str]:
+    """Each assumption in plain words, with what its tests said."""
+    lines = []
+    for assumption, codes in ASSUMPTIONS.items():
+        found = [doubt for doubt in value.doubts if doubt.code in codes]
+        against = [doubt.sentence for doubt in found if doubt.level]
+        said = f"Tested, and doubtful: {'; '.join(against)}." if against else "Tested: nothing speaks against it."
+        lines.append(f"{assumption} {said if found else 'Not tested here.'}")
+    return lines
+
+
 def _meaning(gamma: float) -> str:
     if gamma == 1:
         return "γ = 1: the value is the long-run average reward per step."
