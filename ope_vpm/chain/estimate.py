@@ -18,7 +18,8 @@ from ope_vpm.chain.solvers.kernel import KernelRatio
 from ope_vpm.chain.solvers.network import HiddenFeatures, NeuralRatio
 from ope_vpm.chain.solvers.solution import Ratio, ValueFunction
 from ope_vpm.chain.solvers.tabular_ratio import TabularRatio
-from ope_vpm.chain.transitions import Transitions, as_states
+from ope_vpm.chain.states import as_states
+from ope_vpm.chain.transitions import Transitions
 from ope_vpm.linear.features import Features, FourierFeatures, NystromFeatures, Standardiser
 from ope_vpm.outside import reading, write_whole
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ope_vpm.arrays import LARGEST, Array, Floats, Integers, chunks, read_only, release_pages, usable
+from ope_vpm.arrays import Array, Floats, Integers, read_only, release_pages
+from ope_vpm.chain.states import as_states, check_range, checked_numbers, checked_states, kind_of
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,7 +51,7 @@ class Transitions:
     """How long a pair lasts on the scale of `time`: pairs that begin less than so far apart are dependent."""
 
     def __post_init__(self) -> None:
-        x = _states("x", self.x)
+        x = checked_states("x", self.x)
         x_next = _successors(x, self.x_next, self.next_weight)
         many = x_next.ndim > x.ndim
         fields = {
@@ -171,47 +172,11 @@ class Transitions:
         return Transitions(x, x_next, weight, self.x_initial, next_weight, self.initial_weight, time, self.lag)
 
 
-def as_states(name: str, values: npt.ArrayLike, finite: bool, dimension: int) -> Array:
-    """Check that states given by a user have the kind and dimension of the data's, and return them as an array.
-
-    Args:
-        name: what error messages call them.
-        values: the states.
-        finite: whether the data's states are finite.
-        dimension: of the data's states, where they are continuous.
-    """
-    array = _states(name, values)
-    if (array.dtype.kind == "i") != finite:
-        expected = "integers (finite states)" if finite else "floats (continuous states)"
-        raise TypeError(f"{name} must be of the kind of the data's states: {_kind(array)} != {expected}")
-    if not finite and array.shape[1] != dimension:
-        raise ValueError(f"{name} must have the dimension of the data's states: {array.shape[1]} != {dimension}")
-    return array
-
-
-def _states(name: str, values: npt.ArrayLike) -> Array:
-    """Return states as integers of shape (n,) or finite floats of shape (n, d), or raise what is wrong with them."""
-    array = _numbers(name, values)
-    if array.size == 0:
-        raise ValueError(f"{name} is empty: shape {array.shape}")
-    if array.dtype.kind == "f" and array.ndim == 1:
-        array = array[:, None]
-    if array.dtype.kind == "i" and array.ndim != 1:
-        raise ValueError(
-            f"integer {name} must have shape (n,): got {array.shape} "
-            "(for vectors give floats, or number them by np.unique(..., axis=0, return_inverse=True))"
-        )
-    if array.ndim > 2:
-        raise ValueError(f"float {name} must have shape (n, d): got {array.shape}")
-    _check_range(name, array)
-    return array
-
-
 def _successors(x: Array, values: npt.ArrayLike, next_weight: object) -> Array:
     """Return `x_next` in the shape of `x`, or with one more axis where `next_weight` is given."""
-    array = _numbers("x_next", values)
+    array = checked_numbers("x_next", values)
     if array.dtype.kind != x.dtype.kind:
-        raise TypeError(f"x_next and x must be of one kind: {_kind(array)} != {_kind(x)}")
+        raise TypeError(f"x_next and x must be of one kind: {kind_of(array)} != {kind_of(x)}")
     if len(array) != len(x):
         raise ValueError(
             f"x and x_next must have the same length: {len(x)} != {len(array)} (is the last step missing?)"
@@ -228,7 +193,7 @@ def _successors(x: Array, values: npt.ArrayLike, next_weight: object) -> Array:
         raise ValueError(f"x_next must have {expected} axes to go with x of shape {x.shape}: got shape {array.shape}")
     if x.ndim == 2 and array.shape[-1] != x.shape[1]:
         raise ValueError(f"x and x_next must have the same dimension: {x.shape[1]} != {array.shape[-1]}")
-    _check_range("x_next", array)
+    check_range("x_next", array)
     return array
 
 
@@ -241,7 +206,7 @@ def _initial(x: Array, values: npt.ArrayLike | None) -> Array | None:
 def _weights(name: str, values: npt.ArrayLike | None, length: int) -> Floats | None:
     if values is None:
         return None
-    array = np.asarray(_numbers(name, values), dtype=np.float64)
+    array = np.asarray(checked_numbers(name, values), dtype=np.float64)
     if array.shape != (length,):
         raise ValueError(f"{name} must hold one number per row: shape {array.shape} != ({length},)")
     if not np.isfinite(array).all() or (array < 0).any():
@@ -253,7 +218,7 @@ def _weights(name: str, values: npt.ArrayLike | None, length: int) -> Floats | N
 
 
 def _times(values: npt.ArrayLike, length: int) -> Integers:
-    array = _numbers("time", values)
+    array = checked_numbers("time", values)
     if array.shape != (length,) or array.dtype.kind != "i":
         raise ValueError(f"time must hold one integer per row: {array.dtype} of shape {array.shape} != ({length},)")
     return array
@@ -270,7 +235,7 @@ def _lag(lag: int) -> int:
 
 
 def _next_weights(values: npt.ArrayLike | None, shape: tuple[int, ...]) -> Floats:
-    array = np.asarray(_numbers("next_weight", values), dtype=np.float64)
+    array = np.asarray(checked_numbers("next_weight", values), dtype=np.float64)
     if array.shape != shape:
         raise ValueError(f"next_weight must have the first two axes of x_next: {array.shape} != {shape}")
     total = array.sum(axis=1)
@@ -282,42 +247,5 @@ def _next_weights(values: npt.ArrayLike | None, shape: tuple[int, ...]) -> Float
     return normalised
 
 
-def _numbers(name: str, values: object) -> Array:
-    """Return an array of integers (as int64) or floats, in the caller's own memory where the type allows."""
-    if isinstance(values, np.ma.MaskedArray):
-        raise TypeError(f"{name} must not be a masked array: drop or fill the masked values")
-    array: Array = values if isinstance(values, np.memmap) else np.asarray(values)
-    if array.ndim == 0:
-        raise ValueError(f"{name} must be an array: got the single value {array!r}")
-    if not array.dtype.isnative:
-        array = array.astype(array.dtype.newbyteorder("="))
-    if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
-        raise ValueError(f"{name} must fit in 64-bit integers: got {array.max()}")
-    if array.dtype.kind in "iu":
-        return array.astype(np.int64, copy=False)
-    if array.dtype == np.float16:
-        return array.astype(np.float32)
-    if array.dtype in (np.float32, np.float64):
-        return array
-    raise TypeError(f"{name} must be an array of integers or floats: got dtype {array.dtype}")
-
-
-def _check_range(name: str, array: Array) -> None:
-    """Refuse negative states, NaN, infinity and floats whose powers are infinite, naming the first row."""
-    integers = array.dtype.kind == "i"
-    for rows in chunks(len(array), of=[array]):
-        part = np.asarray(array[rows])
-        good = part >= 0 if integers else usable(part)
-        if not good.all():
-            row = int(np.argmin(good.reshape(len(part), -1).all(axis=1)))
-            large = f"must not go beyond {LARGEST:g} (give it in another unit)"
-            rule = "must not be negative" if integers else large if np.isfinite(part[row]).all() else "must be finite"
-            raise ValueError(f"{name} {rule}: row {rows.start + row} is {part[row]}")
-
-
 def _mean_one(weight: Floats | None, length: int) -> Floats:
     return np.ones(length) if weight is None else weight * (length / weight.sum())
-
-
-def _kind(array: Array) -> str:
-    return "integers" if array.dtype.kind == "i" else "floats"

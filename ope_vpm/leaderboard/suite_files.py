@@ -54,3 +54,31 @@ def _text(name: str) -> tuple[str, Path]:
 def _asks_for_trust(table: dict[str, Any]) -> bool:
     tasks = table.get("tasks")
     return isinstance(tasks, list) and any(isinstance(task, dict) and task.get("trust", False) for task in tasks)
+
+
+def with_paths(table: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The table with its paths seen from the suite's folder; that of `dataset` is `dataset_file`."""
+    given = dict(table)
+    if isinstance(table.get("dataset"), str):
+        given["dataset_file"] = _beside(table["dataset"], folder)
+    if isinstance(table.get("policies"), dict):
+        policies = table["policies"].items()
+        given["policies"] = {key: _beside(path, folder) if isinstance(path, str) else path for key, path in policies}
+    return given
+
+
+def missing_files(given: dict[str, Any]) -> list[str]:
+    """Policies that are not there; whether a log is one may only be known by reading it, as with Minari's ids."""
+    policies = given.get("policies")
+    paths = policies.values() if isinstance(policies, dict) else []
+    log = given.get("dataset_file")
+    paths = [*([log] if isinstance(log, str) and Path(log).suffix else []), *paths]
+    return [f"there is no file {path}" for path in paths if isinstance(path, str) and not Path(path).exists()]
+
+
+def _beside(path: str, folder: Path) -> str:
+    try:
+        inside = folder / Path(path).expanduser()
+        return str(inside.resolve()) if inside.exists() else path  # which may be a Minari id
+    except (OSError, ValueError, RuntimeError):  # too long, a null byte, an unknown user: no path at all
+        return path

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from ope_vpm.leaderboard.fields import build, fits, misfits
-from ope_vpm.leaderboard.suite_files import read_table, shipped
+from ope_vpm.leaderboard.suite_files import missing_files, read_table, shipped, with_paths
 from ope_vpm.leaderboard.tasks import AXES, Task, task_class
 from ope_vpm.leaderboard.words import SuiteError, unknown
 from ope_vpm.ope.estimator import Estimator, estimators, make
@@ -162,7 +162,7 @@ def _task(table: dict[str, Any], folder: Path, problems: list[str], where: str) 
     except ValueError as error:
         problems += [f"{where}: {problem}" for problem in [*found, str(error)]]
         return
-    given = _with_paths(table, folder)
+    given = {name: value for name, value in with_paths(table, folder).items() if name not in READ_HERE}
     lists = {name: given.pop(name) for name in AXES if isinstance(given.get(name), list)}
     first = {name: values[0] for name, values in lists.items() if values}
     found += misfits(cls, given | first, READ_HERE)
@@ -170,7 +170,7 @@ def _task(table: dict[str, Any], folder: Path, problems: list[str], where: str) 
     count = prod(map(len, lists.values())) if table.get("vary") == "all" else sum(map(len, lists.values()))
     if count > MOST_SETTINGS:
         found.append(f"its lists make {count} settings: at most {MOST_SETTINGS} are allowed")
-    found += _missing_files(given) if found else []  # a task that can be made says this itself
+    found += missing_files(given) if found else []  # a task that can be made says this itself
     made: list[Task] = []
     for varied in [] if found else _variants(lists, table.get("vary", "each")):
         wrong = misfits(cls, given | varied, READ_HERE)
@@ -178,8 +178,7 @@ def _task(table: dict[str, Any], folder: Path, problems: list[str], where: str) 
         if not wrong:
             made.append(build(cls, given | varied))
             found += made[-1].problems()
-            found += _too_large(made[-1])
-            found += _unit_problems(made[-1], table.get("gamma", 1.0))
+            found += _unfit(made[-1], table.get("gamma", 1.0))
     problems += [f"{where}: {problem.replace('dataset_file', 'dataset')}" for problem in dict.fromkeys(found)]
     if not found:
         gammas = table.get("gamma", 1.0)
@@ -187,15 +186,11 @@ def _task(table: dict[str, Any], folder: Path, problems: list[str], where: str) 
             yield from (Setting(table["name"], task, float(gamma), table.get("runs")) for task in made)
 
 
-def _too_large(task: Task) -> list[str]:
+def _unfit(task: Task, gamma: Any) -> list[str]:
+    """Why a task cannot be run: logs too large, or a unit whose truth is not known, as of returns below γ = 1."""
     sizes = [value for name in ("trajectories", "length") if isinstance(value := getattr(task, name, None), int)]
     if prod(sizes) > MOST_STEPS:
         return [f"trajectories times length must be at most {MOST_STEPS}: got {prod(sizes)}"]
-    return []
-
-
-def _unit_problems(task: Task, gamma: Any) -> list[str]:
-    """Why what is asked about is not known there: returns of episodes need a truth of their own, and γ = 1."""
     if task.per not in task.units:
         return [f"per must be one of {', '.join(task.units)} for the kind {task.kind!r}: got {task.per!r}"]
     if task.per == "episode" and gamma not in (1, [1]):
@@ -232,34 +227,6 @@ def _variants(lists: dict[str, list[Any]], vary: str) -> Iterator[dict[str, Any]
         yield from ({**base, name: value} for value in dict.fromkeys(values[1:]) if value != base[name])
 
 
-def _with_paths(table: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The table with its paths seen from the suite's folder."""
-    given = {name: value for name, value in table.items() if name not in READ_HERE}
-    if isinstance(table.get("dataset"), str):
-        given["dataset_file"] = _beside(table["dataset"], folder)
-    if isinstance(table.get("policies"), dict):
-        policies = table["policies"].items()
-        given["policies"] = {key: _beside(path, folder) if isinstance(path, str) else path for key, path in policies}
-    return given
-
-
-def _missing_files(given: dict[str, Any]) -> list[str]:
-    """Policies that are not there; whether a log is one may only be known by reading it, as with Minari's ids."""
-    policies = given.get("policies")
-    paths = policies.values() if isinstance(policies, dict) else []
-    log = given.get("dataset_file")
-    paths = [*([log] if isinstance(log, str) and Path(log).suffix else []), *paths]
-    return [f"there is no file {path}" for path in paths if isinstance(path, str) and not Path(path).exists()]
-
-
-def _beside(path: str, folder: Path) -> str:
-    try:
-        inside = folder / Path(path).expanduser()
-        return str(inside.resolve()) if inside.exists() else path  # which may be a Minari id
-    except (OSError, ValueError, RuntimeError):  # too long, a null byte, an unknown user: no path at all
-        return path
-
-
 def _entries(given: Any, tasks: list[str], problems: list[str]) -> tuple[Entry, ...]:
     if not isinstance(given, list) or not given:
         problems.append('a suite needs at least one estimator: estimators = ["vpm", ...], or "all" in the list')
@@ -268,10 +235,10 @@ def _entries(given: Any, tasks: list[str], problems: list[str]) -> tuple[Entry, 
         problems.append(f"a suite must have at most {MOST_PARTS} estimators: got {len(given)}")
         return ()
     entries: list[Entry] = []
-    for item in given:
-        table = {"name": item} if isinstance(item, str) else item
+    tables = [{"name": item} if isinstance(item, str) else item for item in given]
+    for table in tables:
         if not isinstance(table, dict):
-            problems.append(f"an estimator is a name or a table: got {item!r}")
+            problems.append(f"an estimator is a name or a table: got {table!r}")
             continue
         wrong = misfits(Entry, table | {"settings": {}})
         if not isinstance(table.get("settings", {}), dict):
@@ -283,13 +250,12 @@ def _entries(given: Any, tasks: list[str], problems: list[str]) -> tuple[Entry, 
             problems += [f"{where}: {problem}" for problem in wrong]
             continue
         made = Entry(**{**table, "label": table.get("label") or table["name"], "tasks": tuple(table.get("tasks", ()))})
-        entries += _everybody(given, made.tasks) if made.name == "all" else [made]
+        entries += _everybody(tables, made.tasks) if made.name == "all" else [made]
     return _made(entries, problems)
 
 
-def _everybody(given: list[Any], tasks: tuple[str, ...]) -> list[Entry]:
+def _everybody(tables: list[Any], tasks: tuple[str, ...]) -> list[Entry]:
     """All estimators that the list does not name itself."""
-    tables = [{"name": item} if isinstance(item, str) else item for item in given]
     named = [table.get("label", table.get("name")) for table in tables if isinstance(table, dict)]
     return [Entry(name=name, label=name, tasks=tasks, optional=True) for name in estimators() if name not in named]
 

@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from ope_vpm.studies.opponents import counted_matrix, propagated_distribution, simulated_distribution
 
 from ope_vpm.chain import Transitions
 from ope_vpm.envs.geo_queue import GeoQueue
 from ope_vpm.studies.distance import histogram, log_kl_both_ways, log_mmd, median_distance_of_draws
+from ope_vpm.studies.queue import counted_matrix, propagated_distribution, simulated_distribution
 
 
 def test_log_kl_both_ways_by_hand():

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from ope_vpm.logged import LoggedDataset, inspect
-from ope_vpm.ope.adapter.ends import ending_rows
-from ope_vpm.ope.inference.logged_mean import weights_by_time
 from ope_vpm.ope.inference.value import EpisodeReturn, PolicyValue
 from ope_vpm.ope.reporting import weights, words
+from ope_vpm.ope.reporting.named import Values, by_name, leads, logged_lead
 from ope_vpm.ope.reporting.words import between, number
 from ope_vpm.pages import svg, write_page
 from ope_vpm.pages.html import EMPTY, Html, element, joined, listed, table
@@ -31,8 +30,6 @@ NOTHING = "–"
 """In a table where a number is not known."""
 LONGEST = 400
 """Characters of a diagnostic that are shown."""
-
-Values = PolicyValue | Mapping[Any, Any] | Sequence[Any]
 
 
 def report(values: Values, path: str | Path, data: LoggedDataset | None = None, title: str | None = None) -> None:
@@ -53,23 +50,6 @@ def report(values: Values, path: str | Path, data: LoggedDataset | None = None, 
             )
     heading = title or "What is the policy worth?"
     write_page(path, heading, joined(*_sections(named, data)))
-
-
-def by_name(values: Values) -> dict[str, PolicyValue]:
-    """All values in one dict: nested names are joined, lists are numbered, and discounts are called so."""
-    if isinstance(values, PolicyValue):
-        return {values.estimator: values}
-    items = values.items() if isinstance(values, Mapping) else [(f"policy {n}", v) for n, v in enumerate(values)]
-    named: dict[str, PolicyValue] = {}
-    for key, value in items:
-        name = f"γ = {key:g}" if isinstance(key, float) else str(key)
-        if isinstance(value, PolicyValue):
-            named[name] = value
-        else:
-            named |= {f"{name}, {inner}": one for inner, one in by_name(value).items()}
-    if not named:
-        raise ValueError("values must hold at least one PolicyValue: got none")
-    return named
 
 
 def card(value: PolicyValue) -> Html:
@@ -133,31 +113,6 @@ def _meaning(value: PolicyValue) -> Html:
         said += f" As a {words.return_name(value.gamma)}: {number(total, width)}"
         said += "." if interval is None else f", 95 % interval {between(interval)}."
     return element("p", said, class_="quiet")
-
-
-def logged_mean(value: PolicyValue, data: LoggedDataset | None) -> float | None:
-    """What the policy that logged the data is worth: the mean reward, below γ = 1 weighted by γ^t."""
-    if data is None or value.question is None:
-        return None
-    asked = value.question
-    by_time, tail = weights_by_time(data, asked.gamma, asked.on_end, asked.time_limit)
-    mass = float(by_time.sum() + tail.sum())
-    return float(by_time @ data.rewards) / mass if mass > 0 else None
-
-
-def logged_lead(value: PolicyValue, data: LoggedDataset | None) -> float | None:
-    """The logged number beside what leads: the mean return of an episode, or what `logged_mean` says."""
-    if data is None or value.question is None or value.per == "step":
-        return logged_mean(value, data)
-    ends = int(ending_rows(data, value.question.time_limit).sum())
-    return float(data.rewards.sum()) / ends if ends else None
-
-
-def leads(named: Mapping[str, PolicyValue], leader: str) -> dict[str, PolicyValue | EpisodeReturn]:
-    """What is set side by side: the returns of episodes where that of the leader leads, otherwise values per step."""
-    if named[leader].per == "step":
-        return dict(named)
-    return {name: value.lead for name, value in named.items() if value.per == "episode"}
 
 
 def _pictures(named: dict[str, PolicyValue], leader: str, logged: float | None) -> Html:
