@@ -16,7 +16,7 @@ MOST_LINES, MOST_STATEMENT_LINES = 300, 40
 
 LONG_FILES = {
     "chain.transitions", "cli", "leaderboard.metrics", "leaderboard.suites", "linear.features", "linear.moments",
-    "logged.columns", "logged.dataset", "logged.facts", "logged.streamed", "ope.adapter.encoding",
+    "logged.dataset", "ope.adapter.encoding",
     "ope.adapter.pair_features", "ope.behaviour.action_ratio", "ope.behaviour.gaussian", "ope.behaviour.regression",
     "ope.dynamics.estimate", "ope.finite.preference", "ope.inference.doubts", "ope.linear.estimate",
     "ope.linear.residuals", "ope.linear.sensitivity", "ope.log", "ope.questions.compare", "ope.reporting.page",

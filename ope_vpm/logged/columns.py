@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks
-from ope_vpm.joint_actions import combination_numbers, joint_sizes
+from ope_vpm.joint_actions import combination_numbers
+from ope_vpm.logged.spaces import Space, numbered_space
 from ope_vpm.outside import parse_number
-
-Space = spaces.Space[Any]
 
 
 def observation_column(name: str, values: object) -> Array:
@@ -73,13 +71,6 @@ def numbered_actions(values: object, space: Space | None) -> tuple[Any, Space | 
         return values, space
     numbers = combination_numbers(whole_numbers("actions", _numbers("actions", values)), space)
     return numbers, numbered_space(space)
-
-
-def numbered_space(space: Space) -> Space:
-    """The space of logged actions: that of their numbers where combinations of several are numbered."""
-    if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
-        return spaces.Discrete(prod(joint_sizes(space)))
-    return space
 
 
 def whole_numbers(name: str, values: Array) -> Array:
@@ -187,64 +178,6 @@ def same_length(name: str, array: Array, length: int) -> None:
         )
 
 
-def simple_space(space: Space | None) -> Space | None:
-    """The space that fits a column: everything laid flat; None where a dictionary's parts differ in kind."""
-    if space is None or isinstance(space, spaces.Discrete):
-        if space is not None and space.start != 0:
-            raise ValueError(f"discrete spaces must start at 0: got {space} (subtract {space.start})")
-        return space
-    if isinstance(space, spaces.MultiDiscrete):
-        if np.any(getattr(space, "start", 0)):
-            raise ValueError(f"multi-discrete spaces must start at 0: got {space} (subtract {space.start})")
-        return spaces.MultiDiscrete(space.nvec.reshape(-1))
-    if isinstance(space, spaces.MultiBinary):
-        return spaces.MultiDiscrete(np.full(int(np.prod(space.shape)), 2))
-    if isinstance(space, spaces.Box):
-        return _flat_box(space.low.reshape(-1), space.high.reshape(-1))
-    if isinstance(space, spaces.Dict):
-        return _joined_space([simple_space(space[key]) for key in sorted(space)])
-    if isinstance(space, spaces.Tuple):
-        return _joined_space([simple_space(part) for part in space])
-    raise TypeError(f"spaces must be Discrete, MultiDiscrete, Box, or Dict and Tuple of such: got {space}")
-
-
-def _joined_space(parts: list[Space | None]) -> Space | None:
-    boxes = [part for part in parts if isinstance(part, spaces.Box)]
-    if len(boxes) == len(parts):
-        return _flat_box(*(np.concatenate([getattr(box, side) for box in boxes]) for side in ("low", "high")))
-    counts = [
-        part.nvec if isinstance(part, spaces.MultiDiscrete) else [part.n]
-        for part in parts
-        if isinstance(part, spaces.MultiDiscrete | spaces.Discrete)
-    ]
-    return spaces.MultiDiscrete(np.concatenate(counts)) if len(counts) == len(parts) else None
-
-
-def _flat_box(low: Array, high: Array) -> Space:
-    # Bounds of float64's size are infinite in float32, which is what they mean; others are not rounded.
-    with np.errstate(over="ignore"):
-        narrow = [side.astype(np.float32) for side in (low, high)]
-    if all(((side == given) | np.isinf(side)).all() for side, given in zip(narrow, (low, high), strict=True)):
-        return spaces.Box(narrow[0], narrow[1], dtype=np.float32)
-    return spaces.Box(low.astype(np.float64), high.astype(np.float64), dtype=np.float64)
-
-
-def check_space(name: str, column: Array, space: Space | None) -> None:
-    """Refuse a space of another kind or size than the column; values outside it are the doctor's matter."""
-    if space is None:
-        return
-    if isinstance(space, spaces.Discrete):
-        fits = column.dtype.kind == "i" and column.ndim == 1
-    elif isinstance(space, spaces.MultiDiscrete):
-        fits = column.dtype.kind == "i" and column.shape[1:] == space.shape
-    elif isinstance(space, spaces.Box):
-        fits = column.ndim == 2 and column.shape[1:] == space.shape
-    else:
-        raise TypeError(f"the space of {name} must be Discrete, MultiDiscrete or flat Box: got {space}")
-    if not fits:
-        raise ValueError(f"{name} do not fit their space: {column.dtype} of shape {column.shape}, {space}")
-
-
 def _column(array: Array) -> Array:
     """(n,) floats become (n, 1); (n, 1) integers become (n,)."""
     if array.dtype.kind == "f" and array.ndim == 1:
@@ -297,18 +230,43 @@ def _one_a_row(name: str, values: object, length: int) -> Array:
     return array
 
 
-def state_sizes(space: Space | None, seen: Array) -> tuple[int, ...]:
-    """How many values each coordinate of finite states takes: by their space, or by the data.
+def next_state_column(
+    states: Array, array: Array | None, known: object | None, starts: Integers
+) -> tuple[Array, Bools]:
+    """The state after each step, and whether it is known.
 
     Args:
-        space: of the states, where known.
-        seen: one more than the largest number of each coordinate.
+        states: the state before each step.
+        array: the states after them as they were given; None: each is the state of the following row.
+        known: whether each was logged; None: all but those after last steps that are nothing but NaN.
+        starts: the first row of each episode.
     """
-    sizes = tuple(np.atleast_1d(seen).tolist())
-    if isinstance(space, spaces.Discrete):
-        sizes = (int(space.n),)
-    elif isinstance(space, spaces.MultiDiscrete):
-        sizes = tuple(space.nvec.tolist())
-    if (np.atleast_1d(seen) > np.array(sizes)).any():
-        raise ValueError(f"observations must be inside their space {space}: they reach {seen - 1}")
-    return sizes
+    length = len(states)
+    last = np.append(starts[1:] - 1, length - 1)
+    if array is not None:
+        same_length("next_observations", array, length)
+        given = _given(array, last) if known is None else flag_column("next_known", known, length)
+        return _of_kind(states, array, given), given
+    array = np.empty_like(states, subok=False)
+    array[:-1] = states[1:]
+    array[last] = np.nan if states.dtype.kind == "f" else -1
+    inside = np.ones(length, dtype=np.bool_)
+    inside[last] = False
+    return array, inside
+
+
+def _given(array: Array, last: Integers) -> Bools:
+    """Which next states were logged: all, except for those after an episode's last step that are nothing but NaN."""
+    given = np.ones(len(array), dtype=np.bool_)
+    if array.dtype.kind == "f":
+        given[last] = ~np.isnan(array[last].reshape(len(last), -1)).all(axis=1)
+    return given
+
+
+def _of_kind(states: Array, array: Array, given: Bools) -> Array:
+    """Next states as integers where states are: a column with missing numbers is stored as floats."""
+    if states.dtype.kind != "i" or array.dtype.kind != "f" or array.size != states.size or not are_whole(array[given]):
+        return array
+    numbers = array.reshape(states.shape)
+    known = given.reshape(-1, *[1] * (states.ndim - 1))
+    return np.where(known, np.where(known, numbers, 0.0).astype(np.int64), -1)

@@ -14,21 +14,19 @@ from gymnasium import spaces
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers, mean_and_deviation, read_only
 from ope_vpm.logged.columns import (
-    Space,
     action_column,
-    are_whole,
     as_precise,
-    check_space,
     finite_states,
     flag_column,
+    next_state_column,
     number_column,
     numbered_actions,
     observation_column,
     same_length,
-    simple_space,
 )
 from ope_vpm.logged.episode_marks import EpisodeMarks
 from ope_vpm.logged.episode_table import EpisodeTable, RewardFacts
+from ope_vpm.logged.spaces import Space, check_space, simple_space
 
 if TYPE_CHECKING:
     from ope_vpm.logged.describe import Description
@@ -126,7 +124,7 @@ class LoggedDataset:
         actions, action_space = numbered_actions(actions, action_space)
         marked = {"terminated": ended, "truncated": stopped} | ({} if episode is None else {"episode": episode})
         starts = EpisodeMarks.of(marked).refuse_turns().starts
-        following, known = _following(states, next_observations, next_known, starts)
+        following, known = next_state_column(states, next_observations, next_known, starts)
         return cls(
             observations=states,
             actions=action_column(actions),
@@ -359,36 +357,3 @@ def _check_columns(data: LoggedDataset) -> None:
         )
     check_space("observations", data.observations, data.observation_space)
     check_space("actions", data.actions, data.action_space)
-
-
-def _following(states: Array, array: Array | None, known: object | None, starts: Integers) -> tuple[Array, Bools]:
-    """The state after each step, and whether it is known."""
-    length = len(states)
-    last = np.append(starts[1:] - 1, length - 1)
-    if array is not None:
-        same_length("next_observations", array, length)
-        given = _given(array, last) if known is None else flag_column("next_known", known, length)
-        return _of_kind(states, array, given), given
-    array = np.empty_like(states, subok=False)
-    array[:-1] = states[1:]
-    array[last] = np.nan if states.dtype.kind == "f" else -1
-    inside = np.ones(length, dtype=np.bool_)
-    inside[last] = False
-    return array, inside
-
-
-def _given(array: Array, last: Integers) -> Bools:
-    """Which next states were logged: all, except for those after an episode's last step that are nothing but NaN."""
-    given = np.ones(len(array), dtype=np.bool_)
-    if array.dtype.kind == "f":
-        given[last] = ~np.isnan(array[last].reshape(len(last), -1)).all(axis=1)
-    return given
-
-
-def _of_kind(states: Array, array: Array, given: Bools) -> Array:
-    """Next states as integers where states are: a column with missing numbers is stored as floats."""
-    if states.dtype.kind != "i" or array.dtype.kind != "f" or array.size != states.size or not are_whole(array[given]):
-        return array
-    numbers = array.reshape(states.shape)
-    known = given.reshape(-1, *[1] * (states.ndim - 1))
-    return np.where(known, np.where(known, numbers, 0.0).astype(np.int64), -1)

@@ -14,7 +14,7 @@ from ope_vpm.logged.columns import episode_column, flag_column, refuse_turns
 from ope_vpm.logged.episode_table import EpisodeTable
 
 if TYPE_CHECKING:
-    from ope_vpm.logged.streamed import Source
+    from ope_vpm.logged.source import Source
 
 
 @dataclass(frozen=True, eq=False)

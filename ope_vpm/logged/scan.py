@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ope_vpm.logged.columns import Space
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.episode_marks import find_episodes
 from ope_vpm.logged.formats import load_dataset
 from ope_vpm.logged.formats.files import Options
 from ope_vpm.logged.formats.parquet_stream import ParquetFile, ParquetSource, in_order
-from ope_vpm.logged.streamed import Source, StreamedDataset, head_of
+from ope_vpm.logged.source import Source, head_of
+from ope_vpm.logged.spaces import Space
+from ope_vpm.logged.streamed import StreamedDataset
 from ope_vpm.optional import is_from
 
 Dataset = LoggedDataset | StreamedDataset

@@ -11,31 +11,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from math import prod
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers
-from ope_vpm.logged.columns import Space, state_sizes
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.episode_table import EpisodeTable, RewardFacts
+from ope_vpm.logged.merging import Result, merged
 from ope_vpm.logged.read_ahead import read_ahead
+from ope_vpm.logged.source import Source
+from ope_vpm.logged.spaces import Space, state_sizes
 
 PART_ROWS = 1 << 16
 """Rows of a part: 20 MB of 40 columns, and a multiple of the batches in which features are computed, so that these are
 the same as those of a log in memory."""
-HEAD_ROWS = 1000
-"""First rows by which states, actions and policies are recognised."""
-
-
-class Mergeable(Protocol):
-    """A result of some rows that can be merged with that of others."""
-
-    def merge(self, other: Any, /) -> Any:
-        """The result of both."""
-
-
-Result = TypeVar("Result", bound=Mergeable)
 Rows = TypeVar("Rows", bound=LoggedDataset)
 
 
@@ -98,29 +88,6 @@ class Charge:
         rewards = self.keep * part.rewards
         rewards[part.ends[ended & part.ends_here]] -= self.price
         return replace(part, rewards=rewards)
-
-
-class Source(Protocol):
-    """Where rows come from, in the order of time; it can be sent to other machines."""
-
-    @property
-    def rows(self) -> int:
-        """How many there are."""
-
-    def flags(self, first: int, last: int) -> Iterator[dict[str, Array]]:
-        """The columns that tell where episodes begin and end, of rows from one number up to another."""
-
-    def read(self, first: int, last: int, size: int) -> Iterator[LoggedDataset]:
-        """The rows from one number up to another, `size` at a time, each time with one row more, if there is one."""
-
-    def named(self, row: int) -> str:
-        """The file that holds a row."""
-
-
-def head_of(source: Source) -> LoggedDataset:
-    """The first rows."""
-    (head,) = source.read(0, min(HEAD_ROWS, source.rows), HEAD_ROWS)
-    return head
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,33 +272,6 @@ class StreamedDataset:
         """All rows, in memory."""
         (data,) = self.source.read(0, len(self), len(self))
         return replace(data, from_reset=self.from_reset)
-
-
-def merged(
-    parts: Iterator[Part],
-    function: Callable[..., Result],
-    settings: tuple[Any, ...],
-    told: Callable[[int], None] | None,
-) -> Result:
-    """The merged results of a function over parts.
-
-    Neighbours that hold equally many parts are merged first, like digits of a binary counter: a number that a result
-    keeps for each episode is copied log₂(parts) times, and no more than that many results wait.
-    """
-    waiting: list[tuple[int, Result]] = []  # how many parts a result holds, each at least twice as many as the next
-    for part in parts:
-        size, found = 1, function(part, *settings)
-        while waiting and waiting[-1][0] == size:
-            size, found = 2 * size, waiting.pop()[1].merge(found)
-        waiting.append((size, found))
-        if told is not None:
-            told(part.first_row + len(part))
-    if not waiting:
-        raise ValueError("the log is empty: it needs at least one step")
-    _, total = waiting.pop()
-    while waiting:
-        total = waiting.pop()[1].merge(total)
-    return total
 
 
 def _by_row(name: str, column: object) -> bool:

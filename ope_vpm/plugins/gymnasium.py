@@ -19,9 +19,10 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv, VectorWrapper
 
 from ope_vpm.arrays import Bools
-from ope_vpm.logged.columns import numbered_actions, numbered_space, observation_column, simple_space
+from ope_vpm.logged.columns import numbered_actions, observation_column
 from ope_vpm.logged.formats import parts, save
 from ope_vpm.logged.formats.files import Options
+from ope_vpm.logged.spaces import numbered_space, simple_space
 from ope_vpm.outside import check_place
 from ope_vpm.plugins.observations import batched, copied, row
 

@@ -16,8 +16,9 @@ import numpy as np
 
 from ope_vpm.joint_actions import Joint, combinations
 from ope_vpm.logged import Episode, LoggedDataset, load_dataset
-from ope_vpm.logged.columns import numbered_space, observation_column
+from ope_vpm.logged.columns import observation_column
 from ope_vpm.logged.formats import check_output, save_as
+from ope_vpm.logged.spaces import numbered_space
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
 from ope_vpm.ope.estimator import Estimator
 from ope_vpm.ope.inference.value import PolicyValue

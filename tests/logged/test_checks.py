@@ -6,7 +6,7 @@ from gymnasium import spaces
 
 from ope_vpm import LoggedDataset
 from ope_vpm.logged import checks, order
-from ope_vpm.logged.columns import check_space
+from ope_vpm.logged.spaces import check_space
 
 
 def log(lengths, flag="terminated", states=None, actions=None, **more):

@@ -20,7 +20,7 @@ from ope_vpm.logged.doctor import SHOWN, Finding, finding, refuse_errors
 from ope_vpm.logged.episode import split, take
 from ope_vpm.logged.episode_marks import EpisodeMarks, find_episodes
 from ope_vpm.logged.episode_table import EpisodeTable, RewardFacts
-from ope_vpm.logged.facts import ColumnSums, EpisodeFacts, Facts, _broken_seam, _together, episodes_of, facts_of
+from ope_vpm.logged.facts import EpisodeFacts, Facts, _broken_seam, _together, episodes_of, facts_of
 from ope_vpm.logged.fingerprint import fingerprints
 from ope_vpm.logged.formats import hdf5_heaps, minari_files
 from ope_vpm.logged.formats.csv import LONGEST_CELL, _parse, read_columns
@@ -28,8 +28,11 @@ from ope_vpm.logged.formats.files import Options
 from ope_vpm.logged.formats.parquet import LONGEST_TEXT, _short, claimed
 from ope_vpm.logged.formats.parquet_stream import in_order
 from ope_vpm.logged.formats.table import from_table, names_of, to_table
+from ope_vpm.logged.merging import merged
 from ope_vpm.logged.ray_stream import BlockSource, _head, _run, _some
-from ope_vpm.logged.streamed import _runs, merged
+from ope_vpm.logged.spaces import simple_space
+from ope_vpm.logged.streamed import _runs
+from ope_vpm.logged.sums import ColumnSums
 
 
 def table(lengths, terminated, truncated, from_reset=None):
@@ -233,17 +236,17 @@ def test_the_more_precise_of_two_types():
 
 
 def test_spaces_are_laid_flat():
-    box = columns.simple_space(spaces.Box(-1e300, 1e300, (2,), dtype=np.float64))
+    box = simple_space(spaces.Box(-1e300, 1e300, (2,), dtype=np.float64))
     assert box.dtype == np.float32
     assert np.isinf(box.high).all()
-    exact = columns.simple_space(spaces.Box(-0.1, 0.1, (2,), dtype=np.float64))
+    exact = simple_space(spaces.Box(-0.1, 0.1, (2,), dtype=np.float64))
     assert exact.dtype == np.float64
-    assert columns.simple_space(spaces.MultiBinary(3)).nvec.tolist() == [2, 2, 2]
+    assert simple_space(spaces.MultiBinary(3)).nvec.tolist() == [2, 2, 2]
     both = spaces.Tuple([spaces.Discrete(3), spaces.MultiDiscrete([2, 4])])
-    assert columns.simple_space(both).nvec.tolist() == [3, 2, 4]
-    assert columns.simple_space(spaces.Tuple([spaces.Discrete(3), spaces.Box(0, 1, (1,))])) is None
+    assert simple_space(both).nvec.tolist() == [3, 2, 4]
+    assert simple_space(spaces.Tuple([spaces.Discrete(3), spaces.Box(0, 1, (1,))])) is None
     with pytest.raises(ValueError, match="must start at 0"):
-        columns.simple_space(spaces.Discrete(3, start=1))
+        simple_space(spaces.Discrete(3, start=1))
 
 
 # -- Facts of parts

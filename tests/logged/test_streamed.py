@@ -10,8 +10,9 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.logged import inspection, streamed
 from ope_vpm.logged.describe import Range
-from ope_vpm.logged.facts import ColumnSums, facts_of
+from ope_vpm.logged.facts import facts_of
 from ope_vpm.logged.fingerprint import fingerprints, number_contents
+from ope_vpm.logged.sums import ColumnSums
 from ope_vpm.ope import log as logs
 from ope_vpm.ope.log import Log
 

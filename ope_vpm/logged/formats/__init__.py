@@ -15,7 +15,6 @@ from types import ModuleType
 from typing import Any
 
 from ope_vpm import others
-from ope_vpm.logged.columns import Space
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.formats import (
     csv,
@@ -32,6 +31,7 @@ from ope_vpm.logged.formats import (
 )
 from ope_vpm.logged.formats.files import Options
 from ope_vpm.logged.formats.sniff import SUFFIXES, check_name, sniff
+from ope_vpm.logged.spaces import Space
 from ope_vpm.logged.streamed import StreamedDataset
 from ope_vpm.outside import check_place, check_regular, reading, write_whole
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from ope_vpm.logged.columns import Space
+from ope_vpm.logged.spaces import Space
 from ope_vpm.outside import parse_json
 
 

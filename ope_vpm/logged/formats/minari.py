@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from ope_vpm.arrays import Array
-from ope_vpm.logged.columns import simple_space
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.episode import Episode, split
 from ope_vpm.logged.formats.files import Options
 from ope_vpm.logged.formats.minari_files import check_folder, largest_space
+from ope_vpm.logged.spaces import simple_space
 from ope_vpm.optional import library
 
 DATASET_ID = re.compile(r"([\w.-]+/)*[\w.-]+-v\d+")

@@ -11,9 +11,9 @@ import numpy as np
 from gymnasium import spaces
 
 from ope_vpm.arrays import Array
-from ope_vpm.logged.columns import simple_space
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.formats.files import Options
+from ope_vpm.logged.spaces import simple_space
 from ope_vpm.optional import library
 
 

@@ -12,7 +12,8 @@ import numpy as np
 from ope_vpm.arrays import ROUNDING, Array, Floats, Integers
 from ope_vpm.linear.features import DistinctColumns, FourierFeatures, Standardiser, draw_frequencies
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.logged.columns import are_numbers, state_sizes
+from ope_vpm.logged.columns import are_numbers
+from ope_vpm.logged.spaces import state_sizes
 from ope_vpm.ope.adapter.ends import Clock
 from ope_vpm.policy import TargetPolicy
 

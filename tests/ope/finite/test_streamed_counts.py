@@ -7,8 +7,8 @@ import pytest
 from gymnasium import spaces
 
 import ope_vpm as ov
-from ope_vpm.logged import facts, streamed
-from ope_vpm.logged.facts import RewardCounts
+from ope_vpm.logged import streamed, sums
+from ope_vpm.logged.sums import RewardCounts
 from ope_vpm.ope import log as logs
 from ope_vpm.ope.finite import part_steps, tally
 from ope_vpm.ope.finite.problem import finite_problem
@@ -164,7 +164,7 @@ def test_what_cannot_be_counted_in_parts_says_so(tmp_path):
 
 
 def test_the_commonest_reward_of_more_than_can_be_counted(monkeypatch):
-    monkeypatch.setattr(facts, "MOST_REWARDS", 10)
+    monkeypatch.setattr(sums, "MOST_REWARDS", 10)
     rng = np.random.default_rng(0)
     counts = RewardCounts.of(np.array([2.0]))
     for _ in range(20):
