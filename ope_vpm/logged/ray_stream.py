@@ -19,8 +19,8 @@ from ope_vpm.logged.episode_table import EpisodeTable
 from ope_vpm.logged.formats.files import Options
 from ope_vpm.logged.formats.parquet_stream import TableSource
 from ope_vpm.logged.merging import Result, merged
-from ope_vpm.logged.source import Source, head_of
-from ope_vpm.logged.streamed import StreamedDataset
+from ope_vpm.logged.source import Source
+from ope_vpm.logged.streamed import StreamedDataset, head_of
 from ope_vpm.optional import library
 
 RETRIES = 3

@@ -12,9 +12,9 @@ from ope_vpm.logged.episode_marks import find_episodes
 from ope_vpm.logged.formats import load_dataset
 from ope_vpm.logged.formats.files import Options
 from ope_vpm.logged.formats.parquet_stream import ParquetFile, ParquetSource, in_order
-from ope_vpm.logged.source import Source, head_of
+from ope_vpm.logged.source import Source
 from ope_vpm.logged.spaces import Space
-from ope_vpm.logged.streamed import StreamedDataset
+from ope_vpm.logged.streamed import StreamedDataset, head_of
 from ope_vpm.optional import is_from
 
 Dataset = LoggedDataset | StreamedDataset

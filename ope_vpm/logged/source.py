@@ -8,9 +8,6 @@ from typing import Protocol
 from ope_vpm.arrays import Array
 from ope_vpm.logged.dataset import LoggedDataset
 
-HEAD_ROWS = 1000
-"""First rows by which states, actions and policies are recognised."""
-
 
 class Source(Protocol):
     """Where rows come from, in the order of time; it can be sent to other machines."""
@@ -27,9 +24,3 @@ class Source(Protocol):
 
     def named(self, row: int) -> str:
         """The file that holds a row."""
-
-
-def head_of(source: Source) -> LoggedDataset:
-    """The first rows."""
-    (head,) = source.read(0, min(HEAD_ROWS, source.rows), HEAD_ROWS)
-    return head

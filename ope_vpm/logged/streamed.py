@@ -26,6 +26,9 @@ from ope_vpm.logged.spaces import Space, state_sizes
 PART_ROWS = 1 << 16
 """Rows of a part: 20 MB of 40 columns, and a multiple of the batches in which features are computed, so that these are
 the same as those of a log in memory."""
+HEAD_ROWS = 1000
+"""First rows by which states, actions and policies are recognised."""
+
 Rows = TypeVar("Rows", bound=LoggedDataset)
 
 
@@ -88,6 +91,12 @@ class Charge:
         rewards = self.keep * part.rewards
         rewards[part.ends[ended & part.ends_here]] -= self.price
         return replace(part, rewards=rewards)
+
+
+def head_of(source: Source) -> LoggedDataset:
+    """The first rows."""
+    (head,) = source.read(0, min(HEAD_ROWS, source.rows), HEAD_ROWS)
+    return head
 
 
 @dataclass(frozen=True, eq=False)
