@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import chdtrc
 
-from ope_vpm.arrays import Array, Floats, Integers, group_sums, usable
+from ope_vpm.arrays import ROUNDING, Array, Floats, Integers, group_sums, usable
 from ope_vpm.linear.features import DistinctColumns, FourierFeatures, Standardiser, draw_frequencies
 from ope_vpm.linear.system import gram_penalty, solve_gram
 from ope_vpm.logged.dataset import LoggedDataset
@@ -53,16 +53,16 @@ def step_effect(data: LoggedDataset) -> float:
         return 0.0
     data = data if len(data) <= MOST_ROWS else data.select(slice(None, None, -(-len(data) // MOST_ROWS)))
     outcomes, left = _finite(data) if data.finite else _continuous(data)
+    outcomes = outcomes / np.maximum(np.abs(outcomes).max(axis=0), np.finfo(float).tiny)  # whatever their units
     late = np.cumsum(np.bincount(data.time)) / len(data)
     steps = np.cos(np.pi * np.multiply.outer(late[data.time], np.arange(1, COSINES + 1)))
     beyond = left(np.hstack([outcomes, steps]))
     unexplained, steps = beyond[:, : outcomes.shape[1]], beyond[:, outcomes.shape[1] :]
     found = [_explained(each, steps, data) for each in unexplained.T]
-    variance = np.maximum(outcomes.var(axis=0), 1e-300)
     shares = [
         share / whole
-        for (share, chance), whole in zip(found, variance, strict=True)
-        if chance < PROBABILITY / len(found)
+        for (share, by_accident), whole in zip(found, outcomes.var(axis=0), strict=True)
+        if by_accident < PROBABILITY / len(found) and whole > ROUNDING**2  # constants vary by rounding errors
     ]
     largest = max(shares, default=0.0)
     return largest if largest >= LEAST_SHARE else 0.0
@@ -71,7 +71,7 @@ def step_effect(data: LoggedDataset) -> float:
 def _can_be_asked(data: LoggedDataset) -> bool:
     """Whether outcomes can be regressed on these states and actions."""
     if data.finite:
-        return data.discrete_actions and bool(np.isfinite(data.rewards).all())
+        return data.discrete_actions and bool(usable(data.rewards).all())
     columns = data.observations, data.actions, data.rewards, data.next_observations[data.next_known]
     small = all(np.prod(each.shape[1:]) <= MOST_COORDINATES for each in columns)
     return small and all(bool(usable(each).all()) for each in columns)
