@@ -12,8 +12,6 @@ from ope_vpm.ope.authoring import Problem, ProblemEstimator, RawEstimate
 from ope_vpm.ope.estimator import check_positive, check_ridge, needs_rows
 from ope_vpm.ope.finite.counted import counted_estimate
 from ope_vpm.ope.finite.likelihood import likelihood_interval
-from ope_vpm.ope.finite.problem import finite_problem
-from ope_vpm.ope.finite.solve import Treatment
 from ope_vpm.ope.finite.treatments import DEFAULT, treatment
 from ope_vpm.ope.inference.uncertainty import Derived, Likelihood
 from ope_vpm.ope.q.fitted import Networks, fitted_q
@@ -96,15 +94,11 @@ class FQE(ProblemEstimator):
         settings = Networks(self.members, self.training_steps, self.n_features, self.ridge, self.draws)
         return fitted_q(problem, settings, weight)
 
-    def _fitting(self, problem: Problem) -> Treatment:
-        """The treatment that fits all of the log, also where episodes count more or less."""
-        return treatment(self.unseen).fitting(finite_problem(problem))
-
     def _with_likelihood(self, problem: Problem, found: RawEstimate) -> RawEstimate:
         """Return the estimate with a likelihood interval instead of the bootstrap's, within the same limits."""
         if found.sums is None or found.uncertainty is None:
             return found
-        ends, bias = likelihood_interval(problem, self._fitting(problem)), found.suspected_bias
+        ends, bias = likelihood_interval(problem, treatment(self.unseen)), found.suspected_bias
         of = Likelihood(episodes=found.sums, suspected_bias=bias, ends=ends)
         return replace(found, uncertainty=Derived(of=of, limits=found.uncertainty.limits))
 

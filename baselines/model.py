@@ -21,10 +21,8 @@ from ope_vpm.ope.adapter.ends import clock_of, rows_of
 from ope_vpm.ope.authoring import Bootstrap, Problem, ProblemEstimator, RawEstimate
 from ope_vpm.ope.estimator import check_positive
 from ope_vpm.ope.finite.counted import counted_estimate
-from ope_vpm.ope.finite.model import CompletedModel
-from ope_vpm.ope.finite.pooling import Pooled
 from ope_vpm.ope.finite.problem import finite_problem
-from ope_vpm.ope.finite.treatments import DEFAULT, treatment
+from ope_vpm.ope.finite.treatments import DEFAULT, Pooled, treatment
 from ope_vpm.ope.inference.doubts import UNSEEN_MASS
 from ope_vpm.ope.inference.uncertainty import Spread
 from ope_vpm.ope.log import Log
@@ -63,12 +61,9 @@ def liu_rollout(problem: Problem, horizon: int, unseen: str) -> float:
         unseen: what stands for unseen pairs; it must say where they lead.
     """
     model = treatment(unseen).complete(finite_problem(problem))
-    if not isinstance(model, CompletedModel):
-        raise ValueError(  # noqa: TRY004  # the setting has a wrong value
-            f"a rollout must know where unseen pairs lead, and {unseen!r} does not say: use 'pooled'"
-        )
-    counts, chain = model.problem.counts, model.chain
-    reward = model.policy @ counts.reward + model.substitute * model.substitute_reward
+    if model.signed:
+        raise ValueError(f"a rollout must know where unseen pairs lead, and {unseen!r} does not say: use 'pooled'")
+    counts, chain, reward = model.problem.counts, model.chain, model.pay
     state = counts.initial if counts.initial.any() else counts.logged_states
     discounts = problem.gamma ** np.arange(horizon)
     total = 0.0

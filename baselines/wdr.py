@@ -39,7 +39,7 @@ from ope_vpm.ope.authoring import (
 from ope_vpm.ope.behaviour.action_ratio import held_actions, known_overlap
 from ope_vpm.ope.behaviour.source import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.finite.counted import counted_value
-from ope_vpm.ope.finite.cross_fit import CrossFit, cross_fitted_counts
+from ope_vpm.ope.finite.cross_fit import CrossFit, counted_fit
 from ope_vpm.ope.finite.limits import with_rare_rewards
 from ope_vpm.ope.finite.treatments import DEFAULT
 from ope_vpm.ope.inference.doubts import (
@@ -137,7 +137,7 @@ class WeightedDoublyRobust(ProblemEstimator):
         """Q, and the ratio of stationary distributions that goes with it."""
         whole = np.zeros(problem.data.n_episodes, dtype=np.int64)
         if problem.finite:
-            return cross_fitted_counts(problem, whole)
+            return counted_fit(problem)
         linear = find_lstd(problem, self.n_features, None, self.draws)
         equations = lstd_equations(problem, self.n_features, self.draws)
         q = cross_fitted_q(equations, whole, linear.ridge).q(problem, 0)

@@ -17,7 +17,7 @@ from ope_vpm.baselines.onestep import Capped, OneStep
 from ope_vpm.baselines.wdr import Magic, Terms, WeightedDoublyRobust, least_on_simplex
 from ope_vpm.envs.linear_gaussian import TARGET, GaussianController, LinearGaussian
 from ope_vpm.ope import Problem
-from ope_vpm.ope.finite.cross_fit import CrossFit, cross_fitted_counts
+from ope_vpm.ope.finite.cross_fit import CrossFit, counted_fit
 from ope_vpm.ope.inference.doubts import OVERLAP, RELATIVE_ERROR, UNLOGGED, UNSEEN_MASS, judge, remarks_among
 from ope_vpm.ope.inference.uncertainty import EpisodeSums
 from ope_vpm.ope.q.training import Ensemble
@@ -291,7 +291,7 @@ def test_on_counts_the_correction_is_nothing():
     problem = posed([0, 1, 1, 0], [1, 3, 5, 1], [1, 1, 1, 1])
     found = DoublyRobust().find(problem)
     assert found.value == pytest.approx(0.25 * 1 + 0.75 * 4)
-    whole = cross_fitted_counts(problem, np.zeros(4, dtype=int))
+    whole = counted_fit(problem)
     assert found.value == pytest.approx(corrected(problem, whole, {}).value)
 
 
@@ -501,7 +501,7 @@ def test_twenty_horizons_are_evenly_spaced(length, expected):
     size = 2 * length
     problem = posed(np.arange(size) % 2, np.arange(float(size)), [length, length])
     alive, weight = step_weights(problem, np.zeros(size))
-    fit_of = cross_fitted_counts(problem, np.zeros(2, dtype=int))
+    fit_of = counted_fit(problem)
     found = Terms.of(problem, fit_of.q, fit_of.tau, alive, weight)
     np.testing.assert_array_equal(found.horizons, expected)
     np.testing.assert_allclose(found.share_beyond, 1 - np.array(expected) / length, atol=1e-12)

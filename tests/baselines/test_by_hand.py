@@ -11,7 +11,6 @@ from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
 from ope_vpm.ope.behaviour.clone import counted_clone, network_clone
 from ope_vpm.ope.finite.problem import finite_problem
-from ope_vpm.ope.finite.solve import solve
 from ope_vpm.ope.finite.treatments import Restrict
 from ope_vpm.policy import CategoricalPolicy, GaussianPolicy
 from ope_vpm.policy.target import Clipping
@@ -180,7 +179,7 @@ def test_counted_model_scales_the_target_over_seen_actions():
     finite = finite_problem(problem)
     assert Restrict().complete(finite).probability.tolist() == [1.0, 1.0]
     assert finite.unseen.tolist() == [0.5, 0.5]
-    solution = solve(finite, Restrict())
+    solution = Restrict().solved(finite)
     assert solution.value == pytest.approx(1.5)
     assert solution.distribution.tolist() == pytest.approx([0.5, 0.5])
 

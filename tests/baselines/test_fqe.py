@@ -7,7 +7,7 @@ import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, GaussianController, LinearGaussian
 from ope_vpm.ope import Problem
 from ope_vpm.ope.adapter.pair_features import centred_features
-from ope_vpm.ope.finite.cross_fit import cross_fitted_counts
+from ope_vpm.ope.finite.cross_fit import counted_fit
 from ope_vpm.ope.q.networks import fit_networks
 from ope_vpm.policy import CategoricalPolicy, DeterministicPolicy, GaussianPolicy, TargetPolicy
 
@@ -57,7 +57,7 @@ def test_counted_q_of_two_states():
     """
     data = ov.LoggedDataset.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], [0.0, 0.0, 1.0, 1.0], [0, 1, 1, 0])
     problem = Problem.pose(data, [[0.8, 0.2], [0.4, 0.6]], gamma=0.5)
-    found = cross_fitted_counts(problem, np.zeros(1, dtype=int)).q
+    found = counted_fit(problem).q
     np.testing.assert_allclose(found.q, [1 / 9, 2 / 3, 5 / 3, 10 / 9])
     np.testing.assert_allclose(found.after, [2 / 9, 4 / 3, 4 / 3, 2 / 9])
 

@@ -27,8 +27,8 @@ def test_a_pair_that_nobody_saw_pays_the_mean_of_the_others():
 def test_a_rollout_needs_to_know_where_unseen_pairs_lead():
     data = ov.LoggedDataset.from_arrays([0, 1] * 4, [0, 0] * 4, [2.0, 6.0] * 4, [1, 0] * 4, truncated=[False, True] * 4)
     problem = Problem.pose(data, [[0.5, 0.5]] * 2, gamma=1.0, ignore=QUIET)
-    with pytest.raises(ValueError, match="must know where unseen pairs lead, and 'preference' does not say"):
-        liu_rollout(problem, 1, "preference")
+    with pytest.raises(ValueError, match="must know where unseen pairs lead, and 'auto' does not say"):
+        liu_rollout(problem, 1, "auto")
 
 
 def test_a_rollout_is_as_long_as_an_episode_and_a_simulation_200_steps():

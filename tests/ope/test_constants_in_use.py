@@ -1,6 +1,5 @@
 """Constants where they are used: penalties, bounds and limits that a fit or a choice must keep."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,7 +8,6 @@ import torch
 from scipy.special import softmax
 
 import ope_vpm as ov
-from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope import Problem
 from ope_vpm.ope.behaviour import clone as clones
 from ope_vpm.ope.behaviour.action_ratio import fit_categorical
@@ -18,9 +16,7 @@ from ope_vpm.ope.behaviour.regression import Design, Draws, Gaussian, Regression
 from ope_vpm.ope.dynamics import departure as departures
 from ope_vpm.ope.dynamics.departure import Walks
 from ope_vpm.ope.dynamics.regression import RIDGES as WORLD_RIDGES
-from ope_vpm.ope.finite.problem import finite_problem
-from ope_vpm.ope.finite.rare_pairs import _about_the_targets_distribution, centred_log_probabilities
-from ope_vpm.ope.finite.regression import predicted_pairs
+from ope_vpm.ope.finite.behaviour import centred_log_probabilities
 from ope_vpm.ope.inference.value import EpisodeReturn
 from ope_vpm.ope.reporting import words
 from ope_vpm.ope.vpm.estimator import PAPER
@@ -99,31 +95,6 @@ def test_far_is_what_one_step_in_a_hundred_of_the_behaviour_is(monkeypatch):
     log = Problem.pose(data, GaussianPolicy(lambda s: (s, 1.0)), ignore=QUIET).log
     line = SimpleNamespace(states=np.asarray, to_actions=np.asarray, step=lambda z, actions: (z, 0.0, 0.0))
     assert departures._of_behaviour(log, line, 0)[1] == 198
-
-
-def test_probabilities_are_scaled_up_at_most_twofold():
-    """Seen actions have ¼ of the target in state 0 and all of it in 1: half of what leaves 0 restarts from the log."""
-    states = np.tile([0, 1], 10)
-    data = ov.LoggedDataset.from_arrays(states, 0 * states, 1.0 * states, 1 - states, truncated=np.arange(20) % 4 == 3)
-    problem = finite_problem(Problem.pose(data, [[0.25, 0.75], [1.0, 0.0]], ignore=QUIET))
-    # d₀ = d₁ + ½·½·d₀ and d₁ = ½d₀ + ¼·d₀, for the log is in both states alike
-    np.testing.assert_allclose(_about_the_targets_distribution(problem), [4 / 7, 3 / 7], rtol=1e-6)
-
-
-def test_a_pair_that_predicts_itself_is_left_out_by_a_tenth_at_least():
-    mdp = RandomMDP.draw(60, 4, seed=1)
-    data = mdp.dataset(30, 20, mdp.policy(2), seed=0)
-    model = predicted_pairs(finite_problem(Problem.pose(data, mdp.policy(1), gamma=0.6)))
-    weight = np.full(len(model.rare), 0.03 / (len(model.rare) - 1))
-    weight[0] = 0.97
-    heavy = replace(model, weight=weight)
-    y = np.random.default_rng(0).standard_normal(model.problem.counts.pairs)
-    leverage = np.sum(heavy.centred * heavy.regress[:-1].T, axis=1) + weight
-    assert leverage[0] > 0.95
-    left = heavy.residuals(y, 0.5) / np.where(leverage > 0.9, 0.1, 1 - leverage)
-    times = model.problem.counts.times
-    around = weight @ (y[model.rare] - np.average(y, weights=times)) ** 2
-    assert heavy._explained(y, 0.5) == pytest.approx(1 - weight @ left**2 / around)
 
 
 def test_logarithms_of_small_probabilities_end_at_a_millionth():

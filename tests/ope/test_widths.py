@@ -8,7 +8,6 @@ from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
 from ope_vpm.ope.finite.influence import finite_influence, leverage
 from ope_vpm.ope.finite.problem import finite_problem
-from ope_vpm.ope.finite.solve import solve
 from ope_vpm.ope.finite.treatments import treatment
 from ope_vpm.ope.inference.uncertainty import entry_rate
 from ope_vpm.ope.linear.estimate import linear_estimate, ridge_path
@@ -100,7 +99,7 @@ def test_finite_influence_is_the_derivative_with_honest_residuals(gamma):
     """∂v/∂w of each row times √(n/(n-1)) for its pair's n rows, and ∂v/∂w₀ of the initial state, by episode."""
     data, target = wandering(0), np.array([[0.2, 0.8], [0.5, 0.5], [0.9, 0.1]])
     problem = Problem.pose(data, target, gamma=gamma, ignore=QUIET)
-    solution = solve(finite_problem(problem), treatment("restrict"))
+    solution = treatment("restrict").solved(finite_problem(problem))
     sums = finite_influence(problem, solution)
 
     assert solution.value == pytest.approx(value_of(data, target, gamma, np.ones(42), np.ones(6)))

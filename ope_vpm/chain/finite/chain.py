@@ -102,6 +102,34 @@ class FiniteChain:
             value[each.members] = h - time @ h / time.sum()  # the solver leaves a constant that is rounding error
         return value[: self.size]
 
+    def signed(self, reward: Floats, start: Floats) -> tuple[Floats, Floats]:
+        """H and μ at γ = 1 where moves through instantaneous states may count negatively, as regressions do.
+
+        h + average = reward + 𝒯h with `start`·h = 0, and μ = μ𝒯 with mass 1, from one bordered system
+
+            [I - 𝒯  1; start 0] [h; average] = [reward; 0].
+
+        Args:
+            reward: one number per state.
+            start: a distribution over states, from which the solution is reached.
+
+        Returns:
+            h and μ.
+        """
+        size = self._extended.shape[0]
+        if not solve.factorises(self._extended):
+            h = solve.gmres(lambda v: v - self.mean_after(v) + start @ v, reward, np.zeros(self.size))
+            flow = FiniteChain(self.kernel.T.tocsr(), self.leave.T.tocsr(), self.enter.T.tocsr())
+            mu = solve.gmres(lambda m: m - flow.mean_after(m) + start * m.sum(), start, start)
+            if h is not None and mu is not None:
+                return h - start @ h, mu / mu.sum()
+        one, end = self._padded(np.ones(self.size)), np.append(np.zeros(size), 1.0)
+        border = sparse.csc_array(one[:, None]), sparse.csc_array(self._padded(start)[None])
+        balance = sparse.identity(size, format="csc") - self._extended
+        factor = solve.factors(sparse.block_array([[balance, border[0]], [border[1], None]], format="csc"))
+        h, mu = factor.solve(np.append(self._padded(reward), 0.0)), factor.solve(end, "T")
+        return h[: self.size], mu[: self.size]
+
     def restarted(self, start: Floats, reward: Floats, share: float) -> tuple[Floats, Floats] | None:
         """The stationary distribution of the chain that begins anew with a probability in each step, and its h.
 

@@ -194,6 +194,11 @@ def gmres(product: Callable[[Floats], Floats], rhs: Floats, guess: Floats) -> Fl
     return None if failed else answer
 
 
+def factors(system: SparseMatrix) -> Any:
+    """The sparse LU factors of a square system."""
+    return splinalg.splu(system.tocsc())
+
+
 def _nearly_singular(kernel: SparseMatrix) -> Any:
     """The factors of I - (1 - 10⁻¹²)𝒯: as good as I - 𝒯 for all but its null space, which the callers take out."""
     system = sparse.identity(kernel.shape[0], format="csc") - (1 - DISTANCE_FROM_SINGULAR) * kernel.tocsc()

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from ope_vpm.arrays import Array, Bools, Floats, Integers, are_ones, group_sums, number_codes
+from ope_vpm.arrays import ROUNDING, Array, Bools, Floats, Integers, are_ones, group_sums, number_codes
 from ope_vpm.chain.finite.solve import SparseMatrix
 from ope_vpm.ope.adapter.encoding import Encoder
 from ope_vpm.ope.adapter.ends import Steps
@@ -105,6 +105,15 @@ class PairCounts:
     def times(self) -> Floats:
         """(pairs,): how often each pair was seen."""
         return group_sums(self.pair, self.weight, self.pairs)
+
+    @cached_property
+    def distinct_times(self) -> Floats:
+        """(pairs,): the same over their greatest common divisor: a log given twice over is no more than the log."""
+        times = np.rint(self.times)
+        if times.min(initial=1.0) < 1 or np.abs(times - self.times).max(initial=0.0) > ROUNDING:
+            return self.times
+        distinct: Floats = self.times / np.gcd.reduce(times.astype(np.int64))
+        return distinct
 
     @cached_property
     def visits(self) -> Floats:

@@ -7,7 +7,7 @@ followed for L steps:
 
     μ_{t+1} = γP̂'m_t,  m_t = Mμ_t,        V_t = M'(r̂ + γP̂V_{t+1}),  V_L = 0,
 
-M being what a treatment of unseen pairs makes of the target: how much each seen pair counts in each state. An episode
+M being the map of the completed model: how much each seen pair counts in each state. An episode
 pays R = Σ_t m_t·r̂ and lasts ℓ = Σ_t |μ_t| steps, discounted both, so that the value per step is R/ℓ where the next
 episode follows, and (1 - γ)·R where nothing does. A logged step moves R by
 
@@ -16,19 +16,17 @@ episode follows, and (1 - γ)·R where nothing does. A logged step moves R by
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from ope_vpm.arrays import Floats
-from ope_vpm.chain.finite.solve import SparseMatrix
 from ope_vpm.ope.adapter.ends import limit_of
-from ope_vpm.ope.finite.pooling import components, from_state_mean, pooled_model, unseen_range
-from ope_vpm.ope.finite.preference import MOST_FEEDBACK, PreferencePairs, avoided, shrunk_share
+from ope_vpm.ope.finite.fit import Fit, fitted
+from ope_vpm.ope.finite.model import CompletedModel
 from ope_vpm.ope.finite.problem import FiniteProblem, finite_problem
-from ope_vpm.ope.finite.regression import PredictedPairs, PredictedSolution, predicted_pairs
+from ope_vpm.ope.finite.treatments import exact_model
 from ope_vpm.ope.log import Memory
 from ope_vpm.ope.problem import Problem
 
@@ -39,106 +37,18 @@ MOST_PRODUCTS = 3e7
 at all times. Beyond it the limit is taken for an end that may come in any state, and the estimate says so."""
 
 
-class Target(ABC):
-    """The target in a completed model, as a linear map from states to seen pairs."""
-
-    @abstractmethod
-    def mass(self, distribution: Floats) -> Floats:
-        """(pairs,): how much each seen pair counts, from how much each state does."""
-
-    @abstractmethod
-    def values(self, y: Floats) -> Floats:
-        """(states, k): V from the outcomes y of the seen pairs, (pairs, k): the transpose of `mass`."""
-
-    @abstractmethod
-    def error(self, problem: FiniteProblem, states: Floats, after: Floats) -> tuple[float, tuple[float, float]]:
-        """How far a total may be off because of unseen pairs: as one standard error, and the range of it.
-
-        Args:
-            problem: the counts, with the rewards that are summed up.
-            states: (states,): how often an episode visits each state.
-            after: (states,): V of the state after a step, averaged over the time.
-        """
-
-
-@dataclass(frozen=True, eq=False)
-class Preferred(Target):
-    """Unseen pairs are worth what `Preference` says."""
-
-    pairs: PreferencePairs
-    regress: Floats
-    """(pairs,): h, from outcomes to the coefficient."""
-
-    @cached_property
-    def _policy(self) -> SparseMatrix:
-        return self.pairs.model.policy
-
-    def mass(self, distribution: Floats) -> Floats:
-        """Pooled, and by way of the coefficient."""
-        through: Floats = float(self.pairs.surplus @ distribution) * self.regress
-        return self.pairs.model.mass(distribution) + through
-
-    def values(self, y: Floats) -> Floats:
-        """Pooled, and by the coefficient."""
-        model = self.pairs.model
-        drawn, through = model.represented_by @ y, self.regress @ y
-        whole: Floats = self._policy @ y + np.outer(model.substitute, drawn) + np.outer(self.pairs.surplus, through)
-        return whole
-
-    def coefficient(self, problem: FiniteProblem, after: Floats) -> tuple[float, float]:
-        """C of the outcomes averaged over the time, and its standard error."""
-        y = problem.q(after, 0.0)
-        coefficient = float(self.regress @ y)
-        residual = self._residuals(problem, y, coefficient)
-        return coefficient, float(np.sqrt(((self.regress * residual) ** 2).sum()))
-
-    def _residuals(self, problem: FiniteProblem, y: Floats, coefficient: float) -> Floats:
-        return from_state_mean(problem.counts, y - coefficient * self.pairs.of_pairs)
-
-    def error(self, problem: FiniteProblem, states: Floats, after: Floats) -> tuple[float, tuple[float, float]]:
-        """As for `PreferredSolution`, with outcomes averaged over the time."""
-        coefficient, uncertain = self.coefficient(problem, after)
-        kept = self.pairs.kept
-        predicted = coefficient * self.pairs.of_pairs
-        unseen, through = float(states @ problem.unseen), float(states @ self.pairs.surplus)
-        spread = components(problem, after, predicted).of_any_pair ** 0.5
-        apart = self._residuals(problem, problem.q(after, 0.0), coefficient)
-        of_coefficient = through * uncertain / kept if kept > 0 else 0.0
-        error = np.linalg.norm([spread * unseen, of_coefficient, avoided(problem, states, apart)])
-        return float(error), unseen_range(problem, states, apart)
-
-
-@dataclass(frozen=True, eq=False)
-class Predicted(Target):
-    """Unseen pairs are worth what `Regression` says."""
-
-    pairs: PredictedPairs
-    beta: float
-
-    def mass(self, distribution: Floats) -> Floats:
-        """The transpose of the predictions."""
-        return self.pairs.mass(distribution, self.beta)
-
-    def values(self, y: Floats) -> Floats:
-        """Seen and predicted pairs."""
-        return np.stack([self.pairs.values(column, self.beta) for column in y.T], axis=1)
-
-    def error(self, problem: FiniteProblem, states: Floats, after: Floats) -> tuple[float, tuple[float, float]]:
-        """That of the predictions."""
-        return self.pairs.error_of(states, problem.q(after, 0.0), self.beta), (0.0, 0.0)
-
-
 @dataclass(frozen=True, eq=False)
 class Course:
     """The target's episodes, step by step."""
 
     problem: FiniteProblem
-    target: Target
+    target: CompletedModel
+    """M."""
     states: Floats
     """(steps, states): μ_t, where episodes that still go on are, times γ^t."""
 
     @classmethod
-    def follow(cls, problem: FiniteProblem, target: Target, steps: int) -> Course:
+    def follow(cls, problem: FiniteProblem, target: CompletedModel, steps: int) -> Course:
         """From the logged initial states, for at most that many steps."""
         back, mu, states = problem.gamma * problem.counts.transitions.T.tocsr(), problem.counts.initial, []
         for _ in range(steps):
@@ -205,40 +115,23 @@ def _ongoing(problem: Problem) -> Problem:
     return replace(problem, on_end="absorb", time_limit="continue", _memory=Memory())
 
 
-def course_of(finite: FiniteProblem, steps: int, chosen: object) -> Course:
-    """The target's episodes of at most so many steps, unseen pairs treated as in a solution without the clock.
+def course_of(finite: FiniteProblem, steps: int) -> tuple[Course, Fit | None]:
+    """The target's episodes of at most so many steps, and the mixed model of unseen pairs, where there are any.
 
     Args:
         finite: the counts of steps that go on after a truncation: see `ongoing`.
         steps: the most of an episode.
-        chosen: the solution without the clock.
     """
-    if isinstance(chosen, PredictedSolution):
-        pairs = predicted_pairs(finite)
-        if pairs is not None:
-            return Course.follow(finite, Predicted(pairs, chosen.coefficient), steps)
-    pairs_seen = PreferencePairs(finite, pooled_model(finite))
     if finite.all_seen:
-        return Course.follow(finite, Preferred(pairs_seen, np.zeros(finite.counts.pairs)), steps)
-    return _preferred(finite, pairs_seen, steps)
+        return Course.follow(finite, exact_model(finite), steps), None
 
+    def follow(completed: CompletedModel) -> tuple[Floats, Floats]:
+        course = Course.follow(finite, completed, steps)
+        values = course.values(charged_problem(finite, course).counts.reward[:, None])[..., 0]
+        return course.after(values, unseen_weight(course, finite)), course.visits / course.length
 
-def _preferred(finite: FiniteProblem, pairs: PreferencePairs, steps: int) -> Course:
-    """With a coefficient that is shrunk by its own standard error, and whose feedback on itself is limited."""
-    counts, forward = finite.counts, finite.gamma * finite.counts.transitions
-    pooled = Course.follow(finite, Preferred(pairs, np.zeros(counts.pairs)), steps)
-    fed_back = np.zeros(counts.states)
-    for _ in range(len(pooled.states)):
-        fed_back = pairs.surplus + pooled.target.values((forward @ fed_back)[:, None])[:, 0]
-    feedback = float(pairs.regress @ (forward @ fed_back))
-    regress = pairs.regress / (1 + max(feedback - MOST_FEEDBACK, 0.0))
-    plain = Course.follow(finite, Preferred(pairs, regress), steps)
-    charged = charged_problem(finite, plain)
-    values = plain.values(charged.counts.reward[:, None])[..., 0]
-    target = plain.target
-    assert isinstance(target, Preferred)
-    kept = shrunk_share(*target.coefficient(charged, plain.after(values, unseen_weight(plain, finite))))
-    return Course.follow(finite, Preferred(replace(pairs, kept=kept), kept * regress), steps)
+    fit = fitted(finite, follow)
+    return Course.follow(finite, fit.completed, steps), fit
 
 
 def charged_problem(finite: FiniteProblem, course: Course) -> FiniteProblem:
@@ -274,10 +167,10 @@ class Total:
     reach: tuple[float, float]
 
 
-def total(finite: FiniteProblem, course: Course, values: Floats) -> Total:
+def total(finite: FiniteProblem, course: Course, fit: Fit | None, values: Floats) -> Total:
     """Of the rewards of a finite problem, whose V (steps + 1, states) is given."""
     error, reach = 0.0, (0.0, 0.0)
-    if not finite.all_seen:
+    if fit is not None:
         after = course.after(values, unseen_weight(course, finite))
-        error, reach = course.target.error(finite, course.visits, after)
+        error, reach = fit.error(finite, course.visits, after), fit.reach(finite, course.visits, after)
     return Total(float(finite.counts.initial @ values[0]), values[0], error, reach)

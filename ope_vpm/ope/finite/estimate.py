@@ -10,8 +10,8 @@ from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.finite.history import history
 from ope_vpm.ope.finite.influence import RowEvidence, evidence_of_rows
 from ope_vpm.ope.finite.limits import RareRewards
+from ope_vpm.ope.finite.model import FiniteSolution
 from ope_vpm.ope.finite.problem import finite_problem
-from ope_vpm.ope.finite.solve import FiniteSolution
 from ope_vpm.ope.finite.streamed import evidence_of_parts
 from ope_vpm.ope.inference.doubts import (
     COUNTED_ERROR,
@@ -40,7 +40,6 @@ def finite_estimate(
     solution: FiniteSolution,
     diagnostics: dict[str, Any],
     cautions: tuple[str, ...] = (),
-    widened: bool = False,
 ) -> RawEstimate:
     """A solution with the influence of each episode, the weights of the logged rows, and the doubts about it.
 
@@ -49,11 +48,10 @@ def finite_estimate(
         solution: its exact solution.
         diagnostics: for people to read.
         cautions: reasons for it, in sentences.
-        widened: see `finite_influence`.
     """
-    rows, past = row_evidence(problem, solution, widened), history(problem, solution)
+    rows, past = row_evidence(problem, solution), history(problem, solution)
     sums, rare, bias = rows.sums, rows.rare, float(np.hypot(solution.error, past.bias))
-    foreseen = bool(solution.treatment) and finite_problem(problem).compares_actions
+    foreseen = solution.predicted and finite_problem(problem).compares_actions
     apart = None
     if solution.alternative is not None:
         apart = disagreement(problem.data, abs(solution.alternative - solution.value), sums.standard_error)
@@ -73,7 +71,7 @@ def finite_estimate(
         weights=rows.weights,
         ends_worth=rows.ends_worth,
         doubts=doubts,
-        diagnostics={**diagnostics, **seen(solution), **left_out(problem)},
+        diagnostics={**diagnostics, "unseen_mass": solution.unseen_mass, **left_out(problem)},
     )
 
 
@@ -100,24 +98,17 @@ def untried_share(problem: Problem, solution: FiniteSolution) -> float:
     return float(time @ finite_problem(problem).untried / time.sum())
 
 
-def seen(solution: FiniteSolution) -> dict[str, float]:
-    """How much of the target's time the log does not hold, and what half of the log would have said, to read."""
-    half = solution.half
-    of_half = {} if half is None else {"value_by_half": half.value, "unseen_mass_by_half": half.unseen_mass}
-    return {"unseen_mass": solution.unseen_mass, **of_half}
-
-
 def left_out(problem: Problem) -> dict[str, int]:
     """How many rows have nothing after them, and how many episodes the task ended, for people to read."""
     data = problem.data
     return {"dropped": len(data) - data.leads_on(problem.time_limit), "ended": int(problem.ends.sum())}
 
 
-def row_evidence(problem: Problem, solution: FiniteSolution, widened: bool) -> RowEvidence:
+def row_evidence(problem: Problem, solution: FiniteSolution) -> RowEvidence:
     """What the rows say, in memory or in parts."""
     if problem.log.streamed:
-        return evidence_of_parts(problem, problem.log, solution, widened)
-    return evidence_of_rows(problem, solution, widened)
+        return evidence_of_parts(problem, problem.log, solution)
+    return evidence_of_rows(problem, solution)
 
 
 def counted_error(logged: RawEstimate, problem: Problem, error: float, bias: float) -> float | None:

@@ -8,8 +8,8 @@ import numpy as np
 
 from ope_vpm.arrays import ROUNDING, Floats, Integers
 from ope_vpm.ope.finite.influence import SolvedSteps
+from ope_vpm.ope.finite.model import FiniteSolution
 from ope_vpm.ope.finite.problem import finite_problem
-from ope_vpm.ope.finite.solve import FiniteSolution
 from ope_vpm.ope.problem import Problem
 
 SURE = 4.0

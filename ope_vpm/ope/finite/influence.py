@@ -15,8 +15,8 @@ from ope_vpm.linear.weight_sums import WeightSums, added
 from ope_vpm.ope.finite.counts import PairCounts
 from ope_vpm.ope.finite.limits import RareRewards, commonest_reward, limits_of_rewards
 from ope_vpm.ope.finite.mixture import Mixture
+from ope_vpm.ope.finite.model import FiniteSolution
 from ope_vpm.ope.finite.problem import finite_problem
-from ope_vpm.ope.finite.solve import FiniteSolution
 from ope_vpm.ope.inference.uncertainty import EpisodeSums, initial_sums
 from ope_vpm.ope.problem import Problem
 
@@ -176,15 +176,13 @@ class StepSums:
         if solved.commonest is not None:
             self.add_rows(_HOLDING, episode, (rewards != solved.commonest).astype(np.float64))
 
-    def evidence(
-        self, problem: Problem, solution: FiniteSolution, weights: Floats | None, widened: bool
-    ) -> RowEvidence:
+    def evidence(self, problem: Problem, solution: FiniteSolution, weights: Floats | None) -> RowEvidence:
         """What these sums say, once they are over all steps; arguments as in `evidence_of_rows`."""
         counts, columns = finite_problem(problem).counts, self.episodes.T
         ratio, positive = ratio_of_pairs(problem, solution), columns[_POSITIVE]
         _, ending, squares, cut, _ = self.ends.tolist()
         return RowEvidence(
-            self._influence(problem, solution, counts, widened),
+            self._influence(problem, solution, counts),
             weights,
             WeightSums(
                 positive.sum(), counts.times @ np.maximum(ratio, 0) ** 2, counts.times @ np.abs(ratio), positive
@@ -194,10 +192,10 @@ class StepSums:
             ending**2 / squares if squares > 0 else 0.0,
         )
 
-    def _influence(self, problem: Problem, solution: FiniteSolution, counts: PairCounts, widened: bool) -> EpisodeSums:
+    def _influence(self, problem: Problem, solution: FiniteSolution, counts: PairCounts) -> EpisodeSums:
         """How each episode moves the value."""
         residual, mass, share = (self.episodes[:, k, None] for k in (_RESIDUAL, _MASS, _SHARE))
-        residual = residual * widening_of(*self.squares.tolist()) if widened else residual
+        residual = residual * widening_of(*self.squares.tolist())
         # At γ = 1 the value is the self-normalised Σ mass·r / Σ mass, so that the sum of τ varies, too.
         above, below = (residual, share) if problem.gamma < 1 else (residual + solution.value * mass, mass)
         restarts = problem.gamma if problem.on_end == "restart" else 0.0
@@ -211,13 +209,12 @@ class StepSums:
         return found.beside(mixed.beside(initial_sums(problem, restarts * passes, gain)))
 
 
-def evidence_of_rows(problem: Problem, solution: FiniteSolution, widened: bool) -> RowEvidence:
+def evidence_of_rows(problem: Problem, solution: FiniteSolution) -> RowEvidence:
     """What the rows of a log in memory say of a solution.
 
     Args:
         problem: the question.
         solution: its solution.
-        widened: whether pairs seen more than once speak for those seen once: see `widening_of`.
     """
     data, counts, steps = problem.data, finite_problem(problem).counts, problem.steps
     solved = SolvedSteps.of(problem, solution, commonest_reward(data))
@@ -230,16 +227,16 @@ def evidence_of_rows(problem: Problem, solution: FiniteSolution, widened: bool) 
         weights[rows] = solved.ratio[counts.pair[part]]
         some = counts.pair[part], counts.next_state[part], counts.weight[part], counts.rewards[part]
         sums.add(solved, SomeSteps(*some, episode[part], end, end & data.truncated[rows]))
-    return sums.evidence(problem, solution, weights, widened)
+    return sums.evidence(problem, solution, weights)
 
 
-def finite_influence(problem: Problem, solution: FiniteSolution, widened: bool = False) -> EpisodeSums:
+def finite_influence(problem: Problem, solution: FiniteSolution) -> EpisodeSums:
     """How each episode moves an exact solution on counts, to first order.
 
     A step contributes τ·(r + γV(s') - Q(s, a)), where Q is the mean of r + γV(s') over the steps of its pair; where
     there are several closed classes, also to how they are mixed: see `mixture`. Arguments as in `evidence_of_rows`.
     """
-    return evidence_of_rows(problem, solution, widened).sums
+    return evidence_of_rows(problem, solution).sums
 
 
 def ratio_of_pairs(problem: Problem, solution: FiniteSolution) -> Floats:

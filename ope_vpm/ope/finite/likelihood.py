@@ -14,7 +14,7 @@ from scipy.special import stdtrit
 
 from ope_vpm.arrays import Floats, group_sums
 from ope_vpm.ope.finite.problem import finite_problem
-from ope_vpm.ope.finite.solve import Treatment
+from ope_vpm.ope.finite.treatments import Treatment
 from ope_vpm.ope.inference.uncertainty import LEVEL
 from ope_vpm.ope.problem import Problem
 

@@ -1,9 +1,17 @@
-"""A completed finite model: counts where there are any, and one substitute for all pairs that were never seen."""
+"""A completed finite model: a linear map M from states to seen pairs, and substitutes for what was never seen.
+
+    M = D + EL,   V = M'y,   mass of pairs = M'd transposed,
+
+D (states, pairs) sparse, E (states, substitutes) and L (substitutes, pairs): a state is worth its seen pairs, and a few
+linear combinations of all of them. Stationary and discounted solutions, episodes that a clock ends and likelihood
+intervals all use this one map.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -13,38 +21,72 @@ from ope_vpm.chain.finite.chain import FiniteChain, named_states, reducibility
 from ope_vpm.chain.finite.solve import SparseMatrix
 from ope_vpm.ope.finite.mixture import Mixture
 from ope_vpm.ope.finite.problem import FiniteProblem
-from ope_vpm.ope.finite.solve import Completion, FiniteSolution
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FiniteSolution:
+    """The exact solution of a completed model."""
+
+    value: float
+    """What the target is worth, on the scale of one reward."""
+    distribution: Floats
+    """(states,): where the target spends its time; below γ = 1 the time after an absorbing end is left out."""
+    mass: Floats
+    """(pairs,): how much of that time each seen pair counts for, unseen pairs that it represents included."""
+    values: Floats
+    """(states,): V; at γ = 1 the differential value, up to a constant."""
+    q: Floats
+    """(pairs,): Q of the seen pairs, with the average reward taken off at γ = 1."""
+    unseen_mass: float
+    """The share of the target's time on pairs that were never seen."""
+    error: float = 0.0
+    """How far the value may be off because of what was put in the place of unseen pairs, as one standard error."""
+    unseen_range: tuple[float, float] = (0.0, 0.0)
+    """How far below and above the value lies what the extremes seen so far would make of it, were all unseen pairs like
+    them; zeros where predictions of unseen pairs could be checked."""
+    alternative: float | None = None
+    """The value by another treatment, where the error is the distance to it."""
+    mixture: Mixture | None = None
+    """How several closed classes are mixed at γ = 1; None where there is one."""
+    predicted: bool = False
+    """Whether the values of unseen pairs were predicted from those of seen ones, which `error` then knows."""
+    details: dict[str, Any] = field(default_factory=dict)
+    """More about the treatment, for people to read."""
+    doubts: tuple[str, ...] = ()
+    """What makes the solution itself doubtful, in sentences."""
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of Q over the pairs that the target takes."""
+        total = self.mass.sum()
+        if total == 0:  # it takes nothing that was seen
+            return 0.0
+        mean = self.mass @ self.q / total
+        return float(np.sqrt(self.mass @ (self.q - mean) ** 2 / total))
 
 
 @dataclass(frozen=True, eq=False)
-class CompletedModel(Completion):
-    """In each state the target takes a seen pair, or else the substitute, which pays something and leads somewhere."""
+class CompletedModel:
+    """In each state the target takes a seen pair, or else a substitute, which pays something and leads somewhere."""
 
     problem: FiniteProblem
     probability: Floats
     """(pairs,): the probability of each seen pair in its state."""
     substitute: Floats
-    """(states,): the probability of the substitute."""
+    """(states, substitutes), E: the probability of each substitute. Those after the first may count negatively."""
     substitute_reward: Floats
-    """(states,): what the substitute pays."""
+    """(substitutes,): what each pays."""
     substitute_next: Floats
-    """(states,): the distribution of the state after it; sums to less than 1 where it may end."""
+    """(substitutes, states): the distribution of the state after each; sums to less than 1 where it may end."""
     represented_by: Floats
-    """(pairs,): the distribution over seen pairs for which the substitute's mass counts; zeros where for none."""
+    """(substitutes, pairs), L: the seen pairs for which the mass of each counts; zeros where for none."""
     begins_after: bool
     """At γ = 1 the log's mass decides how several closed classes are mixed: whether that of a step begins at the state
     after it rather than at its own."""
     borrowed: SparseMatrix | None = None
     """(states, pairs), sparse: the probability of seen pairs of other states that stand for unseen ones."""
 
-    @classmethod
-    def of_seen(cls, problem: FiniteProblem) -> CompletedModel:
-        """The model with nothing in the place of unseen pairs: it ends with them."""
-        counts = problem.counts
-        nothing = np.zeros(counts.states)
-        return cls(problem, problem.probability, nothing, nothing, nothing, np.zeros(counts.pairs), begins_after=False)
-
-    @property
+    @cached_property
     def policy(self) -> SparseMatrix:
         """(states, pairs), sparse: the probability of each seen pair in its state, and of those it borrows."""
         counts = self.problem.counts
@@ -60,19 +102,16 @@ class CompletedModel(Completion):
 
     @cached_property
     def chain(self) -> FiniteChain:
-        """The chain of states under the target; the substitute is an instantaneous state of it."""
+        """The chain of states under the target; the substitutes are instantaneous states of it."""
         kernel = (self.policy @ self.problem.counts.transitions).tocsr()
         kernel.eliminate_zeros()
-        enter, leave = sparse.csr_array(self.substitute[:, None]), sparse.csr_array(self.substitute_next[None])
-        return FiniteChain(kernel, enter, leave)
+        return FiniteChain(kernel, sparse.csr_array(self.substitute), sparse.csr_array(self.substitute_next))
 
     def solve(self) -> FiniteSolution:
         """The exact solution."""
-        problem, chain = self.problem, self.chain
-        counts, gamma = problem.counts, problem.gamma
-        reward = self.policy @ counts.reward + self.substitute * self.substitute_reward
-        distribution = chain.distribution(self.start if gamma == 1 else counts.initial, gamma)
-        values = chain.value_function(reward, gamma)
+        problem, counts, gamma = self.problem, self.problem.counts, self.problem.gamma
+        reward = self.pay
+        values, distribution = self.balance()
         value = float(distribution @ reward if gamma == 1 else (1 - gamma) * counts.initial @ values)
         return FiniteSolution(
             value=value,
@@ -85,22 +124,44 @@ class CompletedModel(Completion):
             doubts=self.doubts(),
         )
 
+    def balance(self) -> tuple[Floats, Floats]:
+        """(states,) each: V, and where the target spends its time."""
+        gamma, start = self.problem.gamma, self.start if self.problem.gamma == 1 else self.problem.counts.initial
+        if self.signed and gamma == 1:
+            return self.chain.signed(self.pay, start)
+        return self.chain.value_function(self.pay, gamma), self.chain.distribution(start, gamma)
+
+    @property
+    def signed(self) -> bool:
+        """Whether some substitutes may count negatively: then there is one closed class."""
+        return len(self.substitute_reward) > 1
+
+    @property
+    def pay(self) -> Floats:
+        """(states,): the mean reward of a step from each state."""
+        pay: Floats = self.policy @ self.problem.counts.reward + self.substitute @ self.substitute_reward
+        return pay
+
+    def values(self, y: Floats) -> Floats:
+        """(states, k): V from outcomes y of the seen pairs, (pairs, k): M'y, the transpose of `mass`."""
+        values: Floats = self.policy @ y + self.substitute @ (self.represented_by @ y)
+        return values
+
     def mass(self, of_states: Floats) -> Floats:
         """(pairs,): how much each seen pair counts, from how much each state does."""
-        taken = of_states[self.problem.counts.state_of_pair] * self.probability
-        whole: Floats = taken + (of_states @ self.substitute) * self.represented_by
-        return whole if self.borrowed is None else whole + of_states @ self.borrowed
+        whole: Floats = of_states @ self.policy + (of_states @ self.substitute) @ self.represented_by
+        return whole
 
     def mixture(self, reward: Floats) -> Mixture | None:
         """How closed classes are mixed, where there are several of them."""
-        if self.problem.gamma < 1 or len(self.chain.closed_classes) == 1:
+        if self.problem.gamma < 1 or self.signed or len(self.chain.closed_classes) == 1:
             return None
         start, passes = self.start, self.mass(self.chain.passes(self.start))
         return Mixture.of(self.problem.counts, self.chain.gain(reward), passes, start, self.begins_after)
 
     def doubts(self) -> tuple[str, ...]:
         """That there is no single stationary distribution, or one on a small part of the log."""
-        if self.problem.gamma < 1:
+        if self.problem.gamma < 1 or self.signed:
             return ()
         labels = self.problem.counts.labels
         doubt = reducibility(self.chain, self._share_of_log, lambda members: named_states(labels[members]))
@@ -113,7 +174,7 @@ class CompletedModel(Completion):
         inside[members] = True
         taken = inside[counts.state_of_pair] & (self.probability > 0)
         if inside[-1]:
-            taken |= self.represented_by > 0
+            taken |= self.represented_by[0] > 0
         if self.borrowed is not None:
             taken |= inside[:-1].astype(np.float64) @ self.borrowed > 0
         return float(counts.times[taken].sum() / counts.times.sum())
@@ -121,15 +182,17 @@ class CompletedModel(Completion):
     def rollout(self, horizon: int, seed: int) -> float:
         """The mean reward along one simulated trajectory, weighted by γ^t: the paper's model-based estimate."""
         rng, counts, gamma = np.random.default_rng(seed), self.problem.counts, self.problem.gamma
-        policy = sparse.hstack([self.policy, self.substitute[:, None]], format="csr")
-        transitions = sparse.vstack([counts.transitions, self.substitute_next[None]], format="csr")
+        if self.signed:
+            raise ValueError("unseen='auto' says what unseen pairs are worth, not where they lead: use 'pooled'")
+        policy = sparse.hstack([self.policy, self.substitute], format="csr")
+        transitions = sparse.vstack([counts.transitions, self.substitute_next], format="csr")
         initial = counts.initial if counts.initial.any() else np.full(counts.states, 1 / counts.states)
         state, total, time_weight = int(rng.choice(len(initial), p=initial)), 0.0, 0.0
         for time in range(horizon):
             pair = _drawn_column(policy, state, rng)
             if pair is None:
                 raise ArithmeticError(f"the target's probabilities in state {state} do not sum to 1")
-            reward = counts.reward[pair] if pair < counts.pairs else self.substitute_reward[state]
+            reward = counts.reward[pair] if pair < counts.pairs else self.substitute_reward[0]
             total, time_weight = total + gamma**time * reward, time_weight + gamma**time
             next_state = _drawn_column(transitions, pair, rng)
             if next_state is None:

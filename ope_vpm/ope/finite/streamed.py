@@ -10,9 +10,9 @@ from ope_vpm.arrays import Integers
 from ope_vpm.logged.streamed import Part
 from ope_vpm.ope.finite.counts import PairCounts
 from ope_vpm.ope.finite.influence import RowEvidence, SolvedSteps, SomeSteps, StepSums
+from ope_vpm.ope.finite.model import FiniteSolution
 from ope_vpm.ope.finite.part_steps import NOTHING, StepPlan
 from ope_vpm.ope.finite.problem import finite_problem
-from ope_vpm.ope.finite.solve import FiniteSolution
 from ope_vpm.ope.finite.tally import planned
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
@@ -41,12 +41,12 @@ def numbers_of(counts: PairCounts, plan: StepPlan) -> Numbers:
     return Numbers(counts.labels, counts.labels[counts.state_of_pair] * plan.actions + counts.action_of_pair)
 
 
-def evidence_of_parts(problem: Problem, log: Log, solution: FiniteSolution, widened: bool) -> RowEvidence:
+def evidence_of_parts(problem: Problem, log: Log, solution: FiniteSolution) -> RowEvidence:
     """From a pass over the parts; arguments as in `evidence_of_rows`."""
     plan = log.shared(planned, problem.on_end, problem.time_limit, problem.seed)
     solved = SolvedSteps.of(problem, solution, log.facts.rewards.commonest)
     sums = log.total(_sums_of_part, plan, numbers_of(finite_problem(problem).counts, plan), solved)
-    return sums.evidence(problem, solution, None, widened)
+    return sums.evidence(problem, solution, None)
 
 
 def _sums_of_part(part: Part, plan: StepPlan, numbers: Numbers, solved: SolvedSteps) -> StepSums:

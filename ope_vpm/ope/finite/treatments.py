@@ -1,36 +1,60 @@
-"""Treatments of pairs that the target takes and the log does not hold, by name.
+"""What to put in the place of pairs that the target takes and the log does not hold, by name.
 
 | name | an unseen pair is |
 |---|---|
+| `auto` | worth what a mixed model of seen pairs predicts: see `mixed` |
+| `pooled` | the same without what policies prefer and avoid: a mean of its state and of all |
 | `restart` | replaced by a pair drawn from the log: the closed form of the paper's penalty on lost mass |
 | `good-turing` | replaced by a pair that was seen once, drawn uniformly |
 | `restrict` | not taken: the target's probabilities are scaled up over the actions seen in the state |
 | `smooth` | taken, pays the mean reward, and leads to any state with equal probability |
-| `pooled` | worth what its state is on average, as rarely seen pairs partly are: see `pooling` |
-| `preference` | the same, and what the target's preference for its action predicts: see `preference` |
-| `regression` | taken, and worth what rarely seen pairs predict: see `regression` |
+
+Where every pair that the target takes was seen, the counts are a complete model, and all of them have its exact
+solution.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 
 from ope_vpm.arrays import Floats
-from ope_vpm.ope.finite.choice import Chosen
-from ope_vpm.ope.finite.model import CompletedModel
-from ope_vpm.ope.finite.pooling import Pooled
-from ope_vpm.ope.finite.preference import Preference
+from ope_vpm.ope.finite.behaviour import BehaviourModel
+from ope_vpm.ope.finite.fit import Fit, fitted
+from ope_vpm.ope.finite.mixed import MixedModel, Variances, Weights
+from ope_vpm.ope.finite.model import CompletedModel, FiniteSolution
 from ope_vpm.ope.finite.problem import FiniteProblem
-from ope_vpm.ope.finite.regression import Regression
-from ope_vpm.ope.finite.solve import FiniteSolution, Treatment
 from ope_vpm.suggestions import suggestion
 
 DEFAULT = "auto"
 """The treatment of all estimators on counts (vpm, model, fqe, the DICE family, mwl, mql, and Q in dr and wdr) unless
-their user asks for another one: see `Chosen`."""
+their user asks for another one."""
+REMOVED = ("preference", "regression")
+"""Former treatments, which one mixed model took the place of."""
+
+
+class Treatment(ABC):
+    """What to put in the place of pairs that the target takes and the log does not hold."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def complete(self, problem: FiniteProblem) -> CompletedModel:
+        """The model with something in the place of the unseen pairs."""
+
+    def solved(self, problem: FiniteProblem) -> FiniteSolution:
+        """The exact solution, with the error that the treatment brings."""
+        return self.judged(problem, self.complete(problem).solve())
+
+    def judged(self, problem: FiniteProblem, solution: FiniteSolution) -> FiniteSolution:
+        """The solution with the error that the treatment brings.
+
+        By default an unseen pair may be as far from what was put in its place as seen pairs are from their mean.
+        """
+        return replace(solution, error=solution.unseen_mass * solution.spread if solution.unseen_mass > 0 else 0.0)
 
 
 class _Replaced(Treatment):
@@ -45,10 +69,10 @@ class _Replaced(Treatment):
         return CompletedModel(
             problem=problem,
             probability=problem.probability,
-            substitute=problem.unseen,
-            substitute_reward=np.full(counts.states, drawn @ counts.reward),
-            substitute_next=drawn @ counts.transitions,
-            represented_by=drawn,
+            substitute=problem.unseen[:, None],
+            substitute_reward=np.array([drawn @ counts.reward]),
+            substitute_next=(drawn @ counts.transitions)[None],
+            represented_by=drawn[None],
             begins_after=True,
         )
 
@@ -120,10 +144,10 @@ class Restrict(Treatment):
         return CompletedModel(
             problem=problem,
             probability=np.divide(problem.probability, seen, out=equal, where=seen > 0),
-            substitute=(counts.actions_seen == 0).astype(np.float64),
-            substitute_reward=np.zeros(counts.states),
-            substitute_next=counts.logged_states,
-            represented_by=np.zeros(counts.pairs),
+            substitute=(counts.actions_seen == 0).astype(np.float64)[:, None],
+            substitute_reward=np.zeros(1),
+            substitute_next=counts.logged_states[None],
+            represented_by=np.zeros((1, counts.pairs)),
             begins_after=False,
         )
 
@@ -145,21 +169,83 @@ class Smooth(Treatment):
         return CompletedModel(
             problem=problem,
             probability=problem.probability,
-            substitute=problem.unseen,
-            substitute_reward=np.full(counts.states, counts.reward.mean()),
-            substitute_next=goes_on * left / left.sum(),
-            represented_by=np.zeros(counts.pairs),
+            substitute=problem.unseen[:, None],
+            substitute_reward=np.array([counts.reward.mean()]),
+            substitute_next=(goes_on * left / left.sum())[None],
+            represented_by=np.zeros((1, counts.pairs)),
             begins_after=False,
         )
 
 
+class Mixed(Treatment):
+    """Unseen pairs are worth what a mixed model of the seen ones predicts."""
+
+    name = DEFAULT
+    slopes: ClassVar[bool] = True
+
+    def complete(self, problem: FiniteProblem) -> CompletedModel:
+        """The map that the model makes."""
+        return exact_model(problem) if problem.all_seen else self.fit(problem).completed
+
+    def solved(self, problem: FiniteProblem) -> FiniteSolution:
+        """The fixed point, with the error of the predictions."""
+        if problem.all_seen:
+            return exact_model(problem).solve()
+        fit = self.fit(problem)
+        solution = fit.completed.solve()
+        time, after = solution.distribution, solution.values
+        return replace(
+            solution,
+            error=fit.error(problem, time, after),
+            unseen_range=fit.reach(problem, time, after),
+            predicted=True,
+            details=fit.details(problem, after),
+        )
+
+    def fit(self, problem: FiniteProblem) -> Fit:
+        """The model at its fixed point; without slopes where several closed classes would be mixed by them."""
+        slopes = self.slopes and (problem.gamma < 1 or len(plain_model(problem).chain.closed_classes) == 1)
+        return fitted(problem, CompletedModel.balance, slopes)
+
+
+class Pooled(Mixed):
+    """Unseen pairs are worth a mean of their state and of all, which says where they lead, too."""
+
+    name = "pooled"
+    slopes = False
+
+
+def exact_model(problem: FiniteProblem) -> CompletedModel:
+    """The counted model of a target that takes no unseen pair; what rounding leaves is drawn from the log."""
+    counts = problem.counts
+    drawn = counts.times[None] / counts.times.sum()
+    return CompletedModel(
+        problem=problem,
+        probability=problem.probability,
+        substitute=problem.unseen[:, None],
+        substitute_reward=drawn @ counts.reward,
+        substitute_next=drawn @ counts.transitions,
+        represented_by=drawn,
+        begins_after=True,
+    )
+
+
+def plain_model(problem: FiniteProblem) -> CompletedModel:
+    """The map of a mixed model without slopes and with equal variances, which has the closed classes of any other."""
+    counts, equal = problem.counts, Variances(0.0, 1.0, 1.0)
+    weights = Weights(np.ones(counts.pairs), np.ones(counts.states))
+    return MixedModel.of(problem, BehaviourModel.of(problem), equal, weights).completed(slopes=False)
+
+
 TREATMENTS: dict[str, type[Treatment]] = {
-    kind.name: kind for kind in (Restart, GoodTuring, Restrict, Regression, Smooth, Pooled, Preference, Chosen)
+    kind.name: kind for kind in (Mixed, Pooled, Restart, GoodTuring, Restrict, Smooth)
 }
 
 
 def treatment(name: str) -> Treatment:
     """The treatment of that name; an unknown one is answered with the nearest."""
+    if name in REMOVED:
+        raise ValueError(f"unseen={name!r} is part of unseen='auto' now: use 'auto', or one of {', '.join(TREATMENTS)}")
     if name not in TREATMENTS:
         raise ValueError(f"unknown treatment of unseen pairs {name!r}: {suggestion(name, list(TREATMENTS))}")
     return TREATMENTS[name]()

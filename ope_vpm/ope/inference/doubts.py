@@ -131,7 +131,7 @@ UNLOGGED = Rule(
 """Share of the discounted time, judged as steps without data; 75 of 90 reliable intervals missed at 0.35 to 0.95."""
 PREDICTED_MASS = Rule(
     "predicted_mass",
-    0.5,
+    0.3,
     0.97,
     "{0:.0%} of the target's steps are with pairs that were never logged, and their values are predictions",
     UNSEEN,

@@ -14,10 +14,7 @@ from ope_vpm.linear.weight_sums import WeightSums
 from ope_vpm.ope.adapter.pair_features import any_pairs
 from ope_vpm.ope.behaviour.action_ratio import ratio_model, weighted_pairs
 from ope_vpm.ope.estimator import ProblemEstimator, check_ridge, needs_rows
-from ope_vpm.ope.finite.pooling import Pooled
-from ope_vpm.ope.finite.preference import Preference
-from ope_vpm.ope.finite.regression import Regression
-from ope_vpm.ope.finite.treatments import Smooth, treatment
+from ope_vpm.ope.finite.treatments import Pooled, Smooth, treatment
 from ope_vpm.ope.inference.doubts import OVERLAP
 from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_sums
 from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations, linear_estimate
@@ -50,10 +47,8 @@ class VPMEstimator(ProblemEstimator):
         draws: target actions per row where pairs are vectors; 1 is the paper's. "factored" takes at least 8, and only
             where the policy's mean action is not known otherwise.
         options: everything that `ope_vpm.VPM` takes for the solver; "factored" takes `n_features` (400),
-            `ridge` (None: chosen from the data) and `power` (κ, 0.5). On finite states `unseen` has four more
-            choices at the exact fixed point, "regression", "preference", "pooled" and "smooth" (see
-            `ope_vpm.ope.finite.treatments`), and "auto" takes the first of them where something is unseen and rarely
-            seen pairs are well predicted by the others, and otherwise the second.
+            `ridge` (None: chosen from the data) and `power` (κ, 0.5). On finite states `unseen` has three
+            more choices at the exact fixed point, "auto", "pooled" and "smooth": see `ope_vpm.ope.finite.treatments`.
     """
 
     name: ClassVar[str] = "vpm"
@@ -146,7 +141,7 @@ class VPMEstimator(ProblemEstimator):
         unseen = self.options.get("unseen")
         if unseen is not None:
             treatment(unseen)  # it knows the names of all of them, also of those that the solver does not
-        if unseen not in (Regression.name, Smooth.name, Pooled.name, Preference.name):
+        if unseen not in (Smooth.name, Pooled.name):
             return self.options
         others = [name for name in self.options if name != "unseen"]
         if others:

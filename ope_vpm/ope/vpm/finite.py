@@ -14,7 +14,7 @@ from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.problem import Problem
 
-EXACT_TREATMENTS = ("auto", "restart", "good-turing", "regression", "smooth", "pooled", "preference")
+EXACT_TREATMENTS = ("auto", "restart", "good-turing", "smooth", "pooled")
 """The treatments of unseen pairs whose fixed point is solved for here. "restrict", and everything that takes power
 steps, is left to the chain's own solver: "restrict" scales up the known successors of each row there."""
 
@@ -24,7 +24,7 @@ def find_finite(problem: Problem, unseen: str) -> RawEstimate:
 
     Args:
         problem: the question, on finite states and actions.
-        unseen: one of `EXACT_TREATMENTS`; "auto", the default of all estimators on counts, is `Chosen`.
+        unseen: one of `EXACT_TREATMENTS`; "auto", the default of all estimators on counts, is `Mixed`.
     """
     found, visits = counted_estimate(problem, unseen), finite_problem(problem).counts.visits
     about = {"solver": "tabular", "states": int((visits > 0).sum())}

@@ -6,23 +6,18 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
-from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope import Problem
 from ope_vpm.ope.finite import episodes as clocked
 from ope_vpm.ope.finite.episodes import (
     Course,
-    Predicted,
-    Preferred,
     course_of,
     limited_steps,
     ongoing,
     total,
     unseen_weight,
 )
-from ope_vpm.ope.finite.pooling import pooled_model
-from ope_vpm.ope.finite.preference import PreferencePairs
 from ope_vpm.ope.finite.problem import finite_problem
-from ope_vpm.ope.finite.regression import predicted_pairs
+from ope_vpm.ope.finite.treatments import exact_model
 from ope_vpm.ope.inference.doubts import COUNTED_ERROR
 from ope_vpm.ope.inference.logged_mean import logged_mean
 
@@ -226,8 +221,8 @@ def test_other_units_and_another_level_of_rewards():
 
 def test_unseen_pairs_widen_values_and_returns():
     finite = finite_problem(ongoing(posed(partly_unseen())))
-    course = course_of(finite, LIMIT, None)
-    of_return = total(finite, course, course.values(finite.counts.reward[:, None])[..., 0])
+    course, fit = course_of(finite, LIMIT)
+    of_return = total(finite, course, fit, course.values(finite.counts.reward[:, None])[..., 0])
     unseen = float(course.visits @ finite.unseen)
     assert unseen == pytest.approx(course.visits[2] * 0.1)  # the target's probability of the action never seen there
     assert of_return.error > 0
@@ -238,18 +233,6 @@ def test_unseen_pairs_widen_values_and_returns():
 
 def posed(data, target=TARGET, **choices):
     return Problem.pose(data, target, time_limit="restart", ignore=QUIET, **choices)
-
-
-def test_values_are_the_transpose_of_mass():
-    rng = np.random.default_rng(0)
-    world = RandomMDP.draw(40, 5, seed=0)
-    problem = Problem.pose(world.dataset(30, 20, world.policy(0), seed=1), world.policy(1))
-    finite = finite_problem(problem)
-    pairs, rare = PreferencePairs(finite, pooled_model(finite)), predicted_pairs(finite)
-    assert rare is not None
-    for target in (Preferred(pairs, pairs.regress), Predicted(rare, 0.4)):
-        distribution, y = rng.normal(size=finite.counts.states), rng.normal(size=(finite.counts.pairs, 2))
-        np.testing.assert_allclose(target.mass(distribution) @ y, distribution @ target.values(y), rtol=1e-9)
 
 
 def test_where_it_is_followed(monkeypatch):
@@ -273,8 +256,7 @@ def test_episodes_that_are_over_are_not_followed():
         states, np.zeros(12, dtype=int), np.ones(12), np.tile([1, 0], 6), terminated=ends, truncated=cut
     )
     finite = finite_problem(ongoing(posed(data, [[1.0], [1.0]])))
-    pairs = PreferencePairs(finite, pooled_model(finite))
-    course = Course.follow(finite, Preferred(pairs, np.zeros(finite.counts.pairs)), 50)
+    course = Course.follow(finite, exact_model(finite), 50)
     assert course.length == pytest.approx(2)
     assert len(course.states) == 2
 

@@ -9,17 +9,11 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope import Problem
-from ope_vpm.ope.finite import choice
-from ope_vpm.ope.finite.choice import Chosen, chosen_solution
-from ope_vpm.ope.finite.cross_fit import cross_fitted_counts, solve_part
 from ope_vpm.ope.finite.estimate import _clock, counted_error, reach, unseen_doubts, untried_share, without_data
 from ope_vpm.ope.finite.history import history, products_by_past
 from ope_vpm.ope.finite.influence import evidence_of_rows, finite_influence, ratio_of_pairs, widening
 from ope_vpm.ope.finite.limits import RareRewards
-from ope_vpm.ope.finite.preference import Preference
 from ope_vpm.ope.finite.problem import finite_problem
-from ope_vpm.ope.finite.regression import PredictedSolution, Regression, predicted_pairs
-from ope_vpm.ope.finite.solve import solve
 from ope_vpm.ope.finite.treatments import Restrict, treatment
 from ope_vpm.ope.inference.doubts import UNSEEN_MASS
 from ope_vpm.ope.inference.logged_mean import logged_mean
@@ -42,9 +36,9 @@ def pose(states, actions, rewards, following, target, length=1, ended=False, **c
 def test_the_ratio_of_a_bandit():
     """Action 0 twice, action 1 six times; the target takes both equally often: ratios 2 and ⅔."""
     problem = pose([0] * 8, [0, 0, 1, 1, 1, 1, 1, 1], np.arange(8.0), [0] * 8, [[0.5, 0.5]])
-    solution = solve(finite_problem(problem), Restrict())
+    solution = Restrict().solved(finite_problem(problem))
     np.testing.assert_allclose(ratio_of_pairs(problem, solution), [2, 2 / 3])
-    np.testing.assert_allclose(evidence_of_rows(problem, solution, False).weights, [2, 2] + [2 / 3] * 6)
+    np.testing.assert_allclose(evidence_of_rows(problem, solution).weights, [2, 2] + [2 / 3] * 6)
 
 
 def test_pairs_seen_once_are_spoken_for_by_the_others():
@@ -56,19 +50,18 @@ def test_pairs_seen_once_are_spoken_for_by_the_others():
     assert widening(mass, np.ones(3, dtype=bool)) == 1
 
 
-@pytest.mark.parametrize("widened", [False, True])
-def test_influences_of_a_bandit(widened):
+def test_influences_of_a_bandit():
     """Action 0 pays 1 and 3, action 1 pays 5 once; π = (½, ½), single steps.
 
     τ is ¾ and 3/2 of three rows, so masses ¼, ¼, ½. Residuals ∓1 are too small by √2; those of the pair seen once are
     0, and known squares are 1/8 of 3/8. The value is 3.5, self-normalised.
     """
     problem = pose([0] * 3, [0, 0, 1], [1.0, 3.0, 5.0], [0] * 3, [[0.5, 0.5]])
-    solution = solve(finite_problem(problem), Restrict())
+    solution = Restrict().solved(finite_problem(problem))
     assert solution.value == pytest.approx(3.5)
-    factor = np.sqrt(2) * (np.sqrt(3) if widened else 1)
+    factor = np.sqrt(2) * np.sqrt(3)
     expected = np.array([-factor / 4, factor / 4, 0])
-    np.testing.assert_allclose(finite_influence(problem, solution, widened).influence, expected, atol=1e-12)
+    np.testing.assert_allclose(finite_influence(problem, solution).influence, expected, atol=1e-12)
 
 
 def test_an_error_in_units_of_the_logged_mean_s_and_of_the_rewards():
@@ -139,7 +132,7 @@ def test_an_action_that_was_never_logged_is_no_matter_of_prediction(share, verdi
 
 def rare_rewards(problem):
     """What the rows of a log say of its rare rewards, every ratio being 1."""
-    return evidence_of_rows(problem, solve(finite_problem(problem), Restrict()), False).rare
+    return evidence_of_rows(problem, Restrict().solved(finite_problem(problem))).rare
 
 
 def test_rare_gains_and_losses_are_limited_apart():
@@ -157,129 +150,6 @@ def test_rare_gains_and_losses_are_limited_apart():
     assert rare_rewards(pose([0] * 20, [0] * 20, 3 - common, [0] * 20, [[1.0]])) is not None
     half = np.where(np.arange(20) < 10, 2.0, 1.0)
     assert rare_rewards(pose([0] * 20, [0] * 20, half, [0] * 20, [[1.0]])).episodes == pytest.approx(10)
-
-
-# -- Cross-fitting
-
-
-def test_each_fold_is_judged_by_the_other():
-    """One state, single steps: fold 0 pays 1 and 3 for actions 0 and 1, fold 1 pays 5 and 9; π = (¼, ¾).
-
-    The other fold's value of fold 0 is 8 and of fold 1 2.5; Q - value is r - value, V is the same for all.
-    """
-    problem = pose([0] * 4, [0, 1, 0, 1], [1.0, 3.0, 5.0, 9.0], [0] * 4, [[0.25, 0.75]])
-    folds = np.array([0, 0, 1, 1])
-    found = cross_fitted_counts(problem, folds)
-    order = np.argsort(problem.steps.rows)
-    np.testing.assert_allclose(found.q.level[order], [8, 8, 2.5, 2.5])
-    np.testing.assert_allclose((found.q.q - found.q.after)[order], np.array([5, 9, 1, 3]) - found.q.level[order])
-    np.testing.assert_allclose(found.tau[order], [0.5, 1.5, 0.5, 1.5])
-    assert found.unseen_mass == 0
-    assert found.error == 0
-    whole = cross_fitted_counts(problem, np.zeros(4, dtype=int))
-    np.testing.assert_allclose(whole.q.level, 0.25 * 3 + 0.75 * 6)
-
-
-def test_a_pair_that_the_other_fold_lacks_has_ratio_zero_and_the_value_of_its_state():
-    problem = pose([0] * 4, [0, 1, 0, 0], [1.0, 3.0, 5.0, 9.0], [0] * 4, [[0.25, 0.75]], gamma=0.5)
-    found = cross_fitted_counts(problem, np.array([0, 0, 1, 1]))
-    row = int(np.flatnonzero(problem.steps.rows == 1)[0])
-    assert found.tau[row] == 0
-    assert found.q.q[row] == pytest.approx(found.q.after[row])  # the one state's own value
-    assert found.unseen_mass == pytest.approx(0.75 / 2)
-    np.testing.assert_array_equal(found.q.level, 0)
-
-
-def test_the_error_of_a_part_is_at_least_that_of_all_pairs_alike():
-    """Two seen actions of Q 1 and 5 (γ = 0) and half of the target unseen: half of their deviation 2 is 1."""
-    problem = pose([0] * 4, [0, 0, 0, 1], [1.0, 1.0, 1.0, 5.0], [0] * 4, [[0.25, 0.25, 0.5]], gamma=0.0)
-    found = solve_part(finite_problem(problem))
-    plain = chosen_solution(finite_problem(problem))
-    assert found.error == pytest.approx(max(plain.error, 0.5 * 2))
-
-
-# -- Which treatment fits
-
-
-@pytest.mark.parametrize(
-    ("explained", "error", "worth", "held", "regression"),
-    [
-        (0.21, 0.9, 301, 0.54, True),
-        (0.19, 0.9, 301, 0.54, False),  # hardly better than the log's mean
-        (0.21, 1.1, 301, 0.54, False),  # less certain than the other treatment
-        (0.21, 0.9, 299, 0.54, False),  # from too few pairs
-        (0.21, 0.9, 301, 0.56, False),  # the target stays where it is, for 6 % more of its time
-    ],
-)
-def test_predictions_are_chosen_where_many_pairs_are_well_predicted(
-    monkeypatch, explained, error, worth, held, regression
-):
-    """By the other treatment half of the time is spent on the first of two pairs, which stays in its state."""
-    preferred = SimpleNamespace(error=1.0, mass=np.array([0.5, 0.5]))
-    numbers = {name: np.zeros(1) for name in ("distribution", "values", "q")} | {"mass": np.array([held, 1 - held])}
-    predicted = PredictedSolution(
-        value=0.0, unseen_mass=0.5, error=error, coefficient=0.5, explained=explained, rare_pairs=worth,
-        effective_rare_pairs=worth, **numbers,
-    )  # fmt: skip
-    monkeypatch.setattr(choice, "solve", lambda *_: preferred)
-    pairs = SimpleNamespace(weight=np.ones(worth), solution=lambda: predicted)
-    monkeypatch.setattr(choice, "predicted_pairs", lambda _: pairs)
-    data = ov.LoggedDataset.from_arrays([0, 0], [0, 1], [0.0, 0.0], [0, 1], truncated=[True, True])
-    counts = finite_problem(Problem.pose(data, [[0.5, 0.5]] * 2, gamma=1.0, ignore=QUIET)).counts
-    problem = SimpleNamespace(all_seen=False, counts=counts)
-    assert (chosen_solution(problem) is predicted) is regression
-    assert isinstance(Chosen().fitting(problem), Regression if regression else Preference)
-    assert chosen_solution(SimpleNamespace(all_seen=True)) is preferred
-    pairs.solution = lambda: None
-    assert chosen_solution(problem) is preferred
-    monkeypatch.setattr(choice, "predicted_pairs", lambda _: None)
-    assert chosen_solution(problem) is preferred
-
-
-def rare_log(pairs_a_state, times, states=12):
-    """Every state with so many actions, each taken so often."""
-    state = np.repeat(np.arange(states), pairs_a_state * times)
-    action = np.tile(np.repeat(np.arange(pairs_a_state), times), states)
-    rewards = np.random.default_rng(0).standard_normal(len(state))
-    target = np.full((states, 4), 0.25)
-    return finite_problem(pose(state, action, rewards, (state + 1) % states, target))
-
-
-@pytest.mark.parametrize(
-    ("pairs_a_state", "times", "states", "found"),
-    [
-        (3, 1, 10, True),  # 30 pairs that were seen once
-        (3, 1, 9, False),  # 27
-        (1, 1, 40, False),  # no other action in the state to compare with
-        (3, 4, 12, True),  # four times each is a log given four times
-    ],
-)
-def test_thirty_rare_pairs_are_enough(pairs_a_state, times, states, found):
-    problem = rare_log(pairs_a_state, times, states)
-    assert (predicted_pairs(problem) is not None) is found
-
-
-def test_pairs_seen_more_than_three_times_are_not_rare():
-    """30 pairs that were seen once to three times, and one that was seen four times."""
-    state = np.repeat(np.arange(16), [2 + place % 3 for place in range(15)] + [5])
-    action = np.concatenate([[0] * (1 + place % 3) + [1] for place in range(15)] + [[0] * 4 + [1]])
-    rewards = np.random.default_rng(0).standard_normal(len(state))
-    problem = finite_problem(pose(state, action, rewards, (state + 1) % 16, np.full((16, 3), 1 / 3)))
-    found = predicted_pairs(problem)
-    assert problem.counts.pairs == 32
-    assert len(found.rare) == 31
-
-
-def test_values_are_within_the_rewards_and_0_where_ends_absorb():
-    average, discounted = (
-        predicted_pairs(finite_problem(pose(
-            np.repeat(np.arange(12), 3), np.tile([0, 1, 2], 12), np.linspace(1, 2, 36), np.repeat(np.arange(12), 3),
-            np.full((12, 4), 0.25), gamma=gamma,
-        )))
-        for gamma in (1.0, 0.5)
-    )  # fmt: skip
-    assert [average._within_rewards(value) for value in (0.9, 1.0, 2.0, 2.1)] == [False, True, True, False]
-    assert [discounted._within_rewards(value) for value in (-0.1, 0.0, 2.0, 2.1)] == [False, True, True, False]
 
 
 def test_a_simulation_of_what_was_never_seen():
@@ -326,7 +196,7 @@ def test_the_past_of_rewards_of_any_unit():
             data.observations, data.actions, unit * data.rewards, data.next_observations, truncated=data.truncated
         )
         problem = Problem.pose(scaled, np.tile([0.6, 0.3, 0.1], (9, 1)), gamma=0.9)
-        past = history(problem, solve(finite_problem(problem), treatment("smooth")))
+        past = history(problem, treatment("smooth").solved(finite_problem(problem)))
         found.append((past.share, past.bias / unit))
     assert found[0] == pytest.approx(found[1], rel=1e-9)
     assert found[0][0] > 0

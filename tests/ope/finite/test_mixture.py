@@ -7,7 +7,7 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.ope import Problem
-from ope_vpm.ope.finite.cross_fit import cross_fitted_counts
+from ope_vpm.ope.finite.cross_fit import counted_fit
 from ope_vpm.ope.finite.likelihood import reweighted
 from ope_vpm.ope.finite.mixture import mixture_sums
 from ope_vpm.ope.finite.problem import finite_problem
@@ -97,4 +97,4 @@ def test_gains_and_passes_by_hand():
 def test_one_closed_class_has_no_mixture():
     problem = Problem.pose(log(0), TARGET, gamma=0.9)
     assert Restrict().complete(finite_problem(problem)).solve().mixture is None
-    assert cross_fitted_counts(problem, np.zeros(40, dtype=int)).mixture is None
+    assert counted_fit(problem).mixture is None

@@ -101,7 +101,7 @@ def test_logs_of_many_kinds(tmp_path, gamma, kind):
     agree(*both(tmp_path, data, target(data), "vpm", gamma=gamma))
 
 
-@pytest.mark.parametrize("unseen", ["restart", "good-turing", "smooth", "pooled", "preference"])
+@pytest.mark.parametrize("unseen", ["restart", "good-turing", "smooth", "pooled", "auto"])
 def test_every_treatment_of_unseen_pairs(tmp_path, unseen):
     data = logged(episodes=60, states=400, noise=0.0)
     agree(*both(tmp_path, data, target(data), "vpm", gamma=0.9, unseen=unseen))

@@ -9,7 +9,6 @@ import ope_vpm as ov
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope import Problem
 from ope_vpm.ope.finite.problem import finite_problem
-from ope_vpm.ope.finite.solve import solve
 from ope_vpm.ope.finite.treatments import TREATMENTS, GoodTuring, Restart, Restrict, Smooth, treatment
 
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes", "one-row-off", "broken-chain")
@@ -45,7 +44,7 @@ class TestSmooth:
 
     def test_average_reward_by_hand(self):
         """μ₁ = ⅔μ₀ and μ₂ = μ₀/6 + μ₁ = 5/6·μ₀, so μ = (6, 4, 5)/15; rewards (2, 2, 3): the value is 35/15."""
-        solution = solve(finite_problem(pose(LOOP, LOOP_TARGET)), Smooth())
+        solution = Smooth().solved(finite_problem(pose(LOOP, LOOP_TARGET)))
         np.testing.assert_allclose(solution.distribution, np.array([6, 4, 5]) / 15)
         assert solution.value == pytest.approx(7 / 3)
         assert solution.unseen_mass == pytest.approx(0.2)
@@ -53,7 +52,7 @@ class TestSmooth:
 
     def test_discounted_by_hand(self):
         """V₁ = 2 + ½V₂, V₂ = 3 + ½V₀, V₀ = 2 + ½(V₀/6 + ⅔V₁ + V₂/6): 19/24·V₀ = 41/12, and the value is ½V₀."""
-        solution = solve(finite_problem(pose(LOOP, LOOP_TARGET, 0.5)), Smooth())
+        solution = Smooth().solved(finite_problem(pose(LOOP, LOOP_TARGET, 0.5)))
         assert solution.values[0] == pytest.approx(82 / 19)
         assert solution.value == pytest.approx(41 / 19)
 
@@ -62,7 +61,7 @@ class TestSmooth:
 
         Their mean with mass (3, 4, 5)/15 is (-3 + 4/3 + 10/3)/12 = 5/36, and the mean square (3 + 4/9 + 20/9)/12.
         """
-        solution = solve(finite_problem(pose(LOOP, LOOP_TARGET)), Smooth())
+        solution = Smooth().solved(finite_problem(pose(LOOP, LOOP_TARGET)))
         spread = np.sqrt((3 + 24 / 9) / 12 - (5 / 36) ** 2)
         assert solution.error == pytest.approx(0.2 * spread)
 
@@ -72,13 +71,13 @@ class TestSmooth:
         Half of the steps end, so V₀ = 1 + ½·½·(½V₀ + ½V₁) with V₁ = 0: V₀ = 8/7.
         """
         data = ov.LoggedDataset.from_arrays([0, 1], [0, 0], [2.0, 0.0], [1, 0], terminated=[False, True])
-        solution = solve(finite_problem(pose(data, [[0.0, 1.0], [1.0, 0.0]], 0.5)), Smooth())
+        solution = Smooth().solved(finite_problem(pose(data, [[0.0, 1.0], [1.0, 0.0]], 0.5)))
         assert solution.value == pytest.approx(4 / 7)
 
     def test_a_state_never_left_is_all_unseen(self):
         """0 → 1, where nothing was seen: it pays the mean reward 2 and leads to 0, the only state that was left."""
         data = ov.LoggedDataset.from_arrays([0, 0], [0, 0], [1.0, 3.0], [1, 1], truncated=[True, True])
-        solution = solve(finite_problem(pose(data, [[1.0], [1.0]])), Smooth())
+        solution = Smooth().solved(finite_problem(pose(data, [[1.0], [1.0]])))
         np.testing.assert_allclose(solution.distribution, [0.5, 0.5])
         assert solution.value == pytest.approx(2)
         assert solution.unseen_mass == pytest.approx(0.5)
@@ -100,7 +99,7 @@ class TestSmooth:
 
 def test_restrict_by_hand():
     """Without the unseen actions the target goes round: rewards 1, 2, 3 in turn."""
-    solution = solve(finite_problem(pose(LOOP, LOOP_TARGET)), Restrict())
+    solution = Restrict().solved(finite_problem(pose(LOOP, LOOP_TARGET)))
     np.testing.assert_allclose(solution.distribution, 1 / 3)
     assert solution.value == pytest.approx(2)
     assert solution.unseen_mass == pytest.approx(1 / 6)
@@ -114,7 +113,7 @@ def test_restart_and_good_turing_by_hand():
     (¼, ¾, 0): μ = (4, 3, 3)/10, rewards (11/4, 2, 3).
     """
     finite = finite_problem(pose(LOOP, LOOP_TARGET))
-    restart, rare = solve(finite, Restart()), solve(finite, GoodTuring())
+    restart, rare = Restart().solved(finite), GoodTuring().solved(finite)
     assert restart.value == pytest.approx((12 * 7 / 4 + 18 + 33) / 32)
     assert rare.value == pytest.approx((11 + 6 + 9) / 10)
     assert restart.error == rare.error == pytest.approx(rare.value - restart.value)
@@ -134,7 +133,7 @@ def test_replacing_unseen_pairs_is_what_the_chains_solver_does(name, gamma, ends
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ov.StationaryWarning)
             estimate = ov.VPM(gamma=gamma, unseen=name).fit(pairs.transitions)
-        solution = solve(finite_problem(problem), treatment(name))
+        solution = treatment(name).solved(finite_problem(problem))
         assert solution.value == pytest.approx(float(estimate.weights @ pairs.rewards / estimate.weights.sum()))
         counts, logged = finite_problem(problem).counts, pairs.rows >= 0
         share = np.bincount(counts.pair, weights=(estimate.weights / estimate.weights.sum())[logged])
@@ -165,7 +164,7 @@ def test_dense_models_give_the_same(name, gamma):
                     kernel[state] += probability * left / left.sum()
             if name == "restrict" and not seen:
                 kernel[state] = counts.visits / counts.visits.sum()
-        solution = solve(finite, treatment(name))
+        solution = treatment(name).solved(finite)
         if gamma < 1:
             values = np.linalg.solve(np.eye(size) - gamma * kernel, reward)
             np.testing.assert_allclose(solution.values, values)
@@ -178,19 +177,19 @@ def test_dense_models_give_the_same(name, gamma):
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.9])
-@pytest.mark.parametrize("name", [name for name in TREATMENTS if name != "regression"])
+@pytest.mark.parametrize("name", TREATMENTS)
 def test_where_everything_was_seen_treatments_agree(name, gamma):
     mdp = RandomMDP.draw(5, 2, seed=0)
     data = mdp.dataset(30, 40, mdp.policy(1), seed=2)
     finite = finite_problem(pose(data, mdp.policy(3), gamma))
     assert finite.all_seen
-    solution = solve(finite, treatment(name))
-    assert solution.value == pytest.approx(solve(finite, Restrict()).value)
+    solution = treatment(name).solved(finite)
+    assert solution.value == pytest.approx(Restrict().solved(finite).value)
     assert solution.unseen_mass == 0
     assert solution.error == 0
 
 
-@pytest.mark.parametrize("name", [name for name in TREATMENTS if name != "regression"])
+@pytest.mark.parametrize("name", TREATMENTS)
 def test_solutions_are_consistent(name):
     """Q is the mean of r - v + V(s'), and the distribution is what the completed model keeps."""
     data, target = short_log(3)
@@ -224,5 +223,5 @@ def test_a_reducible_chain_is_a_reason_for_caution_and_a_periodic_one_is_not():
 
 
 def test_unknown_treatments_are_refused():
-    with pytest.raises(ValueError, match="known are restart, good-turing, restrict, regression, smooth"):
+    with pytest.raises(ValueError, match="known are auto, pooled, restart, good-turing, restrict, smooth"):
         treatment("nothing")

@@ -1,0 +1,124 @@
+"""A mixed model of unseen pairs at its fixed point, and how far its predictions may be off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ope_vpm.arrays import Floats
+from ope_vpm.ope.finite.behaviour import BehaviourModel
+from ope_vpm.ope.finite.limits import binomial_limits
+from ope_vpm.ope.finite.mixed import MixedModel, Variances, Weights, covariates
+from ope_vpm.ope.finite.model import CompletedModel
+from ope_vpm.ope.finite.problem import FiniteProblem
+
+ROUNDS = 4
+"""Fits, each to the outcomes and with the weights by the solution of the last; 3 had the same errors."""
+MOST_NEGATIVE = 0.1
+"""The share of the target's time that may be negative by the slopes; beyond it they are damped by eighths."""
+
+Follow = Callable[[CompletedModel], tuple[Floats, Floats]]
+"""From a map M to V after a step and the target's time in each state."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A mixed model at its fixed point."""
+
+    model: MixedModel
+    completed: CompletedModel
+    behaviour: BehaviourModel
+    variances: Variances
+    weights: Weights
+
+    def error(self, problem: FiniteProblem, time: Floats, after: Floats) -> float:
+        """How far a total over the target's time may be off because of unseen pairs, as one standard error.
+
+        The root of: u_sa of unseen pairs, and of seen ones by way of m₀ and c, each for itself; half of the distance
+        that the two fits of c make; and what predictions of hidden pairs are off together, times the unseen time.
+
+        Args:
+            problem: the counts, with the rewards that are summed up.
+            time: (states,): the target's, normalised as the total is.
+            after: (states,): V of the state after a step.
+        """
+        enter, y = time @ self.completed.substitute, problem.q(after, 0.0)
+        through = enter @ self.completed.represented_by
+        missing = self.model.problem.missing
+        single = self.variances.pair * float(time**2 @ (missing**2).sum(axis=1) + through @ through)
+        between = float(enter[1:] @ self.model.apart @ y) if len(enter) > 1 else 0.0
+        hidden = self.hidden_error(problem, time, after) * float(time @ problem.unseen)
+        return float(np.sqrt(single + between**2 + hidden**2))
+
+    def reach(self, problem: FiniteProblem, time: Floats, after: Floats) -> tuple[float, float]:
+        """How far unseen pairs may move a total if they are like seen ones: (at most 0, at least 0).
+
+        Seen pairs say how often outcomes are far below and above their predictions; where few are, that is hardly
+        known, so the exact limits of a binomial share are taken. Arguments as in `error`.
+        """
+        y, counts = problem.q(after, 0.0), problem.counts
+        apart = y - self.model.predicted(y)[counts.state_of_pair, counts.action_of_pair]
+        unseen = float(time @ problem.unseen)
+        (_, below), (_, above) = (binomial_limits(np.maximum(side, 0) / len(apart)) for side in (-apart, apart))
+        return -unseen * below, unseen * above
+
+    def details(self, problem: FiniteProblem, after: Floats) -> dict[str, float]:
+        """The slopes and the variances, for people to read."""
+        preference, avoidance = self.model.slopes @ problem.q(after, 0.0)
+        found = self.variances
+        return {"preference": preference, "avoidance": avoidance, "within_pairs": found.noise, "of_pairs": found.pair}
+
+    def hidden_error(self, problem: FiniteProblem, time: Floats, after: Floats) -> float:
+        """The mean error of predictions of pairs that one half of the episodes lacks and the other holds.
+
+        Each half predicts with its own counts, weighted by the target's time; V and the variances are those of all.
+        Arguments as in `error`.
+        """
+        counts, found = problem.counts, np.zeros(2)
+        for second in (False, True):
+            steps = counts.second == second
+            part, own = counts.part(steps)
+            other, theirs = counts.part(~steps)
+            unknown = ~np.isin(theirs, own)
+            if not len(own) or not unknown.any():
+                continue
+            half = MixedModel.of(
+                replace(problem, counts=part, features=None),
+                self.behaviour,
+                self.variances,
+                replace(self.weights, pairs=self.weights.pairs[own]),
+            )
+            half = replace(half, weight=self.model.weight, share=self.model.share)
+            predicted = half.predicted(part.outcomes(after, problem.gamma)[0])
+            actual = other.outcomes(after, problem.gamma)[0]
+            state, action = other.state_of_pair[unknown], other.action_of_pair[unknown]
+            weight = np.maximum(time, 0)[state] * problem.target[state, action]
+            found += weight @ (predicted[state, action] - actual[unknown]), weight.sum()
+        return float(found[0] / found[1]) if found[1] > 0 else 0.0
+
+
+def fitted(problem: FiniteProblem, follow: Follow, slopes: bool = True) -> Fit:
+    """The mixed model at its fixed point: outcomes and weights follow from the solution that it leads to.
+
+    Args:
+        problem: the counts and the target, which takes some pair that was not seen.
+        follow: solves a completed model.
+        slopes: whether c is fitted; it is 0 otherwise.
+    """
+    counts, behaviour = problem.counts, BehaviourModel.of(problem)
+    values, time = np.zeros(counts.states), counts.logged_states
+    of_seen = covariates(problem, behaviour)[counts.state_of_pair, counts.action_of_pair]
+    for _ in range(ROUNDS):
+        variances = Variances.of(counts, values, problem.gamma, of_seen)
+        weights = Weights.of(problem, time)
+        model = MixedModel.of(problem, behaviour, variances, weights)
+        model = model.shrunk(problem.q(values, 0.0)) if slopes else model.damped(0.0)
+        for eighths in range(8, -1, -1):
+            damped = model.damped(eighths / 8)
+            completed = damped.completed(slopes)
+            values, time = follow(completed)
+            if np.maximum(-time, 0).sum() <= MOST_NEGATIVE * np.abs(time).sum():
+                break
+    return Fit(damped, completed, behaviour, variances, weights)
