@@ -10,10 +10,19 @@ from typing import Annotated, Any
 import typer
 
 from ope_vpm import __version__
-from ope_vpm.outside import printable
 from ope_vpm.plugins import options
 from ope_vpm.plugins.command import compare, gate, select
-from ope_vpm.terminal import Command, Group, columns_of, print_estimators, print_normalization, print_values
+from ope_vpm.terminal import (
+    Command,
+    Group,
+    columns_of,
+    one_printable_line,
+    print_estimators,
+    print_normalization,
+    print_values,
+    print_warning,
+    with_help,
+)
 
 app = typer.Typer(no_args_is_help=True, cls=Group)
 
@@ -35,21 +44,12 @@ def _root(
 
 @app.command(cls=Command)
 def inspect(
-    dataset: Annotated[
-        str, typer.Argument(help="A file, a Minari folder or id; or a folder or pattern of Parquet files.")
-    ],
-    format_name: Annotated[
-        str | None, typer.Option("--format", help="Its format, if not to be found by content.")
-    ] = None,
+    dataset: options.Dataset,
+    format_name: options.Format = None,
     report: Annotated[Path | None, typer.Option(help="Write a page with histograms to this .html file.")] = None,
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Names of columns of a table or .npz, such as observations=x,y or rewards=score; may be repeated."
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
-    trust: Annotated[bool, typer.Option("--trust", help="Allow pickles, which run whatever code they hold.")] = False,
+    columns: options.Columns = None,
+    as_json: options.AsJson = False,
+    trust: options.Trust = False,
 ) -> None:
     """Look logged data over: counts, ranges, and what looks wrong; exit code 1 if it has errors."""
     from ope_vpm.logged.inspection import SAMPLE_ROWS, looked_over
@@ -286,31 +286,14 @@ def main() -> None:
     usage_error: Any = typer.BadParameter.__base__
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _print_warning
+            warnings.showwarning = print_warning
             sys.exit(app(prog_name="ope-vpm", standalone_mode=False))
     except usage_error as error:
-        message = _with_help(error)
+        message = with_help(error)
     except typer.Abort:
         sys.exit(130)
     except (ValueError, TypeError, OSError, ImportError, ArithmeticError, MemoryError) as error:
         message = str(error) or type(error).__name__
     if message:  # empty where the help has been shown instead
-        print(f"ope-vpm: {_shown(message)}", file=sys.stderr)
+        print(f"ope-vpm: {one_printable_line(message)}", file=sys.stderr)
     sys.exit(2)
-
-
-def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """A warning as one line, without the place in the code that Python would add."""
-    print(f"ope-vpm: warning: {_shown(str(message))}", file=sys.stderr)
-
-
-def _with_help(error: Any) -> str:
-    """What is wrong with a command line, and where its help is; nothing where the help has been shown instead."""
-    message, context = error.format_message(), error.ctx
-    where = "ope-vpm" if context is None else context.command_path
-    return f"{message.rstrip('.')} (see {where} --help)" if message else ""
-
-
-def _shown(message: str) -> str:
-    """One line without control characters."""
-    return printable(" ".join(message.split()))

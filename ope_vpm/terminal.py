@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -135,3 +136,20 @@ def columns_of(given: list[str] | None) -> dict[str, str | list[str]] | None:
     if not all(ours and sign and theirs for ours, sign, theirs in pairs):
         raise ValueError(f"columns are given as OUR_NAME=THEIR_NAME, such as rewards=score: got {', '.join(given)}")
     return {ours: theirs.split(",") if "," in theirs else theirs for ours, _, theirs in pairs}
+
+
+def print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """A warning as one line, without the place in the code that Python would add."""
+    print(f"ope-vpm: warning: {one_printable_line(str(message))}", file=sys.stderr)
+
+
+def with_help(error: Any) -> str:
+    """What is wrong with a command line, and where its help is; nothing where the help has been shown instead."""
+    message, context = error.format_message(), error.ctx
+    where = "ope-vpm" if context is None else context.command_path
+    return f"{message.rstrip('.')} (see {where} --help)" if message else ""
+
+
+def one_printable_line(message: str) -> str:
+    """One line without control characters."""
+    return printable(" ".join(message.split()))

@@ -11,7 +11,7 @@ import numpy as np
 
 from ope_vpm.logged import LoggedDataset, scan_dataset
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
-from ope_vpm.ope.adapter.named import is_one_policy
+from ope_vpm.ope.adapter.named import is_one_policy, is_table
 from ope_vpm.ope.behaviour.source import Behaviour
 from ope_vpm.ope.estimator import Estimator, ProblemEstimator, built_in, make, needs_rows
 from ope_vpm.ope.inference.asked import Asked
@@ -209,7 +209,7 @@ def evaluate(
         raise ValueError(f"policy must be one policy, or a list or mapping of at least one: got {policy!r}")
     if isinstance(policy, Mapping) and not is_one_policy(log, policy):
         return PolicyValues((name, one(target)) for name, target in policy.items())
-    if isinstance(policy, list | tuple) and not _is_table(policy):
+    if isinstance(policy, list | tuple) and not is_table(policy):
         return [one(target) for target in policy]
     return one(policy)
 
@@ -298,8 +298,3 @@ def _estimators(given: OneEstimator | Sequence[OneEstimator], options: dict[str,
             name, number = f"{made.name} {number}", number + 1
         chosen[name] = made
     return chosen
-
-
-def _is_table(policy: Sequence[Any]) -> bool:
-    """Whether a list is one table, each entry the probabilities of a state, rather than several policies."""
-    return all(not callable(entry) and np.ndim(entry) == 1 for entry in policy)

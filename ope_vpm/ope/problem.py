@@ -6,19 +6,18 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-import numpy as np
-
-from ope_vpm.arrays import Array, Bools, Floats, usable
+from ope_vpm.arrays import Array, Bools, Floats
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.streamed import StreamedDataset
+from ope_vpm.ope.adapter.choices import check_features, check_seed
 from ope_vpm.ope.adapter.encoding import check_match, target_of
 from ope_vpm.ope.adapter.ends import OnEnd, Steps, TimeLimit, check_choices, ended_episodes, ending_rows, plan_steps
 from ope_vpm.ope.adapter.pairs import Pairs, pairs_of
 from ope_vpm.ope.behaviour.source import Behaviour, checked_behaviour
 from ope_vpm.ope.log import Log, Memory
 from ope_vpm.policy import TargetPolicy
+from ope_vpm.policy.one_observation import check_function
 from ope_vpm.policy.relayed import WithoutLast
-from ope_vpm.policy.target import check_function
 
 Settings = ParamSpec("Settings")
 Result = TypeVar("Result")
@@ -259,24 +258,6 @@ class Problem:
     def target_log_prob(self) -> Floats:
         """Log π of each logged action, shared by all discounts."""
         return self.of_policy(_target_log_prob)
-
-
-def check_features(state_features: Any) -> None:
-    """Refuse features of states that are no table of numbers; whether it has a row for each state is checked in use."""
-    if state_features is None or callable(state_features):
-        return
-    table = np.asarray(state_features)
-    if table.dtype.kind not in "biuf" or table.ndim != 2 or table.shape[1] == 0 or not usable(table).all():
-        raise ValueError(
-            "state_features must be a table of finite numbers with a row for each state, such as shape (6, 2), or a "
-            f"function of observations: got {table.dtype} of shape {table.shape}"
-        )
-
-
-def check_seed(seed: int) -> None:
-    """Refuse a seed that NumPy's generators do not take."""
-    if not isinstance(seed, int | np.integer) or seed < 0:
-        raise ValueError(f"seed must be a whole number, 0 or more: got {seed!r}")
 
 
 def _with_step_number(problem: Problem) -> Problem:

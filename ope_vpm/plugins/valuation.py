@@ -9,13 +9,14 @@ from typing import Any
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.doctor import check_ignored
 from ope_vpm.logged.streamed import StreamedDataset
+from ope_vpm.ope.adapter.choices import check_seed
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit, check_choices
 from ope_vpm.ope.estimator import Estimator, make
 from ope_vpm.ope.evaluate import answer
 from ope_vpm.ope.inference.doubts import LEVELS
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.log import Log
-from ope_vpm.ope.problem import Problem, check_seed
+from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy
 
 NAN = float("nan")

@@ -6,7 +6,7 @@ They need the encoding of a dataset that came from a table: see `ope_vpm.from_ta
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,11 @@ def is_one_policy(data: Any, policy: Mapping[Any, Any]) -> bool:
     """Whether a mapping is one policy, from groups to actions or from actions to probabilities, rather than several."""
     encoding: Encoding | None = getattr(data, "encoding", None)
     return encoding is not None and _Words(encoding).is_rule(policy)
+
+
+def is_table(policy: Sequence[Any]) -> bool:
+    """Whether a list is one table, each entry the probabilities of a state, rather than several policies."""
+    return all(not callable(entry) and np.ndim(entry) == 1 for entry in policy)
 
 
 class NamedPolicy(CategoricalPolicy):
