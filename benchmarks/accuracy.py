@@ -12,7 +12,8 @@ import ope_vpm as ov
 from ope_vpm.arrays import Floats
 from ope_vpm.envs.linear_gaussian import TARGET, LinearGaussian
 from ope_vpm.envs.ornstein_uhlenbeck import OrnsteinUhlenbeck
-from ope_vpm.envs.potentials import POTENTIALS, grid, grid_probabilities, hmc_transitions
+from ope_vpm.envs.potentials import POTENTIALS, grid, grid_probabilities
+from ope_vpm.studies.square import hmc_path
 
 FIRST = 20
 """The first seed, which no choice of settings has seen."""
@@ -65,7 +66,7 @@ def two_modes(seeds: int = 3) -> None:
     for name, options in SETTINGS.items():
         rows = []
         for seed in range(FIRST, FIRST + seeds):
-            fit = ov.VPM(seed=seed, **options).fit(hmc_transitions(POTENTIALS["2gauss"], 50_000, seed))
+            fit = ov.VPM(seed=seed, **options).fit(ov.Transitions(*hmc_path("2gauss", 50_000, 1, seed)))
             estimate = fit.ratio(cells)
             estimate /= estimate.sum()
             rows.append([0.5 * np.abs(estimate - truth).sum(), estimate[cells.sum(axis=1) > 0].sum()])

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 
 from ope_vpm.arrays import Floats
-from ope_vpm.chain import Transitions
 from ope_vpm.with_torch import torch
 
 HALF_WIDTH = 6.0
@@ -74,13 +73,6 @@ def hmc_step(potential: Potential, x: Floats, rng: np.random.Generator) -> Float
     inside = proposal.abs().amax(1) <= HALF_WIDTH
     accepted = inside.numpy() & (np.log(rng.uniform(size=len(x))) < gain.numpy())
     return np.where(accepted[:, None], proposal.numpy(), x)
-
-
-def hmc_transitions(potential: Potential, n: int, seed: int) -> Transitions:
-    """Draw n transitions: x uniform on the square, and x' one HMC step after it."""
-    rng = np.random.default_rng(seed)
-    x = uniform_sample(n, rng)
-    return Transitions(x, hmc_step(potential, x, rng))
 
 
 def grid(cells: int) -> Floats:
