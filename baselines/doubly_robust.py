@@ -23,22 +23,10 @@ from ope_vpm.ope.authoring import Bootstrap, Problem, ProblemEstimator, RawEstim
 from ope_vpm.ope.estimator import check_positive, check_ridge
 from ope_vpm.ope.finite.counted import counted_estimate
 from ope_vpm.ope.finite.cross_fit import CrossFit
-from ope_vpm.ope.inference.doubts import (
-    HELD_ACTIONS,
-    LEVERAGE,
-    OVERLAP,
-    PAST_ACTION,
-    RELATIVE_ERROR,
-    RESIDUAL_CORRELATION,
-    RIDGE,
-    UNSEEN_MASS,
-    among,
-    joined,
-    remarks_among,
-)
-from ope_vpm.ope.inference.logged_mean import logged_mean, relative_error, with_return_doubt
+from ope_vpm.ope.inference.doubts import SUPPORT, UNSEEN, Doubts, scaled
 from ope_vpm.ope.inference.returns import ends_under, reaches_ends, uncharged
-from ope_vpm.ope.linear.estimate import LARGEST_LEVERAGE, LinearEstimate
+from ope_vpm.ope.inference.support import NO_DATA
+from ope_vpm.ope.linear.estimate import LinearEstimate, leverage_factor
 from ope_vpm.ope.q.linear import cross_fitted_q, doubted_lstd, linear_base, lstd_equations
 from ope_vpm.ope.q.values import QValues, influence
 from ope_vpm.ope.vpm.estimator import POWER, find_factored
@@ -83,26 +71,27 @@ class DoublyRobust(ProblemEstimator):
             return ratio
         if len(np.unique(folds[problem.data.episode[problem.steps.rows]])) == 1:
             folds = np.zeros_like(folds)  # no other fold has a step to learn from
-        found = self._corrected(problem, folds, ratio, ratio.suspected_bias)
+        found = self._corrected(problem, folds, ratio, ratio.doubts)
         guess = ratio.per_episode
         rate = 0.0 if guess is None else ends_under(problem, guess.ratio)
         if guess is None or not reaches_ends(problem, rate):
             return found
         charged = problem.with_rewards(problem.data.rewards - guess.value * problem.ending)
-        left = self._corrected(charged, folds, guess, rate * guess.suspected_bias)
-        return with_return_doubt(problem, replace(found, per_episode=uncharged(guess.value, rate, left)))
+        left = self._corrected(charged, folds, guess, scaled(guess.doubts, rate))
+        return replace(found, per_episode=uncharged(guess.value, rate, left))
 
-    def _corrected(self, problem: Problem, folds: Integers, ratio: LinearEstimate, bias: float) -> RawEstimate:
-        """The value with a given ratio, which may be off by a suspected bias."""
+    def _corrected(self, problem: Problem, folds: Integers, ratio: LinearEstimate, known: Doubts) -> RawEstimate:
+        """The value with a given ratio, about which there are doubts."""
         tau = ratio.ratio[problem.steps.rows]
         q, ridge = self._q(problem, folds, tau)
         notes = {"solver": self.q, "ridge": ratio.ridge, "q_ridge": ridge, "clock": ratio.clock}
-        fit = CrossFit(q, tau, unseen_mass=None, error=bias)
-        found = corrected(problem, fit, notes)
+        fit = CrossFit(q, tau, unseen_mass=None, error=0.0)
+        found = corrected(problem, fit, notes).doubted(known)
         if not folds.any() and found.sums is not None:  # residuals of what was fitted to them are too small
-            sums = found.sums.stretched(1 / (1 - min(ratio.size(LEVERAGE) or 0.0, LARGEST_LEVERAGE)))
-            found = replace(found, uncertainty=Bootstrap(episodes=sums, suspected_bias=bias))
-        return _also_doubted(found, ratio)
+            equations = lstd_equations(problem, self.n_features, self.draws)
+            sums = found.sums.stretched(leverage_factor(equations, ratio.ridge))
+            found = replace(found, uncertainty=Bootstrap(episodes=sums))
+        return found
 
     def _ratio(self, problem: Problem) -> LinearEstimate:
         """What vpm finds; without densities, the ratio that LSTD-Q implies."""
@@ -124,16 +113,6 @@ class DoublyRobust(ProblemEstimator):
         return fit_networks(problem, folds, self.members, self.training_steps, self.draws, base=base), ridge
 
 
-def _also_doubted(found: RawEstimate, ratio: LinearEstimate) -> RawEstimate:
-    """The estimate with what is known against its ratio and the features that Q has, too.
-
-    Left out are how much of the log the weights use, which `found` knows of its own, and the ratio's error, which is
-    part of its own.
-    """
-    known = among(ratio.doubts, OVERLAP, HELD_ACTIONS, RESIDUAL_CORRELATION, PAST_ACTION, RIDGE, LEVERAGE)
-    return replace(found, doubts=joined(found.doubts, known, remarks_among(ratio.doubts)))
-
-
 def corrected(problem: Problem, fit: CrossFit, notes: dict[str, Any]) -> RawEstimate:
     """The value of Q and what the weighted residuals add to it."""
     plan, q, tau = problem.steps, fit.q, fit.tau
@@ -149,12 +128,12 @@ def corrected(problem: Problem, fit: CrossFit, notes: dict[str, Any]) -> RawEsti
     weights = group_sums(plan.rows, plan.weight * tau, len(problem.data))
     return RawEstimate(
         value=plain + correction,
-        uncertainty=Bootstrap(episodes=sums, suspected_bias=fit.error),
+        uncertainty=Bootstrap(episodes=sums),
         weights=weights,
         doubts=(
             *doubts_of_weights(problem.data, weights),
-            *UNSEEN_MASS.of(fit.unseen_mass),
-            *RELATIVE_ERROR.of(None if problem.finite else relative_error(logged_mean(problem), error, fit.error)),
+            *SUPPORT.of(fit.unseen_mass, sentence=NO_DATA),
+            *UNSEEN.of(0.0, bias=fit.error),
             *remarks((*fit.doubts, *clock_remarks(problem.data, problem.time_limit, known=not problem.finite))),
         ),
         diagnostics={

@@ -98,8 +98,7 @@ class FQE(ProblemEstimator):
         """Return the estimate with a likelihood interval instead of the bootstrap's, within the same limits."""
         if found.sums is None or found.uncertainty is None:
             return found
-        ends, bias = likelihood_interval(problem, treatment(self.unseen)), found.suspected_bias
-        of = Likelihood(episodes=found.sums, suspected_bias=bias, ends=ends)
+        of = Likelihood(episodes=found.sums, ends=likelihood_interval(problem, treatment(self.unseen)))
         return replace(found, uncertainty=Derived(of=of, limits=found.uncertainty.limits))
 
 

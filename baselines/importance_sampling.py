@@ -19,10 +19,11 @@ from ope_vpm.ope.authoring import (
 )
 from ope_vpm.ope.behaviour.source import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.finite.limits import with_rare_rewards
-from ope_vpm.ope.inference.doubts import OVERLAP, UNLOGGED
-from ope_vpm.ope.inference.estimate import rewards_hull, value_or_nan
+from ope_vpm.ope.inference.doubts import DISAGREEMENT, Doubts, scaled
+from ope_vpm.ope.inference.estimate import value_or_nan
 from ope_vpm.ope.inference.logged_mean import time_weights, weighted_sums
 from ope_vpm.ope.inference.returns import ends_under, with_ratio_return, with_weighted_return
+from ope_vpm.ope.inference.support import OVERLAP, unsupported
 
 SMALLEST = 1e-300
 """Keeps divisions by weights that have all vanished defined."""
@@ -52,16 +53,11 @@ class _ImportanceSampling(ProblemEstimator):
     ) -> RawEstimate:
         """The sum of the ratios, with the weights that the rows have in it, and what cut episodes leave unknown."""
         value = value_or_nan(sums.ratios.sum(), weights)
-        bias, cautions = cut_short(problem, value, weights, unlogged)
         return RawEstimate(
             value=value,
-            uncertainty=Bootstrap(episodes=sums, suspected_bias=bias),
+            uncertainty=Bootstrap(episodes=sums),
             weights=weights,
-            doubts=(
-                *doubts_of_weights(problem.data, weights),
-                *UNLOGGED.of(unlogged if problem.gamma < 1 else None, bias=bias),
-                *remarks(cautions),
-            ),
+            doubts=(*doubts_of_weights(problem.data, weights), *cut_short(problem, value, weights, unlogged)),
             diagnostics=fit,
         )
 
@@ -111,8 +107,8 @@ class StepWise(_ImportanceSampling):
             return with_rare(problem, found, weights, 0.0)
         if problem.ends.all():  # the usual definition: the weighted mean rewards of all times, added up
             ends = 1 / time
-            uncertainty = Bootstrap(episodes=sums.scaled(time))
-            per_episode = replace(found, value=time * found.value, uncertainty=uncertainty)
+            uncertainty, doubts = Bootstrap(episodes=sums.scaled(time)), scaled(found.doubts, time)
+            per_episode = replace(found, value=time * found.value, uncertainty=uncertainty, doubts=doubts)
             found = replace(found, per_episode=per_episode)
         else:
             rate = step_wise(problem, log_ratio, problem.ending.astype(np.float64))[0]
@@ -120,7 +116,7 @@ class StepWise(_ImportanceSampling):
             found = with_ratio_return(problem, found, rate)
         if problem.on_end == "restart":
             around = step_wise(problem, log_ratio, problem.data.rewards - found.value)[0]
-            uncertainty = Bootstrap(episodes=raised(around, found.value), suspected_bias=found.suspected_bias)
+            uncertainty = Bootstrap(episodes=raised(around, found.value))
             found = replace(found, uncertainty=uncertainty)
         return with_rare(problem, found, weights, ends)
 
@@ -156,10 +152,7 @@ def with_lost_weight(problem: Problem, found: RawEstimate, product: Floats) -> R
         product: (episodes,): of the ratios of each episode.
     """
     mean, error = float(product.mean()), float(product.std() / np.sqrt(len(product)))
-    hull = rewards_hull(problem)
-    bias = max(0.0, 1 - mean - 2 * error) * (hull.high - hull.low) / 2
-    found = found.doubting(OVERLAP, min(mean, 1.0), bias)
-    return replace(found, uncertainty=found.uncertainty and found.uncertainty.widened(bias))
+    return found.doubted(unsupported(problem, max(0.0, 1 - mean - 2 * error), OVERLAP))
 
 
 FEW_CUT = 0.05
@@ -167,12 +160,19 @@ FEW_CUT = 0.05
 share of steps without data from which every estimate asks for caution."""
 
 
-def cut_short(problem: Problem, value: float, weights: Floats, unlogged: float) -> tuple[float, tuple[str, ...]]:
-    """What may be wrong because the log stopped before the task did, as large as one standard error, and a remark.
+BEYOND = "{:.0%} of the discounted weight lies beyond the steps at which episodes were cut"
+CUT = (
+    "episodes were cut, and the mean over their logged steps, which products of ratios tell, need not be that of the "
+    "long run"
+)
 
-    Below γ = 1 the steps beyond the log may pay anything that the rewards allow, so that twice the error holds all of
-    it. At γ = 1 a method that weighs trajectories knows the mean over the logged steps, and no long run: how far the
-    later half of the steps lies from all of them says how much of the way is left.
+
+def cut_short(problem: Problem, value: float, weights: Floats, unlogged: float) -> Doubts:
+    """What may be wrong because the log stopped before the task did.
+
+    Below γ = 1 the steps beyond the log may pay anything that the rewards allow. At γ = 1 a method that weighs
+    trajectories knows the mean over the logged steps, and no long run: how far the later half of the steps lies from
+    all of them says how much of the way is left.
 
     Args:
         problem: the question.
@@ -182,18 +182,13 @@ def cut_short(problem: Problem, value: float, weights: Floats, unlogged: float) 
     """
     data = problem.data
     if problem.gamma < 1:
-        hull = rewards_hull(problem, unlogged_ends=True)
-        return unlogged * (hull.high - hull.low) / 2, ()
+        return unsupported(problem, unlogged, BEYOND)
     whole, cut = float(weights.sum()), float(weights[~problem.ends[data.episode]].sum())
     if not whole > 0 or cut <= FEW_CUT * whole:
-        return 0.0, ()
+        return ()
     late = np.where(2 * data.time >= data.lengths[data.episode], weights, 0.0)
     later = float(late @ data.rewards / late.sum()) if late.sum() > 0 else value
-    remark = (
-        "episodes were cut, and the mean over their logged steps, which products of ratios tell, need not be that of "
-        "the long run"
-    )
-    return abs(later - value), (remark,)
+    return (*DISAGREEMENT.suspects(abs(later - value)), *remarks([CUT]))
 
 
 def step_wise(problem: Problem, log_ratio: Floats, paid: Floats) -> tuple[EpisodeSums, Floats, float, float]:

@@ -38,9 +38,9 @@ from ope_vpm.ope.behaviour.action_ratio import ActionRatio
 from ope_vpm.ope.behaviour.clone import Clone, logged_frequencies
 from ope_vpm.ope.behaviour.source import Behaviour, asked_behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.finite.counts import number_states
-from ope_vpm.ope.inference.doubts import OVERLAP
 from ope_vpm.ope.inference.estimate import value_or_nan
 from ope_vpm.ope.inference.returns import with_weighted_return
+from ope_vpm.ope.inference.support import OVERLAP, unsupported
 from ope_vpm.with_torch import torch
 
 PRIOR = 0.3
@@ -100,7 +100,7 @@ class Liu2018(ProblemEstimator):
             weights=weights,
             doubts=(
                 *doubts_of_weights(problem.data, weights),
-                *OVERLAP.of(min(action.overlap, 1.0)),
+                *unsupported(problem, 1 - action.overlap, OVERLAP),
                 *remarks(["the interval takes the state ratio as known"]),
                 *remarks(clock_remarks(problem.data, problem.time_limit, known=False)),
             ),

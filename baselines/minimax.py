@@ -15,9 +15,8 @@ from ope_vpm.arrays import Floats
 from ope_vpm.linear.system import LinearSystem
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.authoring import Bootstrap, RawEstimate
-from ope_vpm.ope.behaviour.action_ratio import known_overlap
-from ope_vpm.ope.inference.doubts import DISAGREEMENT, OVERLAP, remarks
-from ope_vpm.ope.inference.estimate import disagreement
+from ope_vpm.ope.inference.doubts import DISAGREEMENT, remarks
+from ope_vpm.ope.inference.support import doubts_of_actions
 from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations
 from ope_vpm.ope.linear.sensitivity import Rows, with_linear_doubt
 from ope_vpm.ope.ratio.estimator import RatioEstimator, ratio_estimate
@@ -62,10 +61,10 @@ class MinimaxQ(RatioEstimator):
         correction = float(np.mean(tau * residual))
         found = RawEstimate(
             value=float(system.source @ theta),
-            uncertainty=Bootstrap(episodes=sums, suspected_bias=abs(correction)),
+            uncertainty=Bootstrap(episodes=sums),
             doubts=(
-                *OVERLAP.of(known_overlap(problem)),
-                *DISAGREEMENT.of(disagreement(problem.data, abs(correction), sums.standard_error)),
+                *doubts_of_actions(problem),
+                *DISAGREEMENT.suspects(abs(correction)),
                 *remarks(clock_remarks(problem.data, problem.time_limit, known=True)),
             ),
             diagnostics={"solver": "linear", "ridge": lstd.ridge, "correction": correction},

@@ -23,7 +23,8 @@ from ope_vpm.ope.estimator import check_positive
 from ope_vpm.ope.finite.counted import counted_estimate
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.treatments import DEFAULT, Pooled, treatment
-from ope_vpm.ope.inference.doubts import UNSEEN_MASS
+from ope_vpm.ope.inference.doubts import DISAGREEMENT
+from ope_vpm.ope.inference.support import unsupported
 from ope_vpm.ope.inference.uncertainty import Spread
 from ope_vpm.ope.log import Log
 from ope_vpm.with_torch import torch
@@ -128,10 +129,10 @@ class ModelBased(ProblemEstimator):
         else:
             completed = treatment(name).complete(finite_problem(problem))
             value = completed.rollout(self.horizon or PAPER_HORIZON, problem.seed)
-        bias = max(exact.suspected_bias, abs(value - exact.value))
-        uncertainty = None if exact.sums is None else Bootstrap(episodes=exact.sums, suspected_bias=bias)
+        uncertainty = None if exact.sums is None else Bootstrap(episodes=exact.sums)
         diagnostics = {**exact.diagnostics, "exact_value": exact.value}
-        return replace(exact, value=value, uncertainty=uncertainty, diagnostics=diagnostics)
+        found = replace(exact, value=value, uncertainty=uncertainty, diagnostics=diagnostics)
+        return found.doubted(DISAGREEMENT.suspects(abs(value - exact.value)))
 
     def _by_networks(self, problem: Problem) -> RawEstimate:
         """The mean of the members' values; their spread is the standard error."""
@@ -142,7 +143,7 @@ class ModelBased(ProblemEstimator):
         found = RawEstimate(
             value=float(rolled.values.mean()),
             uncertainty=Spread(members=rolled.values),
-            doubts=UNSEEN_MASS.of(rolled.at_edge),
+            doubts=unsupported(problem, rolled.at_edge),
             diagnostics=diagnostics | {"dropped": problem.steps.dropped},
         )
         if not problem.episodic:

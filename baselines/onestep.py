@@ -13,7 +13,7 @@ from ope_vpm.ope.authoring import Problem, ProblemEstimator, RawEstimate
 from ope_vpm.ope.behaviour.action_ratio import CAP, ActionRatio, RatioModel, action_ratio, ratio_model
 from ope_vpm.ope.behaviour.source import Behaviour, asked_behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.estimator import NEEDS_ROWS
-from ope_vpm.ope.inference.doubts import OVERLAP, remarks
+from ope_vpm.ope.inference.doubts import remarks
 from ope_vpm.ope.inference.estimate import doubts_of_sums, value_or_nan
 from ope_vpm.ope.inference.logged_mean import (
     RewardSums,
@@ -22,6 +22,7 @@ from ope_vpm.ope.inference.logged_mean import (
     time_weights,
     weighted_estimate,
 )
+from ope_vpm.ope.inference.support import OVERLAP, unsupported
 from ope_vpm.policy import TargetPolicy
 
 
@@ -75,7 +76,7 @@ class OneStep(ProblemEstimator):
     ) -> RawEstimate:
         doubts = (
             *doubts_of_sums(problem.data, sums.of_weights),
-            *OVERLAP.of(min(overlap, 1.0)),
+            *unsupported(problem, 1 - overlap, OVERLAP),
             *remarks(["the action ratio alone ignores that the target visits other states"]),
         )
         fit = {"behaviour_held_out_log_likelihood": likelihood}

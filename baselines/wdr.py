@@ -36,24 +36,25 @@ from ope_vpm.ope.authoring import (
     doubts_of_weights,
     remarks,
 )
-from ope_vpm.ope.behaviour.action_ratio import held_actions, known_overlap
 from ope_vpm.ope.behaviour.source import Behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.finite.counted import counted_value
 from ope_vpm.ope.finite.cross_fit import CrossFit, counted_fit
 from ope_vpm.ope.finite.limits import with_rare_rewards
 from ope_vpm.ope.finite.treatments import DEFAULT
 from ope_vpm.ope.inference.doubts import (
-    HELD_ACTIONS,
-    HISTORY,
-    OVERLAP,
-    PAST_ACTION,
-    RESIDUAL_CORRELATION,
-    UNSEEN_MASS,
+    DISAGREEMENT,
+    MISSED,
+    PAST,
+    RIDGE,
+    SUPPORT,
+    UNSEEN,
     among,
     joined,
+    scaled,
 )
+from ope_vpm.ope.inference.support import NO_DATA, doubts_of_actions
 from ope_vpm.ope.inference.uncertainty import entry_rate, initial_sums
-from ope_vpm.ope.linear.sensitivity import beyond_log, with_feature_doubt
+from ope_vpm.ope.linear.sensitivity import with_feature_doubt
 from ope_vpm.ope.q.linear import cross_fitted_q, find_lstd, lstd_equations
 from ope_vpm.ope.q.values import QValues, influence
 
@@ -63,11 +64,8 @@ is singular."""
 HALF = 0.6745
 """Standard errors to each side of a 50 % interval, outside which a shorter horizon counts as biased."""
 
-ON_Q = UNSEEN_MASS.caution
-"""The share of time that rests on Q alone from which it matters whether observations are states, as they must be for Q:
-the share of steps without data from which every estimate asks for caution."""
-PAST = (RESIDUAL_CORRELATION, PAST_ACTION, HISTORY)
-"""What is known about that."""
+OF_Q = PAST, MISSED, RIDGE
+"""Doubts about Q, which matter as far as the value rests on it."""
 ALONE = 1e-9
 """A share of the products of a time: an episode beside which all others have less is the only one, but for rounding."""
 
@@ -104,25 +102,22 @@ class WeightedDoublyRobust(ProblemEstimator):
         if fit.mixture is not None:  # residuals cannot correct how closed classes are mixed, at any horizon
             sums = sums.beside(fit.mixture)
         doubt = self._alone(problem) if beyond > ROUNDING else RawEstimate(value=terms.q_value)
-        # Neither Q nor the products of ratios know anything about unseen pairs; what else is wrong, residuals correct.
-        suspected = max(fit.error, beyond * doubt.suspected_bias)
-        # Where the target does what nobody did, Q extrapolates and products of ratios weigh the wrong rows.
-        held, overlap = held_actions(problem), None if problem.finite else known_overlap(problem)
-        suspected = float(np.hypot(suspected, beyond_log(problem, held)))
         doubts = (
             *doubts_of_weights(problem.data, weights),
-            *UNSEEN_MASS.of(fit.unseen_mass),
-            *HELD_ACTIONS.of(held, bias=beyond_log(problem, held)),
-            *OVERLAP.of(overlap),
+            *SUPPORT.of(fit.unseen_mass, sentence=NO_DATA),
+            # Neither Q nor the products of ratios know anything about unseen pairs.
+            *UNSEEN.of(0.0, bias=fit.error),
+            # Where the target does what nobody did, Q extrapolates and products of ratios weigh the wrong rows.
+            *(() if problem.finite else doubts_of_actions(problem)),
+            *DISAGREEMENT.suspects(terms.undecided(blend)),
             *remarks(fit.doubts),
         )
-        if beyond > ON_Q:
-            doubts = joined(doubts, among(doubt.doubts, *PAST))
         found = RawEstimate(
             value=terms.q_value + float(blend @ terms.corrections),
-            uncertainty=Bootstrap(episodes=sums, suspected_bias=float(np.hypot(suspected, terms.undecided(blend)))),
+            uncertainty=Bootstrap(episodes=sums),
             weights=weights,
-            doubts=doubts,
+            # What else is wrong with Q, residuals correct as far as they go.
+            doubts=joined(doubts, scaled(among(doubt.doubts, *OF_Q), beyond)),
             diagnostics={
                 "behaviour_held_out_log_likelihood": clone.held_out_log_likelihood,
                 "fqe_value": terms.q_value,

@@ -64,11 +64,6 @@ class LinearSystem:
         factor = self._factor(ridge)
         return lu_solve(factor, self.reward), lu_solve(factor, self.source, trans=1)
 
-    def among(self, columns: Integers) -> LinearSystem:
-        """The system of some of the features alone; the constant, the first one, must be among them."""
-        square = self.matrix[np.ix_(columns, columns)]
-        return LinearSystem(square, self.reward[columns], self.source[columns], self.scale[columns])
-
     def degrees_of_freedom(self, ridge: float) -> float:
         """The trace of M⁻¹A: how many features the ridge leaves free."""
         return float(np.trace(lu_solve(self._factor(ridge), self.matrix)))

@@ -16,7 +16,15 @@ from ope_vpm import others
 from ope_vpm.arrays import Floats, effective_sample_size, read_only
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.inference.doubts import advise, judge
-from ope_vpm.ope.inference.estimate import Hull, RawEstimate, all_doubts, interval_of, outside, rewards_hull
+from ope_vpm.ope.inference.estimate import (
+    Hull,
+    RawEstimate,
+    all_doubts,
+    interval_of,
+    noise_of,
+    outside,
+    rewards_hull,
+)
 from ope_vpm.ope.inference.returns import ONE_EPISODE, episode_return, with_return
 from ope_vpm.ope.inference.value import NOT_TOLD, PolicyValue
 from ope_vpm.ope.linear.placebo import with_placebo
@@ -188,9 +196,10 @@ def policy_value(problem: Problem, estimator: str, raw: RawEstimate) -> PolicyVa
     """Put intervals around what was found, and judge it."""
     hull, episodes = rewards_hull(problem), problem.data.n_episodes
     error, interval = interval_of(problem, raw)
-    weights, rows = None if raw.weights is None else _mean_one(raw.weights), raw.effective_rows
+    weights, rows = None if raw.weights is None else _mean_one(raw.weights), raw.rows_worth
     doubts = all_doubts(problem, raw)
-    level, reasons = judge(doubts)
+    noise = noise_of(problem, raw, error)
+    level, reasons = judge(doubts, noise)
     of_return = None if raw.per_episode is None else episode_return(problem, raw.per_episode)
     objections = _objections(raw.value, hull)
     if objections:
@@ -217,7 +226,7 @@ def policy_value(problem: Problem, estimator: str, raw: RawEstimate) -> PolicyVa
         reasons=reasons,
         diagnostics={"episodes": episodes, "rows": len(problem.data), **_numbers(raw), **raw.diagnostics},
         weights=None if weights is None else read_only(weights),
-        advice=advise(doubts),
+        advice=advise(doubts, noise),
         doubts=doubts,
         question=problem.question,
         episode_return=of_return,
@@ -257,5 +266,5 @@ def _mean_one(weights: Floats) -> Floats:
 
 
 def _numbers(raw: RawEstimate) -> dict[str, Any]:
-    """The numbers that were judged, by the names of their rules."""
+    """The numbers that were judged and the biases that were suspected, by the names of their rules."""
     return {"suspected_bias": raw.suspected_bias} | {each.code: each.size for each in raw.doubts if each.rule}

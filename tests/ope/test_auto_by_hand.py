@@ -8,12 +8,12 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.ope import Problem
 from ope_vpm.ope.auto import estimator as auto
-from ope_vpm.ope.auto.estimator import Auto, _error, _followed, _less_doubtful, _networks, _with_departure
+from ope_vpm.ope.auto.estimator import Auto, _less_doubtful, _networks, _with_departure
 from ope_vpm.ope.inference import logged_mean as means
-from ope_vpm.ope.inference.doubts import DEPARTURE, OVERLAP, RELATIVE_ERROR
+from ope_vpm.ope.inference.doubts import COEFFICIENTS, DISAGREEMENT, SUPPORT
 from ope_vpm.ope.inference.estimate import RawEstimate, found_on_sample
-from ope_vpm.ope.inference.logged_mean import RewardSums, logged_mean, reward_sums, weighted_estimate
-from ope_vpm.ope.inference.uncertainty import Bootstrap, Derived, EpisodeSums, percentile_interval
+from ope_vpm.ope.inference.logged_mean import RewardSums, reward_sums, weighted_estimate
+from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, percentile_interval
 from ope_vpm.ope.q.fitted import Networks
 from ope_vpm.policy import GaussianPolicy
 
@@ -31,89 +31,66 @@ def pose(episodes=12, length=4, ended=True, gamma=1.0, **choices):
     return Problem.pose(data, GaussianPolicy(lambda s: (0 * s, 1.0)), gamma=gamma, ignore=QUIET, **choices)
 
 
-def raw(value, error, bias=0.0, **more):
+def raw(value, error, bias=0.0, doubts=(), **more):
     influence = np.append(np.array([error, -error]) / np.sqrt(2), np.zeros(10))
-    uncertainty = Bootstrap(episodes=EpisodeSums.of_influence(value, influence), suspected_bias=bias)
-    return RawEstimate(value=value, uncertainty=uncertainty, **more)
+    uncertainty = Bootstrap(episodes=EpisodeSums.of_influence(value, influence))
+    known = DISAGREEMENT.suspects(bias / COEFFICIENTS["disagreement"])
+    return RawEstimate(value=value, uncertainty=uncertainty, doubts=(*known, *doubts), **more)
 
 
 NOTES = {"chosen": "vpm", "why": ("overlap",)}
 MODEL = {"model_explained": 0.99987}
 
 
-def test_errors_are_compared_with_their_suspected_bias():
-    assert _error(raw(1.0, 3.0, 4.0)) == pytest.approx(5)
-    assert _error(RawEstimate(value=1.0)) == np.inf
-    assert _error(raw(float("nan"), 3.0)) == np.inf
+def test_errors_are_those_of_noise_and_of_suspected_bias():
+    assert raw(1.0, 3.0, 4.0).error == pytest.approx(5)
+    assert RawEstimate(value=1.0).error == np.inf
+    assert raw(float("nan"), 3.0).error == np.inf
 
 
 def test_a_model_that_is_more_certain_takes_the_place_of_the_first_choice():
     """3 ± 0.5 by vpm, 4 ± 0.4 by the model; the weights stay vpm's, and the evidence is the model's own."""
-    problem, weights = pose(), np.arange(48.0)
-    found = raw(3.0, 0.5, weights=weights, diagnostics=NOTES, doubts=OVERLAP.of(0.5))
-    chosen = _less_doubtful(problem, found, raw(4.0, 0.4, diagnostics=MODEL))
+    weights = np.arange(48.0)
+    found = raw(3.0, 0.5, weights=weights, diagnostics=NOTES, doubts=SUPPORT.of(0.2))
+    chosen = _less_doubtful(found, raw(4.0, 0.4, diagnostics=MODEL))
     assert chosen.value == 4
     assert chosen.weights is weights
-    assert chosen.size(OVERLAP) is None
-    own = logged_mean(problem).sums.standard_error
-    assert chosen.size(RELATIVE_ERROR) == pytest.approx(0.4 / own)
+    assert chosen.size(SUPPORT) is None
     assert chosen.diagnostics["chosen"] == "model"
     assert chosen.diagnostics["candidates"] == {"vpm": 3.0, "model": 4.0}
     assert chosen.diagnostics["why"] == (
         "a model of one step explains 99.987% of what follows: the target is followed in it",
     )
     for error, bias in ((0.51, 0.0), (0.4, 0.4)):
-        kept = _less_doubtful(problem, found, raw(4.0, error, bias, diagnostics=MODEL))
+        kept = _less_doubtful(found, raw(4.0, error, bias, diagnostics=MODEL))
         assert kept.value == 3
-        assert kept.size(OVERLAP) == 0.5
+        assert kept.size(SUPPORT) == 0.2
         assert kept.diagnostics == NOTES | {"candidates": {"vpm": 3.0, "model": 4.0}}
 
 
 def test_the_return_is_chosen_by_itself():
     """The model's value is less certain and its return more, or the other way round."""
-    problem = pose()
-    own = logged_mean(problem).per_episode.sums.standard_error
     found = raw(3.0, 0.5, diagnostics=NOTES, per_episode=raw(12.0, 2.0))
-    chosen = _less_doubtful(problem, found, raw(4.0, 0.6, diagnostics=MODEL, per_episode=raw(16.0, 1.0, 0.5)))
+    chosen = _less_doubtful(found, raw(4.0, 0.6, diagnostics=MODEL, per_episode=raw(16.0, 1.0, 0.5)))
     assert (chosen.value, chosen.per_episode.value) == (3, 16)
-    assert chosen.per_episode.size(RELATIVE_ERROR) == pytest.approx(np.hypot(1.0, 0.5) / own)
-    chosen = _less_doubtful(problem, found, raw(4.0, 0.4, diagnostics=MODEL, per_episode=raw(16.0, 3.0)))
+    chosen = _less_doubtful(found, raw(4.0, 0.4, diagnostics=MODEL, per_episode=raw(16.0, 3.0)))
     assert (chosen.value, chosen.per_episode.value) == (4, 12)
-    chosen = _less_doubtful(problem, found, raw(4.0, 0.4, diagnostics=MODEL))
+    chosen = _less_doubtful(found, raw(4.0, 0.4, diagnostics=MODEL))
     assert (chosen.value, chosen.per_episode.value) == (4, 12)
     alone = raw(3.0, 0.5, diagnostics=NOTES)
-    chosen = _less_doubtful(problem, alone, raw(4.0, 0.4, diagnostics=MODEL, per_episode=raw(16.0, 1.0)))
+    chosen = _less_doubtful(alone, raw(4.0, 0.4, diagnostics=MODEL, per_episode=raw(16.0, 1.0)))
     assert chosen.per_episode is None
 
 
-def test_a_followed_estimate_without_sums_cannot_be_compared():
-    assert _followed(RawEstimate(value=1.0), None, raw(2.0, 1.0)).size(RELATIVE_ERROR) is None
-
-
 def test_how_far_the_target_leaves_the_log_speaks_against_both():
-    """A quarter of the steps may pay anything within the rewards: twice an eighth of their range is that."""
+    """A quarter of the steps, a twentieth of them forgiven; the return is three times the value, and so is its bias."""
     problem = pose()
     width = float(np.ptp(problem.data.rewards))
-    whole = raw(3.0, 0.5, 0.25, per_episode=raw(9.0, 1.0, doubts=OVERLAP.of(0.7)))
-    found = _with_departure(problem, whole, 0.25)
-    assert found.size(DEPARTURE) == 0.25
-    assert found.suspected_bias == pytest.approx(np.hypot(0.25, width / 8))
-    own = logged_mean(problem).sums.standard_error
-    assert found.size(RELATIVE_ERROR) == pytest.approx(np.hypot(0.5, found.suspected_bias) / own)
-    assert (found.per_episode.size(DEPARTURE), found.per_episode.size(OVERLAP)) == (0.25, 0.7)
-    assert found.per_episode.suspected_bias == whole.per_episode.suspected_bias
-    for share in (None, 0.1):  # a few steps are there by the noise of the walks
-        same = _with_departure(problem, raw(3.0, 0.5, 0.25), share)
-        assert (same.per_episode, same.suspected_bias, same.size(DEPARTURE)) == (None, 0.25, share)
-    assert _with_departure(problem, RawEstimate(value=1.0), 0.25).size(DEPARTURE) == 0.25
-
-
-def test_the_interval_of_a_sample_is_widened_as_well():
-    problem = pose()
-    own = raw(3.0, 0.5, 0.3).uncertainty
-    wider = Derived(of=own, log=problem.log).widened(0.4)
-    assert wider.suspected_bias == wider.of.suspected_bias == pytest.approx(0.5)
-    assert wider.interval(3.0, problem.log, 0) == own.widened(0.4).interval(3.0, problem.log, 0)
+    found = _with_departure(problem, raw(3.0, 0.5, per_episode=raw(9.0, 1.0)), 0.25)
+    for each, steps in ((found, 1), (found.per_episode, 3)):
+        (doubt,) = (doubt for doubt in each.doubts if doubt.code == "support")
+        assert (doubt.size, doubt.bias) == (0.25, pytest.approx(0.2 * steps * width))
+    assert _with_departure(problem, raw(3.0, 0.5), None).size(SUPPORT) is None
 
 
 @pytest.mark.parametrize(("overlap", "name"), [(0.29, "fqe"), (0.31, "mixture"), (1.7, "mixture")])
@@ -153,7 +130,7 @@ def test_networks_of_a_log_that_is_read_in_parts_learn_from_its_sample(monkeypat
     assert answer.diagnostics == {"a": 1, "sample_rows": 48}
     for each, bias in ((answer, 0.25), (answer.per_episode, 0.125)):
         assert each.uncertainty.log is sample.log
-        assert each.suspected_bias == bias
+        assert each.suspected_bias == pytest.approx(bias)
     assert answer.uncertainty.interval(3.0, whole.log, 0) == found.uncertainty.interval(3.0, sample.log, 0)
     assert found_on_sample(sample, lambda _: found) is found
     assert found_on_sample(streamed, lambda _: None) is None

@@ -7,7 +7,7 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
-from ope_vpm.ope.inference.doubts import OVERLAP, RIDGE
+from ope_vpm.ope.inference.doubts import COEFFICIENTS, DISAGREEMENT, RIDGE, SUPPORT, among
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
 from ope_vpm.ope.linear.estimate import LinearEstimate
 from ope_vpm.ope.linear.mixture import mixed, shares_of
@@ -15,11 +15,12 @@ from ope_vpm.ope.linear.mixture import mixed, shares_of
 NOTHING = np.zeros(0)
 
 
-def linear(value, error, bias=0.0, ridge=1e-4, **more):
+def linear(value, error, bias=0.0, ridge=1e-4, doubts=(), **more):
     """An estimate that the first episode moves up and the second down."""
     influence = np.append(np.array([error, -error]) / np.sqrt(2), np.zeros(10))
     return LinearEstimate(
-        value=value, uncertainty=Bootstrap(episodes=EpisodeSums.of_influence(value, influence), suspected_bias=bias),
+        value=value, uncertainty=Bootstrap(episodes=EpisodeSums.of_influence(value, influence)),
+        doubts=(*RIDGE.suspects(bias), *doubts),
         ridge=ridge, theta=NOTHING, beta=NOTHING, residual=None, clock=None, **more,
     )  # fmt: skip
 
@@ -35,15 +36,16 @@ def test_shares_by_hand():
 def test_a_mean_by_hand():
     """10 and 20 with shares 4/5 and 1/5: 12, off by 10/2 = 5 and by the mean of what the parts suspect, 0.4."""
     rows = np.array([1.0, 2.0, 3.0])
-    one = linear(10.0, 1.0, weights=rows, ridge=1e-5, doubts=(*OVERLAP.of(0.9), *RIDGE.of(1e-5)))
-    other = linear(20.0, 0.0, 2.0, weights=2 * rows, ridge=1.0, doubts=(*OVERLAP.of(0.5), *RIDGE.of(1.0)))
+    one = linear(10.0, 1.0, weights=rows, ridge=1e-5, doubts=SUPPORT.of(0.1))
+    other = linear(20.0, 0.0, 2.0, weights=2 * rows, ridge=1.0, doubts=SUPPORT.of(0.5))
     found = mixed([one, other])
     assert found.value == pytest.approx(12)
-    assert found.suspected_bias == pytest.approx(np.hypot(5, 0.4))
+    assert [each.bias for each in among(found.doubts, RIDGE, DISAGREEMENT)] == pytest.approx([0.4, 5])
+    parts = 0.4 * COEFFICIENTS["ridge"], 5 * COEFFICIENTS["disagreement"]
+    assert found.suspected_bias == pytest.approx(np.hypot(*parts))
     np.testing.assert_allclose(found.sums.influence, 0.8 * one.sums.influence, atol=1e-12)
     np.testing.assert_allclose(found.weights, 1.2 * rows)
-    assert found.size(OVERLAP) == 0.5
-    assert found.size(RIDGE) == pytest.approx(1e-4)  # 10 to the power of -5·4/5
+    assert found.size(SUPPORT) == 0.5
     assert found.per_episode is None
     assert mixed([one, replace(other, weights=None)]).weights is None
 

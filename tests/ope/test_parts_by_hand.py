@@ -23,26 +23,33 @@ from ope_vpm.ope.adapter.pair_features import pair_features
 from ope_vpm.ope.adapter.pair_sums import PairSums
 from ope_vpm.ope.adapter.pairs import absorbed_share
 from ope_vpm.ope.behaviour.action_ratio import RatioWeighting, action_ratio, ratio_model, weighted_pairs
-from ope_vpm.ope.inference.doubts import EFFECTIVE_ROWS, EFFECTIVE_SHARE, judge
+from ope_vpm.ope.inference.doubts import (
+    COEFFICIENTS,
+    DISAGREEMENT,
+    RIDGE,
+    SUPPORT,
+    among,
+    joined,
+    judge,
+    scaled,
+    suspected_bias,
+)
 from ope_vpm.ope.inference.uncertainty import EpisodeSums
 from ope_vpm.ope.linear.estimate import (
     FEW_ENDS,
     Influences,
     LinearEstimate,
-    PairEquations,
     RidgePath,
     _estimate,
     _few_ends,
     _return_path,
-    _spread,
     charged_residual,
-    fewer_features,
     leverage_factor,
     linear_estimate,
     ridge_path,
     rows_at,
 )
-from ope_vpm.ope.linear.sensitivity import _sample_rows, feature_spreads, fewer_waves, row_doubt, values_on_sample
+from ope_vpm.ope.linear.sensitivity import row_doubt, sample_rows
 from ope_vpm.ope.log import Log, precision_for
 from ope_vpm.ope.q import networks
 from ope_vpm.ope.q.linear import cross_fitted_q, find_lstd, linear_base, lstd_equations
@@ -166,13 +173,12 @@ def test_a_bias_that_is_not_known_is_as_large_as_the_value():
     equations = lstd_equations(problem, 4, 1)
     path = ridge_path(equations, 0.05)
     known = _estimate(equations, path)
-    assert known.suspected_bias == pytest.approx(abs(path.values[2] - path.values[0]))
+    assert known.suspected_bias == pytest.approx(COEFFICIENTS["ridge"] * abs(path.values[2] - path.values[0]))
     blind = replace(path, values=np.array([path.values[0], np.nan, np.nan]))
-    assert _estimate(equations, blind).suspected_bias == pytest.approx(abs(path.values[0]))
+    assert _estimate(equations, blind).suspected_bias == pytest.approx(COEFFICIENTS["ridge"] * abs(path.values[0]))
     free = equations.system.degrees_of_freedom(0.05) / 60
     widened = known.sums.standard_error / path.sums[0].standard_error
     assert widened == pytest.approx(1 / (1 - min(free, 0.5)))
-    assert known.size(EFFECTIVE_SHARE) == known.size(EFFECTIVE_ROWS) / 60
 
 
 def test_leverage_widens_at_most_twofold():
@@ -218,8 +224,7 @@ def test_rows_of_a_sample_have_the_solution_of_the_whole(monkeypatch):
     whole = pose()
     plain = find_lstd(whole, 4, 0.05, 1)
     equations = lstd_equations(whole, 4, 1)
-    bound = row_doubt(equations, *_sample_rows(equations, plain)).bound
-    assert values_on_sample(equations, plain) == (plain.value, plain.per_episode.value)  # the sample is the whole
+    bound = row_doubt(equations, *sample_rows(equations, plain)).bound
     monkeypatch.setattr(logs, "SAMPLE_ROWS", 20)
     problem = pose()
     assert len(problem.log.sample.data) == 20
@@ -227,64 +232,13 @@ def test_rows_of_a_sample_have_the_solution_of_the_whole(monkeypatch):
     equations = lstd_equations(problem, 4, 1)
     found = linear_estimate(equations, 0.05, "linear")
     for estimate in (found, found.per_episode):
-        tau, residual = _sample_rows(equations, estimate)
+        tau, residual = sample_rows(equations, estimate)
         rows = problem.log.sample_rows
         np.testing.assert_allclose(np.sort(tau), np.sort(estimate.weights[rows]), atol=1e-9)
         np.testing.assert_allclose(np.sort(residual), np.sort(estimate.residual[rows]), atol=1e-9)
-    own = PairEquations.of(equations.problem.on_sample, equations.pairs.on_sample())
-    expected = linear_estimate(own, None, "linear")
-    assert values_on_sample(equations, found) == pytest.approx((expected.value, expected.per_episode.value))
-    assert values_on_sample(equations, found)[0] != found.value
     tau, residual = plain.weights, plain.residual
     usual = np.quantile(np.abs(residual - np.median(residual)), 0.68)
     assert bound == pytest.approx(tau.std() / abs(tau.mean()) * usual)
-
-
-def test_columns_that_are_left_with_some_of_the_waves():
-    """[1, z, three cosines, three sines, u·(1, z, three cosines)] of one coordinate z, and of two u."""
-    pairs = replace(pair_features(pose(), 6, 1), action_base=5)
-    assert pairs.states.features.linear == 1  # the target does the same everywhere: that is no coordinate
-    assert pairs.size == 8 + 2 * 5
-    assert pairs.with_waves(np.array([1])).tolist() == [0, 1, 3, 6, 8, 9, 11, 13, 14, 16]
-
-
-def test_features_are_halved_and_quartered_by_how_fast_their_waves_are():
-    pairs = pair_features(pose(), 16, 1)
-    speed = np.linalg.norm(pairs.states.features.fourier.frequencies, axis=0)
-    slowest, fastest = np.argsort(speed)[:2], np.argsort(speed)[-2:]
-    waves = [[0, 2, 4, 6], [1, 3, 5, 7], slowest, fastest]
-    expected = [pairs.with_waves(np.array(each)).tolist() for each in waves]
-    assert [each.tolist() for each in fewer_waves(pairs)] == expected
-
-
-@pytest.mark.parametrize(("gamma", "on_end"), [(0.9, "absorb"), (1.0, "restart")])
-def test_a_fit_with_some_features_is_that_of_equations_without_the_others(gamma, on_end):
-    """Values, returns and standard errors by a design matrix that has these columns alone."""
-    equations = lstd_equations(pose(gamma=gamma, on_end=on_end), 8, 1)
-    (columns,) = chosen = [equations.rows.with_waves(np.array([0, 3]))]
-    (path,) = fewer_features(equations, lambda pairs: chosen, (1e-3, 1e-1))
-    phi, phi_next = (np.zeros((len(equations.pairs), equations.pairs.size)) for _ in range(2))
-    for batch in equations.rows:
-        phi[batch.rows], phi_next[batch.rows, : batch.phi_next.shape[1]] = batch.phi, batch.phi_next
-    initial = equations.means.initial
-    if on_end == "restart":
-        phi_next += np.outer(1 - phi_next[:, 0], initial)
-    x, change = phi[:, columns], (phi - gamma * phi_next)[:, columns]
-    source = (1 - gamma) * initial[columns]
-    if gamma == 1:
-        change[:, 0], source = 1.0, np.eye(len(columns))[0]
-    scale = np.append(0.0, np.mean(x**2, axis=0)[1:])
-    ended = (1.0 * equations.rows.states.ended, equations.rows.rewards)
-    for number, ridge in enumerate(path.ridges):
-        matrix = x.T @ change / len(x) + ridge * np.diag(scale)
-        rate, value = (source @ np.linalg.solve(matrix, x.T @ paid / len(x)) for paid in ended)
-        assert path.values[number] == pytest.approx(value)
-        if gamma == 1:
-            assert path.per_episode.values[number] == pytest.approx(value / rate)
-        tau = x @ np.linalg.solve(matrix.T, source)
-        theta = np.linalg.solve(matrix, x.T @ ended[1] / len(x))
-        influence = equations.influence(tau, ended[1] - change @ theta, _spread(theta, columns, phi.shape[1]))
-        assert path.sums[number].standard_error == pytest.approx(influence.standard_error)
 
 
 @pytest.mark.parametrize("together", [(), ((0.9, "absorb"), (1.0, "restart"))])
@@ -295,7 +249,7 @@ def test_rows_that_a_second_pass_kept_are_those_of_a_third(monkeypatch, together
         monkeypatch.setattr("ope_vpm.ope.linear.estimate.KEPT_NUMBERS", most)
         equations = lstd_equations(replace(pose(), together=together), 4, 1)
         path = ridge_path(equations, None)
-        kept = equations.solved(path.ridges, len(RIDGES), keep=True).rows
+        kept = equations.solved(path.ridges, len(RIDGES)).rows
         assert (kept is None) == (most == 0)
         found.append(equations.at_rows(path))
         expected = equations.apply(path.beta[:, path.chosen], path.theta[:, path.chosen])
@@ -546,9 +500,11 @@ def test_the_value_of_a_ratio_with_ends_that_absorb():
     assert found.value == pytest.approx(zeta @ problem.data.rewards / total)
     assert found.diagnostics["mean_ratio"] == pytest.approx(total / 60)
     _, residual = equations.apply(lstd.theta, lstd.theta)
-    doubt, spread = row_doubt(equations, 60 * zeta / total, residual), feature_spreads(equations, lstd)[0]
-    parts = [found.value - lstd.value, 0.3 * np.sqrt(spread * doubt.bound), doubt.bias]
-    assert found.suspected_bias == pytest.approx(np.linalg.norm(parts))
+    own = (
+        *DISAGREEMENT.suspects(abs(found.value - lstd.value)),
+        *row_doubt(equations, 60 * zeta / total, residual).doubts,
+    )
+    assert found.suspected_bias == pytest.approx(suspected_bias((*own, *among(lstd.doubts, RIDGE, SUPPORT))))
     expected = equations.influence(60 * zeta / total, residual, lstd.theta)
     factor = leverage_factor(equations, 0.05)
     assert factor == pytest.approx(1 / (1 - equations.system.degrees_of_freedom(0.05) / 60))
@@ -567,9 +523,10 @@ def test_the_return_of_a_ratio():
     rate = zeta @ problem.ending / zeta.sum()
     assert found.per_episode.value == pytest.approx(found.value / rate)
     known = lstd.per_episode
-    doubt, spread = row_doubt(equations, zeta, known.residual), feature_spreads(equations, lstd)[1]
-    parts = [found.per_episode.value - known.value, 0.3 * np.sqrt(spread * doubt.bound), doubt.bias]
-    assert found.per_episode.suspected_bias == pytest.approx(np.linalg.norm(parts))
+    own = DISAGREEMENT.suspects(abs(found.per_episode.value - known.value)), row_doubt(equations, zeta, known.residual)
+    of_value = scaled(DISAGREEMENT.suspects(abs(found.value - lstd.value)), 1 / rate)
+    parts = joined(own[0], of_value, own[1].doubts, among(known.doubts, RIDGE, SUPPORT))
+    assert found.per_episode.suspected_bias == pytest.approx(suspected_bias(parts))
     expected = equations.influence(60 * zeta / zeta.sum(), known.residual, known.theta)
     stretched = leverage_factor(equations, 0.05) * (expected.influence - expected.influence.mean())
     np.testing.assert_allclose(found.per_episode.sums.influence, stretched)
@@ -686,12 +643,12 @@ def test_another_treatment_of_unseen_pairs_is_the_bias_of_value_and_return():
     problem = unseen_log()
     first = find_by_solver(problem, ov.VPM(solver="tabular", unseen="restart", steps=300), 1)
     other = find_by_solver(problem, ov.VPM(solver="tabular", unseen="good-turing", steps=300), 1)
-    assert first.suspected_bias == pytest.approx(abs(first.value - other.value), rel=1e-6)
-    assert first.suspected_bias > 1e-3
-    assert first.per_episode.suspected_bias == pytest.approx(
-        abs(first.per_episode.value - other.per_episode.value), rel=1e-6
-    )
+    apart, of_return = (abs(a.value - b.value) for a, b in ((first, other), (first.per_episode, other.per_episode)))
+    assert apart > 1e-3
     rate = first.weights @ problem.ending / first.weights.sum()
+    assert first.size(DISAGREEMENT) == pytest.approx(apart, rel=1e-6)
+    (doubt,) = among(first.per_episode.doubts, DISAGREEMENT)
+    assert doubt.bias == pytest.approx(max(of_return, apart / rate), rel=1e-6)
     assert first.per_episode.value == pytest.approx(first.value / rate)
 
 

@@ -7,7 +7,7 @@ import torch
 import ope_vpm as ov
 from ope_vpm.ope import Problem
 from ope_vpm.ope.behaviour.action_ratio import ActionRatio, categorical_clone
-from ope_vpm.ope.inference.doubts import RATE_ERROR
+from ope_vpm.ope.inference.doubts import COEFFICIENTS, DISAGREEMENT, FEW
 from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.logged_mean import time_weights, weighted_sums
 from ope_vpm.ope.inference.returns import ends_under, fixed_length, reaches_ends, uncharged, with_rate_doubt
@@ -86,12 +86,12 @@ def test_rates_of_ends_by_hand():
 def test_what_is_left_of_charged_rewards_is_divided_by_the_rate():
     """A first guess of 5; rewards charged by it are worth ½ with error 0.1 a step, at a rate of ¼: 5 + 2 ± 0.4."""
     sums = EpisodeSums.of_influence(0.5, np.array([0.1, -0.1]))
-    charged = RawEstimate(value=0.5, uncertainty=Bootstrap(episodes=sums, suspected_bias=0.3))
+    charged = RawEstimate(value=0.5, uncertainty=Bootstrap(episodes=sums), doubts=DISAGREEMENT.suspects(0.3))
     found = uncharged(5.0, 0.25, charged)
     assert found.value == 7
-    assert found.suspected_bias == pytest.approx(1.2)
+    assert found.suspected_bias == pytest.approx(1.2 * COEFFICIENTS["disagreement"])
     np.testing.assert_allclose(found.sums.influence, [0.4, -0.4])
-    assert with_rate_doubt(found, 0.31).size(RATE_ERROR) == 0.31
+    assert with_rate_doubt(found, 0.5).size(FEW) == 4  # as known as if four ends had been counted
 
 
 def test_action_ratios_are_scaled_and_capped():

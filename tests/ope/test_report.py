@@ -13,7 +13,7 @@ import ope_vpm as ov
 from ope_vpm.cli import main
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.envs.random_mdp import RandomMDP
-from ope_vpm.ope.inference.doubts import EFFECTIVE_ROWS, EFFECTIVE_SHARE, OVERLAP, UNSEEN_MASS, advise, remarks
+from ope_vpm.ope.inference.doubts import FEW, SUPPORT, advise, remarks
 from ope_vpm.ope.inference.value import EpisodeReturn
 from ope_vpm.ope.reporting import words
 from ope_vpm.ope.reporting.named import by_name, logged_mean
@@ -127,10 +127,10 @@ def test_ticks_are_round_and_within_the_axis():
 
 
 def test_advice_follows_the_rules_that_were_broken_worst_first():
-    doubts = (*OVERLAP.of(0.5), *UNSEEN_MASS.of(0.3), *EFFECTIVE_ROWS.of(50.0), *EFFECTIVE_SHARE.of(0.5))
+    doubts = (*FEW.of(5.0, 5), *SUPPORT.of(0.5), *remarks(["odd"]))
     assert advise(doubts) == (
-        "log the actions that the target takes, in the states that it visits",
         "log episodes of the target, or of a policy nearer to it",
+        "log 5 more episodes of this kind",
     )
     assert advise(()) == ()
     assert advise(remarks(["odd"], "look")) == ("look",)

@@ -8,16 +8,7 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.ope import Problem
 from ope_vpm.ope.estimator import NEVER_REACHED, NO_VALUE, NOTHING_ENDS, SAYS_NOTHING, policy_value
-from ope_vpm.ope.inference.doubts import (
-    COUNTED_ERROR,
-    EFFECTIVE_EPISODES,
-    EFFECTIVE_ROWS,
-    OVERLAP,
-    RARE_REWARDS,
-    RATE_ERROR,
-    judge,
-    remarks_among,
-)
+from ope_vpm.ope.inference.doubts import COEFFICIENTS, DISAGREEMENT, FEW, SUPPORT, judge, remarks_among
 from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.returns import (
     LONGER,
@@ -52,8 +43,13 @@ def pose(rewards, lengths, ended=True, **choices):
     return Problem.pose(log(rewards, lengths, ended), [[1.0]], ignore=QUIET, **choices)
 
 
-def bootstrap(value, influence, bias=0.0):
-    return Bootstrap(episodes=EpisodeSums.of_influence(value, np.array(influence)), suspected_bias=bias)
+def bootstrap(value, influence):
+    return Bootstrap(episodes=EpisodeSums.of_influence(value, np.array(influence)))
+
+
+def bias_of(found):
+    """What is suspected of a disagreement, before its coefficient."""
+    return found.suspected_bias / COEFFICIENTS["disagreement"]
 
 
 # -- The return of an estimator that does not know it
@@ -69,11 +65,11 @@ def test_a_length_is_fixed_only_where_a_time_limit_alone_ends_episodes():
 def test_a_fixed_length_multiplies_value_error_and_bias():
     """Two steps: a value of 3 ± ½ with bias ¼ is a return of 6 ± 1 with bias ½; what is known of ends is not asked."""
     problem = pose([0.0, 6, 0, 6], [2, 2], ended=False, time_limit="restart")
-    found = RawEstimate(value=3.0, uncertainty=bootstrap(3.0, [0.5, -0.5], 0.25))
+    found = RawEstimate(value=3.0, uncertainty=bootstrap(3.0, [0.5, -0.5]), doubts=DISAGREEMENT.suspects(0.25))
     both = with_return(problem, found, lambda _: pytest.fail("nothing has to be asked"))
     assert both.value == 3
     assert both.per_episode.value == 6
-    assert both.per_episode.suspected_bias == 0.5
+    assert bias_of(both.per_episode) == pytest.approx(0.5)
     assert both.per_episode.per_episode is None
     np.testing.assert_allclose(both.per_episode.sums.influence, [1, -1])
     alone = with_return(problem, RawEstimate(value=3.0), lambda _: pytest.fail("nothing has to be asked"))
@@ -90,7 +86,7 @@ def test_a_return_that_is_known_is_kept():
 def weighted(problem, weights, influence=(0.3, -0.3)):
     """An estimator that is linear in the rewards: Σ w r / Σ w."""
     value = float(weights @ problem.data.rewards / weights.sum())
-    evidence = EFFECTIVE_EPISODES.of(50.0)
+    evidence = FEW.of(5000.0)
     return RawEstimate(value=value, uncertainty=bootstrap(value, influence), weights=weights, doubts=evidence)
 
 
@@ -109,7 +105,7 @@ def test_the_return_by_two_further_questions():
     assert asked == [[0, 0, 1] * 2, [1, 2, 5 - 6.5] * 2]
     assert found.per_episode.value == pytest.approx(6.5)
     np.testing.assert_allclose(found.per_episode.sums.influence, [0.6, -0.6])
-    assert found.per_episode.size(RATE_ERROR) == pytest.approx(np.sqrt(0.18) / 0.5)
+    assert found.per_episode.size(FEW) == pytest.approx(0.25 / 0.18)  # ends, as the rate is known to √0.18/½
 
 
 def test_one_step_of_newton_where_the_estimator_is_not_linear():
@@ -138,7 +134,7 @@ def test_without_an_end_or_a_value_there_is_no_return():
 def counted(problem, value, weights, rate, found=None, doubts=()):
     of_return = RawEstimate(
         value=value,
-        uncertainty=bootstrap(value, np.zeros(problem.data.n_episodes), 0.125),
+        uncertainty=bootstrap(value, np.zeros(problem.data.n_episodes)),
         weights=np.array(weights),
         doubts=doubts,
     )
@@ -151,9 +147,8 @@ def test_where_only_ends_pay_the_interval_holds_the_limits_of_their_share():
     found = counted(problem, 3.0, np.ones(8), 0.5)
     low, high = share_limits(2.0, 4.0)
     assert found.uncertainty.limits == pytest.approx((6 * low, 6 * high))
-    assert found.uncertainty.suspected_bias == 0.125
     assert found.uncertainty.sums is found.uncertainty.of.sums
-    assert found.size(EFFECTIVE_EPISODES) == 4
+    assert found.size(FEW) == 4
 
 
 def test_ends_that_may_cost_as_well_as_pay():
@@ -162,7 +157,7 @@ def test_ends_that_may_cost_as_well_as_pay():
     found = counted(problem, 2.0, [1.0, 3, 1, 1, 1, -1], 0.5)
     low, high = share_limits(0.75 * 1.6, 1.6)
     assert found.uncertainty.limits == pytest.approx((-1 + 4 * low, -1 + 4 * high))
-    assert found.size(EFFECTIVE_EPISODES) == pytest.approx(1.6)
+    assert found.size(FEW) == pytest.approx(1.6)
     beyond = counted(problem, 9.0, [1.0, 3, 1, 1, 1, -1], 0.5)  # cut at the largest pay
     assert beyond.uncertainty.limits[1] == pytest.approx(3)
 
@@ -175,7 +170,7 @@ def test_a_return_reaches_as_far_as_its_value_where_steps_pay():
     assert found.uncertainty.limits == (6, 16)
     unknown = counted(problem, 8.0, np.ones(4), 0.25, RawEstimate(value=2.0, uncertainty=bootstrap(2.0, [0.0, 0.0])))
     assert unknown.uncertainty.limits == NOTHING
-    assert unknown.size(EFFECTIVE_EPISODES) == 2
+    assert unknown.size(FEW) == 2
 
 
 def test_what_holds_something_is_never_shorter():
@@ -188,13 +183,9 @@ def test_what_holds_something_is_never_shorter():
 
 def test_a_doubt_about_a_return_is_the_worse_of_two():
     problem = pose([1.0, 2, 1, 6], [2, 2])
-    value = RawEstimate(value=2.0, doubts=(*COUNTED_ERROR.of(3.0), *RARE_REWARDS.of(7.0)))
-    rules = COUNTED_ERROR, RARE_REWARDS, EFFECTIVE_EPISODES
-    found = counted(problem, 4.0, np.ones(4), 0.5, value, (*COUNTED_ERROR.of(2.0), *EFFECTIVE_EPISODES.of(1.5)))
-    assert [found.size(rule) for rule in rules] == [3, 7, 1.5]
-    found = counted(problem, 4.0, np.ones(4), 0.5, value, (*COUNTED_ERROR.of(4.0), *RARE_REWARDS.of(2.0)))
-    assert [found.size(rule) for rule in rules] == [4, 2, 2]
-    assert counted(problem, 4.0, np.ones(4), 0.5).size(COUNTED_ERROR) is None
+    for of_value, of_return, worse in ((7.0, 1.5, 1.5), (1.0, 3.0, 1.0), (7.0, 9.0, 2.0)):  # two ends were logged
+        value = RawEstimate(value=2.0, doubts=FEW.of(of_value))
+        assert counted(problem, 4.0, np.ones(4), 0.5, value, FEW.of(of_return)).size(FEW) == worse
 
 
 def test_episodes_longer_than_any_logged_one_are_a_reason_for_caution():
@@ -215,12 +206,13 @@ def test_without_weights_nothing_is_counted():
 
 
 def test_a_return_from_influences():
-    found = return_estimate(RawEstimate(value=1.0), 5.0, np.array([0.5, -0.5]), bias=0.25, rate_error=0.31)
+    value = RawEstimate(value=1.0, doubts=DISAGREEMENT.suspects(0.05))
+    found = return_estimate(value, 5.0, np.array([0.5, -0.5]), 0.2, rate_error=0.31)
     assert found.value == 5
-    assert found.suspected_bias == 0.25
+    assert bias_of(found) == pytest.approx(0.25)
     np.testing.assert_allclose(found.sums.influence, [0.5, -0.5])
-    assert found.size(RATE_ERROR) == 0.31
-    assert return_estimate(RawEstimate(value=1.0), 5.0, np.zeros(2)).size(RATE_ERROR) == 0
+    assert found.size(FEW) == pytest.approx(1 / 0.31**2)
+    assert return_estimate(RawEstimate(value=1.0), 5.0, np.zeros(2), 0.2).size(FEW) is None
 
 
 def test_a_ratio_of_two_linear_estimates():
@@ -231,7 +223,7 @@ def test_a_ratio_of_two_linear_estimates():
     of_return = with_ratio_return(problem, found, rate).per_episode
     assert of_return.value == 4
     np.testing.assert_allclose(of_return.sums.influence, [0.04, -0.04])
-    assert of_return.size(RATE_ERROR) == pytest.approx(np.sqrt(2) * 0.02 / 0.5)
+    assert of_return.size(FEW) == pytest.approx((0.5 / (np.sqrt(2) * 0.02)) ** 2)
     never = EpisodeSums.of_influence(0.0, np.array([0.02, -0.02]))
     assert with_ratio_return(problem, found, never).per_episode is UNKNOWN
     assert with_ratio_return(problem, RawEstimate(value=2.0), rate).per_episode is UNKNOWN
@@ -263,7 +255,7 @@ def test_the_interval_of_an_unreliable_return_is_that_of_a_reliable_one():
     low, high = found.return_interval
     assert 2.9 < low < 3 < high < 3.1
     assert found.episode_return.standard_error == pytest.approx(0.01 * np.sqrt(12 * 12 / 11), rel=0.15)
-    doubted = replace(sure, doubts=OVERLAP.of(0.1))
+    doubted = replace(sure, doubts=SUPPORT.of(0.9))
     found = valued(problem, 1.5, spread, per_episode=doubted)
     assert found.return_verdict == "unreliable"
     assert found.return_interval == (low, high)
@@ -312,7 +304,7 @@ def test_equal_pay_says_nothing():
 def test_a_value_that_cannot_be_says_so_before_everything_else():
     problem = pose([1.0, 2] * 12, [2] * 12)
     spread = np.tile([0.01, -0.01], 6)
-    found = valued(problem, 5.0, spread, doubts=OVERLAP.of(0.1))
+    found = valued(problem, 5.0, spread, doubts=SUPPORT.of(0.9))
     assert found.reasons[0].startswith("the estimate 5 lies outside")
     assert len(found.reasons) == 2
     assert (found.value, found.interval, found.verdict) == (2, (1, 2), "unreliable")
@@ -335,11 +327,10 @@ def test_why_there_is_no_return():
 
 def test_how_many_rows_an_estimate_without_weights_is_worth():
     problem = pose([1.0, 2] * 12, [2] * 12)
-    known = RawEstimate(value=1.5, doubts=EFFECTIVE_ROWS.of(9.0))
-    assert policy_value(problem, "mine", known).effective_sample_size == 9
-    assert policy_value(problem, "mine", replace(known, rows_worth=7.0)).effective_sample_size == 7
+    known = RawEstimate(value=1.5, rows_worth=7.0)
+    assert policy_value(problem, "mine", known).effective_sample_size == 7
     weights = np.array([1.0, 3] * 12)
-    found = policy_value(problem, "mine", replace(known, weights=weights))
+    found = policy_value(problem, "mine", replace(known, rows_worth=None, weights=weights))
     assert found.effective_sample_size == pytest.approx(48**2 / 120)
     np.testing.assert_allclose(found.weights, weights / 2)
     np.testing.assert_array_equal(policy_value(problem, "mine", replace(known, weights=-weights)).weights, 0)
@@ -348,9 +339,9 @@ def test_how_many_rows_an_estimate_without_weights_is_worth():
 def test_an_uncertainty_of_a_sample_is_about_its_episodes():
     """The sample has three episodes and the log twelve, whose order would draw others."""
     sample, whole = pose([1.0, 2] * 3, [2] * 3).log, pose([1.0, 2] * 12, [2] * 12).log
-    of = bootstrap(1.0, [0.3, -0.1, -0.2], 0.5)
+    of = bootstrap(1.0, [0.3, -0.1, -0.2])
     found = Derived(of=of, log=sample)
-    assert found.interval(1.0, whole, 3) == of.interval(1.0, sample, 3)
+    assert found.interval(1.0, whole, 3, 0.5) == of.interval(1.0, sample, 3, 0.5)
     assert found.sums is of.sums
 
 

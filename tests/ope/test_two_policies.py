@@ -11,7 +11,7 @@ from ope_vpm.ope import Problem
 from ope_vpm.ope.behaviour.action_ratio import known_overlap
 from ope_vpm.ope.behaviour.gaussian import CloneRows, tell_apart
 from ope_vpm.ope.behaviour.regression import Design, Draws
-from ope_vpm.ope.inference.doubts import OVERLAP
+from ope_vpm.ope.inference.doubts import SUPPORT
 from ope_vpm.policy import CategoricalPolicy, DeterministicPolicy, GaussianPolicy
 
 EPISODES, LENGTH = 60, 10
@@ -88,4 +88,4 @@ def test_the_overlap_of_one_step_is_at_most_one():
     problem = Problem.pose(data, policy, gamma=1.0, ignore=("constant-columns", "duplicated-episodes"))
     found = OneStep(behaviour="logged").find(problem)
     assert found.value == pytest.approx(states.mean())
-    assert found.size(OVERLAP) == 1
+    assert found.size(SUPPORT) == 0

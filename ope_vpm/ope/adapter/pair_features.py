@@ -224,15 +224,6 @@ class PairFeatures:
         """The number of features of a state: the others have mean 0 under the target."""
         return self.states.features.size
 
-    def with_waves(self, chosen: Integers) -> Integers:
-        """The columns that are left with some of the waves: all that know no wave, and those of the chosen ones."""
-        features = self.states.features
-        known = np.ones(1 + features.linear, dtype=np.bool_)
-        wave = np.isin(np.arange(features.fourier.frequencies.shape[1]), chosen)
-        of_state = np.concatenate([known, wave, wave])  # a cosine and a sine of each
-        of_action = np.tile(of_state[: self.action_base], self.centred.shape[1])
-        return np.flatnonzero(np.concatenate([of_state, of_action]))
-
     def __iter__(self) -> Iterator[Batch]:
         """All rows, in batches that share their memory."""
         data, k, base = self.states.data, self.next_size, self.action_base

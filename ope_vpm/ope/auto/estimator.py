@@ -13,17 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-import numpy as np
-
 from ope_vpm.ope.behaviour.action_ratio import ratio_model
 from ope_vpm.ope.dynamics.departure import departure
 from ope_vpm.ope.dynamics.estimate import find_followed
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.finite.shrinkage import shrunk
-from ope_vpm.ope.inference.doubts import DEPARTURE, OVERLAP, RELATIVE_ERROR
-from ope_vpm.ope.inference.estimate import RawEstimate, found_on_sample, rewards_hull
-from ope_vpm.ope.inference.logged_mean import logged_mean, relative_error, with_return_doubt
+from ope_vpm.ope.inference.estimate import RawEstimate, found_on_sample
 from ope_vpm.ope.inference.returns import with_return
+from ope_vpm.ope.inference.support import unsupported
 from ope_vpm.ope.linear.mixture import mixture
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.fitted import Networks, fitted_q
@@ -32,6 +29,8 @@ from ope_vpm.ope.vpm.estimator import POWER, VPMEstimator, solve_factored
 from ope_vpm.with_torch import has_torch
 
 NO_NETWORKS = "networks might fit better and need torch: pip install 'ope-vpm[torch]'"
+LEAST_OVERLAP = 0.3
+"""Of the target's actions, below which networks without ratios are the first choice."""
 DRAWS = 8
 """Target actions per state where the policy's mean action is not known otherwise."""
 
@@ -79,8 +78,8 @@ class Auto(ProblemEstimator):
         except Exception as error:  # the model asks the policy, foreign code, about states that the log does not hold
             reason = f"no model: the policy cannot be asked about states beyond the log ({type(error).__name__})"
             return replace(found, diagnostics={**notes, "why": (*notes["why"], reason)})
-        chosen = found if followed is None else _less_doubtful(problem, found, followed)
-        return _with_departure(problem, with_return_doubt(problem, chosen), left)
+        chosen = found if followed is None else _less_doubtful(found, followed)
+        return _with_departure(problem, chosen, left)
 
     def choose(self, problem: Problem) -> tuple[Candidate, str]:
         """The estimator to begin with, and why."""
@@ -89,12 +88,12 @@ class Auto(ProblemEstimator):
         if not problem.policy.has_log_prob:
             return self._doubted_lstd, "continuous states, and a policy without densities: Q in closed form, no ratios"
         overlap = min(ratio_model(problem).overlap, 1.0)  # a mean of ratios, which by its noise may exceed 1
-        if overlap < OVERLAP.unreliable and not has_torch():
+        if overlap < LEAST_OVERLAP and not has_torch():
             reason = (
                 f"continuous states with little overlap ({overlap:.0%}): Q in closed form, no ratios ({NO_NETWORKS})"
             )
             return self._doubted_lstd, reason
-        if overlap < OVERLAP.unreliable:
+        if overlap < LEAST_OVERLAP:
             networks = Networks(training_steps=self.training_steps, n_features=self.n_features)
             reason = f"continuous states with little overlap ({overlap:.0%}): Q by networks, no ratios"
             return Candidate("fqe", lambda question: _networks(question, networks)), reason
@@ -127,50 +126,36 @@ def _networks(problem: Problem, networks: Networks) -> RawEstimate:
     return replace(found, weights=None, diagnostics=notes)
 
 
-def _less_doubtful(problem: Problem, found: RawEstimate, followed: RawEstimate) -> RawEstimate:
+def _less_doubtful(found: RawEstimate, followed: RawEstimate) -> RawEstimate:
     """The estimate whose own error, suspected bias included, is smaller; of the return of an episode likewise.
 
     The weights of the first one stay with the second, which has none: they say which rows tell about the target.
     """
-    logged, per_episode = logged_mean(problem), found.per_episode
-    if per_episode and followed.per_episode and _error(followed.per_episode) < _error(per_episode):
-        per_episode = _followed(followed.per_episode, logged.per_episode, found)
+    per_episode = found.per_episode
+    if per_episode and followed.per_episode and followed.per_episode.error < per_episode.error:
+        per_episode = _followed(followed.per_episode, found)
     values = {found.diagnostics["chosen"]: found.value, "model": followed.value}
-    if not _error(followed) < _error(found):
+    if not followed.error < found.error:
         notes = {**found.diagnostics, "candidates": values}
         return replace(found, per_episode=per_episode, diagnostics=notes)
     explained = followed.diagnostics["model_explained"]
     reason = f"a model of one step explains {explained:.3%} of what follows: the target is followed in it"
     notes = {**followed.diagnostics, "chosen": "model", "why": (reason,), "candidates": values}
-    return replace(_followed(followed, logged, found), per_episode=per_episode, diagnostics=notes)
+    return replace(_followed(followed, found), per_episode=per_episode, diagnostics=notes)
 
 
-def _followed(estimate: RawEstimate, logged: RawEstimate | None, found: RawEstimate) -> RawEstimate:
-    """The model's estimate, compared with what the log says of its own policy, with the first choice's weights."""
-    sums = estimate.sums
-    error = None if sums is None else relative_error(logged, sums.standard_error, estimate.suspected_bias)
-    return replace(estimate.doubting(RELATIVE_ERROR, error), weights=found.weights, per_episode=None)
+def _followed(estimate: RawEstimate, found: RawEstimate) -> RawEstimate:
+    """The model's estimate, with the first choice's weights."""
+    return replace(estimate, weights=found.weights, per_episode=None)
+
+
+LEAVES = "the target leaves the logged states: in a model of the log, {:.0%} of its steps lie far from all of them"
 
 
 def _with_departure(problem: Problem, found: RawEstimate, share: float | None) -> RawEstimate:
-    """The estimate, and its return, with how far the target leaves the logged states among the doubts.
-
-    A step far from all logged states may pay anything that the rewards allow. So where that many steps are there as ask
-    for caution, twice the standard error of the value holds all that they can change.
-    """
-    per_episode = found.per_episode and found.per_episode.doubting(DEPARTURE, share)
-    found = replace(found.doubting(DEPARTURE, share), per_episode=per_episode)
-    if share is None or share <= DEPARTURE.caution or found.uncertainty is None or found.sums is None:
-        return found
-    hull = rewards_hull(problem)
-    bias = share * (hull.high - hull.low) / 2
-    doubt = found.uncertainty.widened(bias)
-    error = relative_error(logged_mean(problem), found.sums.standard_error, doubt.suspected_bias)
-    return replace(found.doubting(DEPARTURE, share, bias).doubting(RELATIVE_ERROR, error), uncertainty=doubt)
-
-
-def _error(estimate: RawEstimate) -> float:
-    """The standard error with the suspected bias; infinite where nothing is known about it."""
-    if estimate.sums is None or not np.isfinite(estimate.value):
-        return float("inf")
-    return float(np.hypot(estimate.sums.standard_error, estimate.suspected_bias))
+    """The estimate, and its return, with how far the target leaves the logged states among the doubts."""
+    per_episode = found.per_episode
+    if per_episode is not None:
+        length = abs(per_episode.value / found.value) if found.value else 1.0
+        per_episode = per_episode.doubted(unsupported(problem, share, LEAVES, length))
+    return replace(found.doubted(unsupported(problem, share, LEAVES)), per_episode=per_episode)

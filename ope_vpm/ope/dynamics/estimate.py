@@ -22,9 +22,10 @@ from ope_vpm.ope.adapter.pair_features import pair_features
 from ope_vpm.ope.dynamics.ahead import NO_CHARGE, Ahead, Charge, Simulator
 from ope_vpm.ope.dynamics.departure import unfamiliar
 from ope_vpm.ope.dynamics.world import World, world_of
-from ope_vpm.ope.inference.doubts import UNFAMILIAR, Doubts
+from ope_vpm.ope.inference.doubts import DISAGREEMENT, Doubts, scaled
 from ope_vpm.ope.inference.estimate import RawEstimate, rewards_hull
 from ope_vpm.ope.inference.returns import reaches_ends
+from ope_vpm.ope.inference.support import unsupported
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, initial_sums
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
@@ -37,6 +38,9 @@ LEAST_ENDS_EXPLAINED = 0.7
 """Of the variance of ends: CartPole has 0.84 to 1 where it works."""
 LEAST_EPISODES = 10
 """Two of them are then held out, and judge the model."""
+UNFAMILIAR = (
+    "in {:.0%} of the logged states the target does what the log hardly did there, and a model of the log guesses"
+)
 MOST_BEYOND = 0.015
 """Of the target's states: where more of them leave what was logged by a tenth of its range, nothing says that the model
 still holds. Fewer are part of the error, as if the rewards there were the worst or the best of all: on CartPole logs by
@@ -106,12 +110,13 @@ def find_followed(problem: Problem, n_features: int, draws: int) -> RawEstimate 
     found = _followed(problem, world, n_features, draws)
     if found is None:
         return None
-    doubts = UNFAMILIAR.of(unfamiliar(problem))
+    doubts = unsupported(problem, unfamiliar(problem), UNFAMILIAR)
     chosen = _chosen(found, world, doubts)
     returns = [each.per_episode for each in found if each.per_episode is not None]
     if chosen is None or len(returns) < len(found):
         return chosen
-    return replace(chosen, per_episode=_chosen(returns, world, doubts))
+    length = abs(returns[0].value / found[0].value) if found[0].value else 1.0
+    return replace(chosen, per_episode=_chosen(returns, world, scaled(doubts, length)))
 
 
 def _chosen(found: list[Followed], world: World, doubts: Doubts) -> RawEstimate | None:
@@ -124,8 +129,8 @@ def _chosen(found: list[Followed], world: World, doubts: Doubts) -> RawEstimate 
     chosen, bias = found[best], found[best].bias(others[best])
     return RawEstimate(
         value=chosen.value,
-        uncertainty=Bootstrap(episodes=chosen.sums, suspected_bias=bias),
-        doubts=doubts,
+        uncertainty=Bootstrap(episodes=chosen.sums),
+        doubts=(*doubts, *DISAGREEMENT.suspects(bias)),
         diagnostics={"model_steps": chosen.steps, "model_explained": world.explained, "model_missed": chosen.missed},
     )
 

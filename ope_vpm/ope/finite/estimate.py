@@ -4,29 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.finite.history import history
 from ope_vpm.ope.finite.influence import RowEvidence, evidence_of_rows
-from ope_vpm.ope.finite.limits import RareRewards
+from ope_vpm.ope.finite.limits import RareRewards, few_rewards
 from ope_vpm.ope.finite.model import FiniteSolution
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.streamed import evidence_of_parts
-from ope_vpm.ope.inference.doubts import (
-    COUNTED_ERROR,
-    DISAGREEMENT,
-    HISTORY,
-    LEVELS,
-    PREDICTED_MASS,
-    RARE_REWARDS,
-    UNSEEN_MASS,
-    Doubts,
-    among,
-    remarks,
-)
-from ope_vpm.ope.inference.estimate import NEGLIGIBLE, RawEstimate, disagreement, doubts_of_sums, rewards_hull
-from ope_vpm.ope.inference.logged_mean import error_unit, logged_mean
+from ope_vpm.ope.inference.doubts import DISAGREEMENT, PAST, SUPPORT, UNSEEN, Doubts, remarks
+from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_sums, rewards_hull
+from ope_vpm.ope.inference.support import NO_DATA
 from ope_vpm.ope.inference.uncertainty import Bootstrap, Derived, Interval
 from ope_vpm.ope.problem import Problem
 
@@ -50,24 +37,21 @@ def finite_estimate(
         cautions: reasons for it, in sentences.
     """
     rows, past = row_evidence(problem, solution), history(problem, solution)
-    sums, rare, bias = rows.sums, rows.rare, float(np.hypot(solution.error, past.bias))
+    sums, rare = rows.sums, rows.rare
     foreseen = solution.predicted and finite_problem(problem).compares_actions
-    apart = None
-    if solution.alternative is not None:
-        apart = disagreement(problem.data, abs(solution.alternative - solution.value), sums.standard_error)
+    apart = None if solution.alternative is None else abs(solution.alternative - solution.value)
     doubts = (
         *doubts_of_sums(problem.data, rows.of_weights),
         *unseen_doubts(problem, solution, foreseen),
-        *DISAGREEMENT.of(apart),
-        *HISTORY.of(past.share, bias=past.bias),
-        *COUNTED_ERROR.of(counted_error(logged_mean(problem), problem, sums.standard_error, bias)),
-        *RARE_REWARDS.of(None if rare is None else rare.episodes, problem.data.n_episodes),
+        *DISAGREEMENT.suspects(apart),
+        *PAST.of(past.share, bias=past.bias),
+        *few_rewards(problem.data, rare),
         *remarks((*cautions, *_clock(problem, rows.cut))),
     )
-    at_least = reach(problem, solution, rare, without_data(doubts, untried_share(problem, solution)))
+    at_least = reach(problem, solution, rare, without_data(problem, solution, foreseen))
     return RawEstimate(
         value=solution.value,
-        uncertainty=Derived(of=Bootstrap(episodes=sums, suspected_bias=bias), limits=at_least),
+        uncertainty=Derived(of=Bootstrap(episodes=sums), limits=at_least),
         weights=rows.weights,
         ends_worth=rows.ends_worth,
         doubts=doubts,
@@ -86,10 +70,11 @@ def unseen_doubts(problem: Problem, solution: FiniteSolution, foreseen: bool) ->
         solution: its exact solution.
         foreseen: whether unseen pairs were predicted.
     """
-    if not foreseen:
-        return UNSEEN_MASS.of(solution.unseen_mass, bias=solution.error)
-    untried, predicted = untried_share(problem, solution), solution.unseen_mass
-    return (*UNSEEN_MASS.of(untried), *PREDICTED_MASS.of(predicted, bias=solution.error))
+    share = untried_share(problem, solution) if foreseen else solution.unseen_mass
+    return (
+        *SUPPORT.of(share, sentence=NO_DATA),
+        *UNSEEN.of(solution.unseen_mass if foreseen else 0.0, bias=solution.error),
+    )
 
 
 def untried_share(problem: Problem, solution: FiniteSolution) -> float:
@@ -111,23 +96,18 @@ def row_evidence(problem: Problem, solution: FiniteSolution) -> RowEvidence:
     return evidence_of_rows(problem, solution)
 
 
-def counted_error(logged: RawEstimate, problem: Problem, error: float, bias: float) -> float | None:
-    """The whole standard error in units of the logged mean's, or of a thousandth of the rewards' deviation."""
-    least = np.hypot(error_unit(logged), NEGLIGIBLE * problem.data.reward_facts.deviation)
-    return float(np.hypot(error, bias) / least) if least > 0 else None
-
-
 def _clock(problem: Problem, cut: float) -> tuple[str, ...]:
     """That a time limit restarts the task, where it ends more than a few of the target's episodes."""
     return () if cut < FEW_CUT else clock_remarks(problem.data, problem.time_limit, known=False)
 
 
-def without_data(doubts: Doubts, untried: float) -> float:
+def without_data(problem: Problem, solution: FiniteSolution, foreseen: bool) -> float:
     """The share of the target's steps that may pay anything: with untried actions, or with any pairs without data.
 
     Pairs without data are taken to be like seen ones, unless so many steps lead there that the verdict is bad.
     """
-    return max([untried, *(doubt.size for doubt in among(doubts, UNSEEN_MASS) if LEVELS[doubt.level] == "unreliable")])
+    untried, unseen = untried_share(problem, solution), solution.unseen_mass
+    return untried if foreseen or unseen < SUPPORT.unreliable else max(untried, unseen)
 
 
 def reach(problem: Problem, solution: FiniteSolution, rare: RareRewards | None, untried: float) -> Interval:

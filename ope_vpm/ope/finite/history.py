@@ -15,9 +15,6 @@ from ope_vpm.ope.problem import Problem
 SURE = 4.0
 """How many standard errors the state before must foretell of the next outcome to count. Bins of a continuous state had
 4.5 to 130; FrozenLake, a queue and their like 2.1 at most in 52 logs."""
-SHARE = 0.3
-"""Of rms(τ)·√share·sd(δ), as a standard error: on a mass on a spring whose place and speed were put into bins (four
-behaviours, three discounts, 50 and 200 episodes) intervals need up to 0.33 of it; the same as for features."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +24,7 @@ class History:
     share: float
     """Of the variance of outcomes; 0 in a Markov decision process, and where noise alone may be the reason."""
     bias: float
-    """What that may do to a value, as large as one standard error would be."""
+    """What that may do to a value: rms(τ)·√share·sd(δ)."""
 
 
 def history(problem: Problem, solution: FiniteSolution) -> History:
@@ -53,7 +50,7 @@ def history(problem: Problem, solution: FiniteSolution) -> History:
         return History(0.0, 0.0)
     share = max(foretold(left, pair, each[before]) for each in (counts.state_of_pair, counts.action_of_pair))
     ratio = float(np.sqrt(counts.times @ solved.ratio**2 / counts.times.sum()))
-    return History(share, SHARE * ratio * float(np.sqrt(share)) * size)
+    return History(share, ratio * float(np.sqrt(share)) * size)
 
 
 def foretold(residual: Floats, pair: Integers, before: Integers) -> float:

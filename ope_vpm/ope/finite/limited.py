@@ -9,24 +9,22 @@ import numpy as np
 from ope_vpm.arrays import Floats
 from ope_vpm.ope.finite.episodes import Course, Total, course_of, ongoing, total, with_rewards
 from ope_vpm.ope.finite.estimate import (
-    counted_error,
     left_out,
     reach,
     row_evidence,
     unseen_doubts,
-    untried_share,
     without_data,
 )
 from ope_vpm.ope.finite.fit import Fit
 from ope_vpm.ope.finite.history import history
 from ope_vpm.ope.finite.influence import MORE_THAN_ONCE, widening_of
+from ope_vpm.ope.finite.limits import few_rewards
 from ope_vpm.ope.finite.model import FiniteSolution
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.timed import TimedSteps, timed_sums
 from ope_vpm.ope.finite.treatments import DEFAULT
-from ope_vpm.ope.inference.doubts import COUNTED_ERROR, HISTORY, RARE_REWARDS
+from ope_vpm.ope.inference.doubts import PAST, UNSEEN, scaled
 from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_sums
-from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.inference.returns import with_counted_ends, with_rate_doubt
 from ope_vpm.ope.inference.uncertainty import Bootstrap, Derived, EpisodeSums
 from ope_vpm.ope.problem import Problem
@@ -52,7 +50,7 @@ def limited_estimate(problem: Problem, steps: int) -> RawEstimate:
     if problem.gamma < 1:
         return found
     rate_error = float(np.sqrt(np.sum(moved[:, 1] ** 2))) / length
-    found_return = with_rate_doubt(_return(problem, found, pays, moved[:, 0]), rate_error)
+    found_return = with_rate_doubt(_return(found, pays, moved[:, 0], length), rate_error)
     found_return = replace(found_return, ends_worth=sums.ends_worth)
     return replace(found, per_episode=with_counted_ends(problem, found, 1 / length, found_return))
 
@@ -98,31 +96,28 @@ def _estimate(problem: Problem, solution: FiniteSolution, influence: Floats) -> 
     sums = EpisodeSums.of_influence(solution.value, influence)
     rows = row_evidence(asked, solution)  # but for its influence, which does not know the time
     rare, past = rows.rare, history(asked, solution)
-    bias = float(np.hypot(solution.error, past.bias))
     foreseen = solution.predicted and finite_problem(asked).compares_actions
     doubts = (
         *doubts_of_sums(problem.data, rows.of_weights),
         *unseen_doubts(asked, solution, foreseen),
-        *HISTORY.of(past.share, bias=past.bias),
-        *COUNTED_ERROR.of(counted_error(logged_mean(problem), problem, sums.standard_error, bias)),
-        *RARE_REWARDS.of(None if rare is None else rare.episodes, problem.data.n_episodes),
+        *PAST.of(past.share, bias=past.bias),
+        *few_rewards(problem.data, rare),
     )
     counted = {"solver": "counts", "unseen": DEFAULT, "unseen_mass": solution.unseen_mass}
-    at_least = reach(problem, solution, rare, without_data(doubts, untried_share(asked, solution)))
+    at_least = reach(problem, solution, rare, without_data(asked, solution, foreseen))
     return RawEstimate(
         value=solution.value,
-        uncertainty=Derived(of=Bootstrap(episodes=sums, suspected_bias=bias), limits=at_least),
+        uncertainty=Derived(of=Bootstrap(episodes=sums), limits=at_least),
         weights=rows.weights,
         doubts=doubts,
         diagnostics={**counted, **left_out(problem), **solution.details},
     )
 
 
-def _return(problem: Problem, found: RawEstimate, pays: Total, influence: Floats) -> RawEstimate:
-    """The return of an episode."""
+def _return(found: RawEstimate, pays: Total, influence: Floats, length: float) -> RawEstimate:
+    """The return of an episode, of so many steps on average."""
     sums, (low, high) = EpisodeSums.of_influence(pays.value, influence), pays.reach
-    logged = logged_mean(problem).per_episode
-    error = None if logged is None else counted_error(logged, problem, sums.standard_error, pays.error)
-    of = Bootstrap(episodes=sums, suspected_bias=pays.error)
-    uncertainty = Derived(of=of, limits=(pays.value + low, pays.value + high))
-    return replace(found.doubting(COUNTED_ERROR, error), value=pays.value, uncertainty=uncertainty)
+    uncertainty = Derived(of=Bootstrap(episodes=sums), limits=(pays.value + low, pays.value + high))
+    others = tuple(each for each in scaled(found.doubts, length) if each.code != UNSEEN.code)
+    doubts = (*others, *UNSEEN.of(found.size(UNSEEN), bias=pays.error))
+    return replace(found, value=pays.value, uncertainty=uncertainty, doubts=doubts)

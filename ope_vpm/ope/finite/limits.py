@@ -15,7 +15,7 @@ from scipy.special import betaincinv
 
 from ope_vpm.arrays import Bools, Floats, effective_sample_size, group_sums
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.inference.doubts import RARE_REWARDS, joined
+from ope_vpm.ope.inference.doubts import FEW, Doubts
 from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.uncertainty import LEVEL, Derived
 
@@ -79,6 +79,14 @@ def rare_rewards(data: LoggedDataset, share: Floats) -> RareRewards | None:
     return limits_of_rewards(others > 0, gains, losses)
 
 
+RARE = "the rewards that make the difference occur in few episodes, worth {:.1f}"
+
+
+def few_rewards(data: LoggedDataset, rare: RareRewards | None) -> Doubts:
+    """The doubt about rewards that few episodes hold."""
+    return FEW.of(None if rare is None else rare.episodes, data.n_episodes, sentence=RARE)
+
+
 def with_rare_rewards(data: LoggedDataset, found: RawEstimate, share: Floats) -> RawEstimate:
     """An estimate whose interval and verdict know from how few episodes its rare rewards are.
 
@@ -92,8 +100,7 @@ def with_rare_rewards(data: LoggedDataset, found: RawEstimate, share: Floats) ->
         return found
     reach = found.value - rare.below, found.value + rare.above
     uncertainty = Derived(of=found.uncertainty, limits=reach)
-    doubts = joined(found.doubts, RARE_REWARDS.of(rare.episodes, data.n_episodes))
-    return replace(found, uncertainty=uncertainty, doubts=doubts)
+    return replace(found, uncertainty=uncertainty).doubted(few_rewards(data, rare))
 
 
 def binomial_limits(amounts: Floats) -> tuple[float, float]:

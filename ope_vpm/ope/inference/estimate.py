@@ -14,16 +14,14 @@ from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.ends import limit_of
 from ope_vpm.ope.behaviour.hidden_causes import hidden_causes
 from ope_vpm.ope.inference.doubts import (
-    EFFECTIVE_EPISODES,
-    EFFECTIVE_ROWS,
-    EFFECTIVE_SHARE,
-    EPISODES,
+    FEW,
     HIDDEN_CAUSES,
-    NEGATIVE_MASS,
     Doubts,
+    Noise,
     Rule,
     joined,
     remarks,
+    suspected_bias,
 )
 from ope_vpm.ope.inference.uncertainty import Derived, EpisodeSums, Interval, Uncertainty
 from ope_vpm.ope.log import Log
@@ -108,10 +106,6 @@ def outside(what: str, value: float, hull: Hull) -> str:
     )
 
 
-NEGLIGIBLE = 1e-3
-"""Of the rewards' deviation: values that lie nearer together do not disagree, however small the standard error."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class RawEstimate:
     """What an estimator found, before it has an interval and a verdict."""
@@ -123,12 +117,11 @@ class RawEstimate:
     weights: Floats | None = None
     """(n,): the ratio τ at each logged row, on any scale; None where rows are not weighted."""
     doubts: Doubts = ()
-    """What was looked at and may speak against it, harmless numbers included."""
+    """What was looked at and may speak against it, harmless numbers included; all suspected bias is theirs."""
     diagnostics: dict[str, Any] = field(default_factory=dict)
     """For people to read; nothing is computed from it."""
     rows_worth: float | None = None
-    """How many rows of equal weight the weighted log is worth, where the weights themselves are not kept and no doubt
-    says so."""
+    """How many rows of equal weight the weighted log is worth, where the weights themselves are not kept."""
     ends_worth: float | None = None
     """How many ends of equal weight the weighted log is worth, where that is known already: its weights may not be."""
     per_episode: RawEstimate | None = None
@@ -139,24 +132,24 @@ class RawEstimate:
         """How each episode moves the value; None where that is not known."""
         return None if self.uncertainty is None else self.uncertainty.sums
 
-    @property
-    def effective_rows(self) -> float | None:
-        """How many rows of equal weight the weighted log is worth; None where rows are not weighted."""
-        return self.rows_worth if self.rows_worth is not None else self.size(EFFECTIVE_ROWS)
-
     def size(self, rule: Rule) -> float | None:
         """The number that a rule judges; None where it is not known."""
         return next((doubt.size for doubt in self.doubts if doubt.code == rule.code), None)
 
-    def doubting(self, rule: Rule, number: float | None, bias: float | None = None) -> Self:
-        """The same with another number for a rule, or without any."""
-        others = tuple(doubt for doubt in self.doubts if doubt.code != rule.code)
-        return replace(self, doubts=(*others, *rule.of(number, bias=bias)))
+    def doubted(self, *groups: Doubts) -> Self:
+        """The same with further doubts."""
+        return replace(self, doubts=joined(self.doubts, *groups))
 
     @property
     def suspected_bias(self) -> float:
-        """How far the value may be off, as large as one standard error would be."""
-        return 0.0 if self.uncertainty is None else self.uncertainty.suspected_bias
+        """√Σ(c·b)²: how far the value may be off, as large as one standard error would be."""
+        return suspected_bias(self.doubts)
+
+    @property
+    def error(self) -> float:
+        """S, the standard error with the suspected bias; infinite where the former is not known."""
+        known = self.sums is not None and np.isfinite(self.value)
+        return float(np.hypot(self.sums.standard_error, self.suspected_bias)) if known and self.sums else float("inf")
 
 
 def found_on_sample(problem: Problem, find: Callable[[Problem], RawEstimate | None]) -> RawEstimate | None:
@@ -174,7 +167,7 @@ def _of_sample(found: RawEstimate | None, sample: Log) -> RawEstimate | None:
 
 
 def doubts_of_weights(data: LoggedDataset, weights: Floats) -> Doubts:
-    """What the weights of the logged rows say: how much of the log they use, and how much of them is negative.
+    """What the weights of the logged rows say: how many episodes they rest on.
 
     Args:
         data: the log.
@@ -192,45 +185,19 @@ def weight_sums(data: LoggedDataset, weights: Floats) -> WeightSums:
 
 def doubts_of_sums(data: LoggedDataset, sums: WeightSums) -> Doubts:
     """The same from the sums of the weights."""
-    positive, squares, absolute = float(sums.positive), float(sums.squares), float(sums.absolute)
-    rows = positive**2 / squares if squares > 0 else 0.0
-    return (
-        *EFFECTIVE_ROWS.of(rows),
-        *EFFECTIVE_SHARE.of(rows / len(data) if rows else None),
-        *EFFECTIVE_EPISODES.of(effective_episodes(data, sums.by_group), data.n_episodes),
-        *NEGATIVE_MASS.of(max(absolute - positive, 0.0) / max(absolute, 1e-300)),
-    )
+    return FEW.of(effective_episodes(data, sums.by_group), data.n_episodes)
+
+
+def rows_worth(sums: WeightSums) -> float:
+    """Kish's effective sample size, (Στ)²/Στ², of weights of which sums are known."""
+    squares = float(sums.squares)
+    return float(sums.positive) ** 2 / squares if squares > 0 else 0.0
 
 
 def effective_episodes(data: LoggedDataset, whole: Floats) -> float:
     """Kish's effective sample size of the episodes' summed weights, as a share of what equal rows would give."""
     equal = effective_sample_size(data.lengths.astype(np.float64))
     return effective_sample_size(whole) * data.n_episodes / equal
-
-
-USUAL_EPISODES = 50
-"""Of the logs on which thresholds in units of standard errors were chosen (docs/verdicts.md)."""
-
-
-def usual(episodes: int) -> float:
-    """By how much a standard error is to be stretched to be a unit: to its size in `USUAL_EPISODES`, if there are more.
-
-    A unit that vanished with n would call what does not vanish, however small, worse the more is logged.
-    """
-    return float(np.sqrt(max(episodes / USUAL_EPISODES, 1.0)))
-
-
-def disagreement(data: LoggedDataset, distance: float, error: float) -> float | None:
-    """How far another solution lies, in standard errors, see `usual`, or thousandths of the rewards' deviation if more.
-
-    Where all rewards are equal, their size takes the place of their deviation. Rounding errors are no disagreement.
-    """
-    largest, deviation = data.reward_facts.size, data.reward_facts.deviation
-    if distance <= ROUNDING * largest:
-        return 0.0
-    scale = deviation if deviation > ROUNDING * largest else largest  # equal rewards deviate by rounding errors alone
-    least = float(np.hypot(error * usual(data.n_episodes), NEGLIGIBLE * scale))
-    return distance / least if least > 0 else None
 
 
 def value_or_nan(ratio: float, weights: Floats) -> float:
@@ -242,7 +209,7 @@ def interval_of(problem: Problem, raw: RawEstimate) -> tuple[float | None, Inter
     """The standard error and the interval; none from one episode, or where there is no value."""
     if problem.data.n_episodes < 2 or not np.isfinite(raw.value) or raw.uncertainty is None:
         return None, None
-    error, (low, high) = raw.uncertainty.interval(raw.value, problem.log, problem.seed)
+    error, (low, high) = raw.uncertainty.interval(raw.value, problem.log, problem.seed, raw.suspected_bias)
     rounding = ROUNDING * abs(raw.value)  # where nothing varies the solution is exact, but for rounding
     return error, (min(low, raw.value - rounding), max(high, raw.value + rounding))
 
@@ -250,5 +217,25 @@ def interval_of(problem: Problem, raw: RawEstimate) -> tuple[float | None, Inter
 def all_doubts(problem: Problem, raw: RawEstimate) -> Doubts:
     """What speaks against an estimate, and against every estimate from this log; the doctor's warnings among it."""
     episodes, look = problem.data.n_episodes, "look at what `ope-vpm inspect` finds in the data"
-    of_log = *EPISODES.of(episodes, episodes), *HIDDEN_CAUSES.of(problem.log.sample.shared(hidden_causes))
+    of_log = *FEW.of(episodes, episodes), *HIDDEN_CAUSES.of(problem.log.sample.shared(hidden_causes))
     return joined(of_log, raw.doubts, remarks(problem.log.warnings, look))
+
+
+NEGLIGIBLE = 0.3
+"""Of the deviation of rewards: a suspected bias that is smaller is no reason for caution, however small the noise is.
+It is in the error, and verdicts must not get worse with more data."""
+
+
+def noise_of(problem: Problem, raw: RawEstimate, error: float | None, steps: float = 1.0) -> Noise | None:
+    """The part of the error S that is noise, from the whole; None where that is not known.
+
+    Args:
+        problem: the question.
+        raw: the estimate.
+        error: S.
+        steps: of an episode, of whose return the estimate is.
+    """
+    if error is None:
+        return None
+    rewards, noise = problem.data.reward_facts, float(np.sqrt(max(error**2 - raw.suspected_bias**2, 0.0)))
+    return Noise(noise, steps * max(NEGLIGIBLE * rewards.deviation, ROUNDING * rewards.size))

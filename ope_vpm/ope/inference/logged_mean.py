@@ -12,9 +12,9 @@ from ope_vpm.linear.weight_sums import WeightSums, added
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.streamed import Part
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit, ended_episodes
-from ope_vpm.ope.inference.doubts import RELATIVE_ERROR, RETURN_ERROR, remarks
-from ope_vpm.ope.inference.estimate import RawEstimate, usual
-from ope_vpm.ope.inference.returns import Estimate, fixed_length, with_return_of_sums
+from ope_vpm.ope.inference.doubts import remarks
+from ope_vpm.ope.inference.estimate import RawEstimate
+from ope_vpm.ope.inference.returns import with_return_of_sums
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
@@ -24,8 +24,6 @@ LAST_STEPS = 30
 """The steps before a truncation whose mean reward speaks for the time after it: enough to average over a gait, few
 enough to have forgotten where the episode began. At γ = 0.99 the logged mean of HalfCheetah logs of 200 steps is then
 off by 3.4 on-policy errors instead of 9.2, that of Swimmer by 1.4 instead of 13."""
-MOST_RELATIVE = 1000.0
-"""Of an error in units of the logged mean's, far beyond every threshold: more of it says nothing more."""
 
 
 def time_weights(problem: Problem) -> tuple[Floats, Floats]:
@@ -181,28 +179,3 @@ def _logged_mean(problem: Problem) -> RawEstimate:
     weights, tail = time_weights(problem)
     sums = reward_sums(problem.data, weights, tail, problem.time_limit)
     return weighted_estimate(problem, sums, weights, doubts=doubts)
-
-
-def error_unit(logged: RawEstimate | None) -> float:
-    """The standard error of the logged mean, in `USUAL_EPISODES` episodes where the log has more; 0 if not known."""
-    sums = None if logged is None else logged.sums
-    return 0.0 if sums is None else sums.standard_error * usual(len(sums.numerator))
-
-
-def relative_error(logged: RawEstimate | None, error: float, bias: float) -> float | None:
-    """The whole standard error in units of the logged mean's, which is what the log says of its own policy.
-
-    A thousand stands for all that is more: where every episode pays the same the unit is a rounding error.
-    """
-    own = error_unit(logged)
-    return min(float(np.hypot(error, bias)) / own, MOST_RELATIVE) if own > 0 else None
-
-
-def with_return_doubt(problem: Problem, estimate: Estimate) -> Estimate:
-    """The estimate of a value per step, with the relative error of its return among the doubts.
-
-    Where a time limit alone ends episodes the return is a multiple of the value, and says nothing more.
-    """
-    per_episode = estimate.per_episode
-    error = None if per_episode is None or fixed_length(problem) else per_episode.size(RELATIVE_ERROR)
-    return estimate.doubting(RETURN_ERROR, error)

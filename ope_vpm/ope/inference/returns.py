@@ -18,23 +18,23 @@ from scipy.special import betaincinv
 
 from ope_vpm.arrays import Floats, effective_sample_size
 from ope_vpm.ope.adapter.ends import limit_of
-from ope_vpm.ope.inference.doubts import (
-    COUNTED_ERROR,
-    EFFECTIVE_EPISODES,
-    RARE_REWARDS,
-    RATE_ERROR,
-    among,
-    joined,
-    judge,
-    remarks,
+from ope_vpm.ope.inference.doubts import FEW, among, judge, remarks, scaled
+from ope_vpm.ope.inference.estimate import (
+    RawEstimate,
+    all_doubts,
+    interval_of,
+    noise_of,
+    outside,
+    return_hull,
+    rewards_hull,
 )
-from ope_vpm.ope.inference.estimate import RawEstimate, all_doubts, interval_of, outside, return_hull, rewards_hull
 from ope_vpm.ope.inference.uncertainty import LEVEL, Bootstrap, Derived, EpisodeSums, Interval
 from ope_vpm.ope.inference.value import EpisodeReturn
 from ope_vpm.ope.problem import Problem
 
 LEAST_RATE = 1e-9
 """Of the log's own ends per step: a smaller rate is what rounding leaves of 0."""
+FEW_ENDS = "how often the target reaches an end is known from few of them, worth {:.1f}"
 LONGER = "the target's episodes have {:.0f} steps on average, more than any logged one: no end after so many was seen"
 Estimate = TypeVar("Estimate", bound=RawEstimate)
 UNKNOWN = RawEstimate(value=float("nan"))
@@ -67,8 +67,11 @@ def with_return(problem: Problem, found: RawEstimate, find: Find, plain: Find | 
     """
     length = fixed_length(problem)
     if length is not None:
-        scaled = found.uncertainty and Derived(of=found.uncertainty, at=found.value, factor=length)
-        per_episode = replace(found, value=length * found.value, uncertainty=scaled, per_episode=None)
+        uncertainty = found.uncertainty and Derived(of=found.uncertainty, at=found.value, factor=length)
+        doubts = scaled(found.doubts, length)
+        per_episode = replace(
+            found, value=length * found.value, uncertainty=uncertainty, doubts=doubts, per_episode=None
+        )
         return replace(found, per_episode=per_episode)
     if found.per_episode is not None:
         return found
@@ -114,10 +117,9 @@ def with_counted_ends(problem: Problem, found: RawEstimate, rate: float, of_retu
         ends = effective_sample_size(np.maximum(of_return.weights, 0)[problem.ending])
     if ends is None or uncertainty is None:
         return of_return
-    of_value = among(found.doubts, COUNTED_ERROR, RARE_REWARDS)
-    few = EFFECTIVE_EPISODES.of(ends, problem.data.n_episodes)
+    few = FEW.of(ends, problem.data.n_episodes, sentence=FEW_ENDS)
     longer = [LONGER.format(1 / rate)] if 1 / rate > problem.data.lengths.max() else []
-    of_return = replace(of_return, doubts=joined(of_return.doubts, of_value, few, remarks(longer)))
+    of_return = of_return.doubted(among(found.doubts, FEW), few, remarks(longer))
     width, rewards = hull.high - hull.low, problem.data.reward_facts
     inner = rewards.inner or bool(rewards.last[~problem.ends].any())
     if inner or not (np.isfinite(width) and width > 0 and ends > 0):
@@ -150,7 +152,8 @@ def uncharged(charge: float, rate: float, charged: RawEstimate) -> RawEstimate:
     """
     of = charged.uncertainty
     uncertainty = of and Derived(of=of, at=charged.value, shift=charge, factor=1 / rate)
-    return replace(charged, value=charge + charged.value / rate, uncertainty=uncertainty, per_episode=None)
+    value, doubts = charge + charged.value / rate, scaled(charged.doubts, 1 / rate)
+    return replace(charged, value=value, uncertainty=uncertainty, doubts=doubts, per_episode=None)
 
 
 def ends_under(problem: Problem, weights: Floats) -> float:
@@ -160,7 +163,7 @@ def ends_under(problem: Problem, weights: Floats) -> float:
 
 
 def return_estimate(
-    found: RawEstimate, value: float, influence: Floats, bias: float = 0.0, rate_error: float = 0.0
+    found: RawEstimate, value: float, influence: Floats, rate: float, rate_error: float = 0.0
 ) -> RawEstimate:
     """The estimate of a return, to first order.
 
@@ -168,16 +171,20 @@ def return_estimate(
         found: of the value, whose weights and doubts it shares.
         value: R.
         influence: (episodes,): how each episode moves it, (ψ_r - R·ψ_e)/e.
-        bias: how far it may be off, as large as one standard error would be.
+        rate: e, by which the value's suspected biases are divided, too.
         rate_error: the standard error of the rate of ends, relative to the rate.
     """
-    uncertainty = Bootstrap(episodes=EpisodeSums.of_influence(value, influence), suspected_bias=bias)
-    return with_rate_doubt(replace(found, value=value, uncertainty=uncertainty, per_episode=None), rate_error)
+    uncertainty, doubts = Bootstrap(episodes=EpisodeSums.of_influence(value, influence)), scaled(found.doubts, 1 / rate)
+    of_return = replace(found, value=value, uncertainty=uncertainty, doubts=doubts, per_episode=None)
+    return with_rate_doubt(of_return, rate_error)
 
 
 def with_rate_doubt(of_return: Estimate, rate_error: float) -> Estimate:
-    """The return with the relative standard error of the rate of ends, by which it divides, among the doubts."""
-    return of_return.doubting(RATE_ERROR, rate_error)
+    """The return with a doubt about the rate of ends, by which it divides.
+
+    A rate with the relative standard error ε is known as if 1/ε² ends had been counted.
+    """
+    return of_return.doubted(FEW.of(1 / rate_error**2, sentence=FEW_ENDS) if rate_error > 0 else ())
 
 
 def with_ratio_return(problem: Problem, found: RawEstimate, rate: EpisodeSums) -> RawEstimate:
@@ -193,7 +200,7 @@ def with_ratio_return(problem: Problem, found: RawEstimate, rate: EpisodeSums) -
         return replace(found, per_episode=UNKNOWN)
     value = found.value / ends
     influence = (found.sums.influence - value * rate.influence) / ends
-    return replace(found, per_episode=return_estimate(found, value, influence, rate_error=rate.standard_error / ends))
+    return replace(found, per_episode=return_estimate(found, value, influence, ends, rate.standard_error / ends))
 
 
 def with_weighted_return(problem: Problem, found: RawEstimate) -> RawEstimate:
@@ -224,7 +231,8 @@ def with_return_of_sums(problem: Problem, found: RawEstimate, sums: EpisodeSums,
     ends = float(rate.ratios[0])
     if not reaches_ends(problem, ends):
         return replace(found, per_episode=UNKNOWN)
-    per_episode = replace(found, value=float(sums.ratios[0]), uncertainty=Bootstrap(episodes=sums))
+    doubts = scaled(found.doubts, 1 / ends)
+    per_episode = replace(found, value=float(sums.ratios[0]), uncertainty=Bootstrap(episodes=sums), doubts=doubts)
     return replace(found, per_episode=with_rate_doubt(per_episode, rate.standard_error / ends))
 
 
@@ -243,7 +251,7 @@ def episode_return(problem: Problem, raw: RawEstimate) -> EpisodeReturn | None:
         return None
     hull = return_hull(problem)
     error, interval = interval_of(problem, raw)
-    level, reasons = judge(all_doubts(problem, raw))
+    level, reasons = judge(all_doubts(problem, raw), noise_of(problem, raw, error, float(problem.data.lengths.mean())))
     if interval is None:
         reasons = (ONE_EPISODE, *reasons)
     elif hull.single:
@@ -253,7 +261,7 @@ def episode_return(problem: Problem, raw: RawEstimate) -> EpisodeReturn | None:
     unknown = hull.single  # equal rewards have no error, and say nothing of others
     if rewards_hull(problem).single and not problem.data.table.terminated.any():
         level, reasons, unknown = "unreliable", (NO_ENDS, *reasons), True
-    if level == "unreliable" and not np.isfinite([hull.low, hull.high]).all():
+    if not np.isfinite([hull.low, hull.high]).all() and level == "unreliable":
         reasons = (*reasons, NO_LIMIT)
     if interval is not None and unknown and np.isfinite([hull.low, hull.high]).all():
         interval = hull.low, hull.high

@@ -11,8 +11,8 @@ weighted importance sampling, and to first order for solutions of linear equatio
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
-from typing import Self, cast
+from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from scipy.special import ndtr, stdtrit
@@ -156,9 +156,6 @@ NOTHING: Interval = (np.inf, -np.inf)
 class Uncertainty(ABC):
     """A way to a standard error and an interval; bias that is suspected widens both."""
 
-    suspected_bias: float = 0.0
-    """How far the value may be off, as large as one standard error would be."""
-
     @property
     def limits(self) -> Interval:
         """What the interval holds at least, whatever the episodes say."""
@@ -169,13 +166,16 @@ class Uncertainty(ABC):
         """How each episode moves the estimate; None where that is not known."""
         return None
 
-    def widened(self, bias: float) -> Self:
-        """The same with one more bias suspected, independent of what was suspected before."""
-        return replace(self, suspected_bias=float(np.hypot(self.suspected_bias, bias)))
-
     @abstractmethod
-    def interval(self, value: float, log: Log, seed: int) -> tuple[float, Interval]:
-        """The standard error and the interval of a value, from two episodes or more."""
+    def interval(self, value: float, log: Log, seed: int, bias: float = 0.0) -> tuple[float, Interval]:
+        """The standard error and the interval of a value, from two episodes or more.
+
+        Args:
+            value: the value.
+            log: that it was found on.
+            seed: of draws.
+            bias: that is suspected, as large as one standard error would be; the error holds it.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,13 +189,12 @@ class Bootstrap(Uncertainty):
         """How each episode moves the estimate."""
         return self.episodes
 
-    def interval(self, value: float, log: Log, seed: int) -> tuple[float, Interval]:
+    def interval(self, value: float, log: Log, seed: int, bias: float = 0.0) -> tuple[float, Interval]:
         """Percentiles of the replicates."""
         drawn = replicates(self.episodes.in_order(log.episodes), seed) + (value - float(self.episodes.ratios.sum()))
         count = len(self.episodes.numerator)
         spread = float(drawn.std() * np.sqrt(count / (count - 1)))
-        interval = percentile_interval(drawn, value, count, self.suspected_bias)
-        return float(np.hypot(spread, self.suspected_bias)), interval
+        return float(np.hypot(spread, bias)), percentile_interval(drawn, value, count, bias)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,10 +203,10 @@ class Likelihood(Bootstrap):
 
     ends: Interval
 
-    def interval(self, value: float, log: Log, seed: int) -> tuple[float, Interval]:
+    def interval(self, value: float, log: Log, seed: int, bias: float = 0.0) -> tuple[float, Interval]:
         """The interval that was found, stretched by as much as suspected bias stretches the standard error."""
-        error, _ = super().interval(value, log, seed)
-        spread = np.sqrt(max(error**2 - self.suspected_bias**2, 0.0))
+        error, _ = super().interval(value, log, seed, bias)
+        spread = np.sqrt(max(error**2 - bias**2, 0.0))
         wider = error / spread if spread > 0 else 1.0
         low, high = (value + wider * (end - value) for end in self.ends)
         return error, (low, high)
@@ -219,17 +218,17 @@ class Spread(Uncertainty):
 
     members: Floats
 
-    def interval(self, value: float, log: Log, seed: int) -> tuple[float, Interval]:
+    def interval(self, value: float, log: Log, seed: int, bias: float = 0.0) -> tuple[float, Interval]:
         """Student's quantiles around the mean of the members."""
         spread = float(self.members.std(ddof=1))
         quantiles = stdtrit(len(self.members) - 1, (np.arange(REPLICATES) + 0.5) / REPLICATES)
-        interval = percentile_interval(value + spread * quantiles, value, log.data.n_episodes, self.suspected_bias)
-        return float(np.hypot(spread, self.suspected_bias)), interval
+        interval = percentile_interval(value + spread * quantiles, value, log.data.n_episodes, bias)
+        return float(np.hypot(spread, bias)), interval
 
 
 @dataclass(frozen=True, kw_only=True)
 class Derived(Uncertainty):
-    """The uncertainty of shift + factor·v, from that of v; the suspected bias is factor times that of v."""
+    """The uncertainty of shift + factor·v, from that of v."""
 
     of: Uncertainty
     """That of v."""
@@ -243,22 +242,16 @@ class Derived(Uncertainty):
     log: Log | None = None
     """The log that v was found on; None: the one that is asked about."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "suspected_bias", self.factor * self.of.suspected_bias)
-
     @property
     def sums(self) -> EpisodeSums | None:
         """How each episode moves it; None where that is not known of v."""
         sums = self.of.sums
         return sums if sums is None or self.factor == 1 else sums.scaled(self.factor)
 
-    def widened(self, bias: float) -> Self:
-        """The same with one more bias suspected, which the interval of v has to hold."""
-        return replace(self, of=self.of.widened(bias / self.factor))
-
-    def interval(self, value: float, log: Log, seed: int) -> tuple[float, Interval]:
+    def interval(self, value: float, log: Log, seed: int, bias: float = 0.0) -> tuple[float, Interval]:
         """The interval of v, moved and stretched, and the limits."""
-        error, ends = self.of.interval(value if self.at is None else self.at, self.log or log, seed)
+        at = value if self.at is None else self.at
+        error, ends = self.of.interval(at, self.log or log, seed, bias / self.factor)
         low, high = (self.shift + self.factor * end for end in ends)
         return self.factor * error, (min(low, self.limits[0]), max(high, self.limits[1]))
 

@@ -7,7 +7,7 @@ the ridge. τ and δ of every row for that ridge alone are what the second pass 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,10 +22,10 @@ from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.adapter.pair_features import PairFeatures
 from ope_vpm.ope.adapter.pair_stream import Pairs
 from ope_vpm.ope.adapter.pair_sums import PairSums
-from ope_vpm.ope.behaviour.action_ratio import held_actions, known_overlap
-from ope_vpm.ope.inference.doubts import DISAGREEMENT, HELD_ACTIONS, LEVERAGE, OVERLAP, RIDGE, remarks
-from ope_vpm.ope.inference.estimate import RawEstimate, disagreement, doubts_of_sums, weight_sums
+from ope_vpm.ope.inference.doubts import RIDGE, remarks
+from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_sums, rows_worth, weight_sums
 from ope_vpm.ope.inference.returns import reaches_ends, with_rate_doubt
+from ope_vpm.ope.inference.support import doubts_of_actions
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, influence_sums, initial_sums
 from ope_vpm.ope.linear.residuals import Missed
 from ope_vpm.ope.problem import Discount, Problem
@@ -102,15 +102,14 @@ class PairEquations:
         """The equations of the same rows at a discount that is asked about together with this one."""
         return self if discount == self.problem.discount else PairEquations.of(self.problem.at(discount), self.pairs)
 
-    def solved(self, ridges: tuple[float, ...], choices: int, keep: bool) -> SolvedRidges:
+    def solved(self, ridges: tuple[float, ...], choices: int) -> SolvedRidges:
         """The solutions for some ridges, made in one pass with those of all discounts that are asked about.
 
         Args:
             ridges: the ridges.
             choices: how many of them, the first ones, may be chosen; of the others the value alone is asked for.
-            keep: whether single rows may be asked about later.
         """
-        asked = ridges, choices, keep, self.problem.all_discounts
+        asked = ridges, choices, self.problem.all_discounts
         return self.pairs.remembered(_solved_together, *asked)(self)[self.problem.discount]
 
     def at_rows(self, path: RidgePath) -> tuple[Floats, Floats]:
@@ -181,32 +180,18 @@ class Influences:
 
 
 def _solved_together(
-    equations: PairEquations, ridges: tuple[float, ...], choices: int, keep: bool, discounts: tuple[Discount, ...]
+    equations: PairEquations, ridges: tuple[float, ...], choices: int, discounts: tuple[Discount, ...]
 ) -> dict[Discount, SolvedRidges]:
     """Solve for every ridge at every discount, and go through the rows once for all of them."""
     pairs, solved = equations.pairs, [_solved(equations.at(discount), ridges, choices) for discount in discounts]
     asked, kept = [each.asked for each in solved], list[KeptRows]()
     if isinstance(pairs, PairFeatures):
-        if keep and 2 * choices * len(pairs) * len(asked) <= KEPT_NUMBERS:
+        if 2 * choices * len(pairs) * len(asked) <= KEPT_NUMBERS:
             kept = [KeptRows(len(pairs), choices, pairs.states.precision) for _ in asked]
         sums = pairs.sums(asked, kept=kept)
     else:
         sums = pairs.sums(asked, weights=True)
     return {discounts[k]: solved[k].with_sums(sums[k], kept[k] if kept else None) for k in range(len(discounts))}
-
-
-def _solved_among(
-    equations: PairEquations,
-    ridges: tuple[float, ...],
-    subsets: Callable[[PairFeatures], Sequence[Integers]],
-    discounts: tuple[Discount, ...],
-) -> dict[Discount, list[SolvedRidges]]:
-    """The same with some of the features alone, for several choices of them: their systems are parts of the whole."""
-    columns, at = subsets(equations.rows), [equations.at(discount) for discount in discounts]
-    solved = [_solved(each, ridges, len(ridges), some) for each in at for some in columns]
-    sums = equations.rows.sums([each.asked for each in solved])
-    found = [each.with_sums(of_rows, None) for each, of_rows in zip(solved, sums, strict=True)]
-    return {discount: found[k * len(columns) : (k + 1) * len(columns)] for k, discount in enumerate(discounts)}
 
 
 @dataclass(frozen=True)
@@ -226,29 +211,17 @@ class _Solved:
         return SolvedRidges(self.theta[:, 0], of_ends, self.beta, sums, rows)
 
 
-def _solved(
-    equations: PairEquations, ridges: tuple[float, ...], choices: int, columns: Integers | None = None
-) -> _Solved:
-    """Solve for every ridge, with all features or with some, the coefficients of the others being 0."""
+def _solved(equations: PairEquations, ridges: tuple[float, ...], choices: int) -> _Solved:
+    """Solve for every ridge."""
     # Beside the reward, 1[the task ends here] is one more right-hand side of the same equations.
     each, means = equations, equations.means
     paid = [each.system.reward, means.ended] if each.problem.episodic else [each.system.reward]
     system = replace(each.system, reward=np.stack(paid, axis=1))
-    chosen = system if columns is None else system.among(columns)
-    theta, beta = (np.stack(parts, axis=-1) for parts in zip(*map(chosen.solve, ridges), strict=True))
-    if columns is not None:
-        theta, beta = (_spread(part, columns, len(system.matrix)) for part in (theta, beta))
+    theta, beta = (np.stack(parts, axis=-1) for parts in zip(*map(system.solve, ridges), strict=True))
     beta, some = beta[:, :choices], theta[:, :, :choices]
     both = np.hstack([beta] * theta.shape[1]), some.reshape(len(theta), -1)
     asked = Coefficients(*both, each.problem.gamma, each.after_end, choices * (theta.shape[1] - 1))
     return _Solved(theta, beta, asked)
-
-
-def _spread(part: Floats, columns: Integers, size: int) -> Floats:
-    """Coefficients of some features as those of all, 0 elsewhere."""
-    whole = np.zeros((size, *part.shape[1:]))
-    whole[columns] = part
-    return whole
 
 
 def _rows_together(
@@ -258,7 +231,7 @@ def _rows_together(
     grid, asked, paths = ridges[:-DECADE], [], []
     for each in (equations.at(discount) for discount in discounts):
         path = ridge_path(each, grid[0] if len(grid) == 1 else None, grid)
-        paths.append((each.solved(ridges, len(grid), keep=True).rows, path.chosen))
+        paths.append((each.solved(ridges, len(grid)).rows, path.chosen))
         coefficients = path.beta[:, path.chosen], path.theta[:, path.chosen]
         asked.append(Coefficients(*coefficients, each.problem.gamma, each.after_end))
     kept = [rows.take(chosen) for rows, chosen in paths if rows is not None]
@@ -290,9 +263,7 @@ class RidgePath:
     """The same of the return of an episode, which has a ridge of its own; None where nothing ends."""
 
 
-def ridge_path(
-    equations: PairEquations, ridge: float | None, grid: tuple[float, ...] = RIDGES, values_only: bool = False
-) -> RidgePath:
+def ridge_path(equations: PairEquations, ridge: float | None, grid: tuple[float, ...] = RIDGES) -> RidgePath:
     """Solve for every ridge of the grid and choose one, or for the one that is given; both also for larger ones.
 
     The larger ones, up to ten times the last, are there to see how far the value would move, not to be chosen.
@@ -301,29 +272,10 @@ def ridge_path(
         equations: of the problem.
         ridge: where it is given.
         grid: the ridges to choose from.
-        values_only: whether nothing but the value at the chosen ridge will be asked for: no larger ridges then.
     """
     grid = grid if ridge is None else (ridge,)
-    ridges = grid if values_only else (*grid, grid[-1] * 10**0.5, grid[-1] * 10)
-    solved = equations.solved(ridges, len(grid), keep=not values_only)
-    return _path(equations, ridge, ridges, solved)
-
-
-def fewer_features(
-    equations: PairEquations, subsets: Callable[[PairFeatures], Sequence[Integers]], grid: tuple[float, ...]
-) -> list[RidgePath]:
-    """The solutions with some of the features alone, on a log in memory, each with a ridge of its own.
-
-    Their linear systems are parts of the one with all features, so that the rows are gone through once, for sums over
-    episodes.
-
-    Args:
-        equations: of the problem, with all features.
-        subsets: the columns of each choice of features, the constant among them.
-        grid: the ridges to choose from.
-    """
-    asked = equations.pairs.remembered(_solved_among, grid, subsets, equations.problem.all_discounts)
-    return [_path(equations, None, grid, solved) for solved in asked(equations)[equations.problem.discount]]
+    ridges = (*grid, grid[-1] * 10**0.5, grid[-1] * 10)
+    return _path(equations, ridge, ridges, equations.solved(ridges, len(grid)))
 
 
 def _path(equations: PairEquations, ridge: float | None, ridges: tuple[float, ...], solved: SolvedRidges) -> RidgePath:
@@ -420,18 +372,15 @@ def _estimate(equations: PairEquations, path: RidgePath) -> LinearEstimate:
     if not np.isfinite(bias):  # with a larger ridge no end is reached: nothing is known about the return
         bias = abs(value)
     weights, residual, of_weights = _weights(equations, path)
-    apart = disagreement(problem.data, bias / (path.steps or 1), sums.standard_error / (path.steps or 1))
     return LinearEstimate(
         value=value,
-        uncertainty=Bootstrap(episodes=sums.stretched(leverage_factor(equations, chosen)), suspected_bias=bias),
+        uncertainty=Bootstrap(episodes=sums.stretched(leverage_factor(equations, chosen))),
         weights=weights,
+        rows_worth=rows_worth(of_weights),
         doubts=(
             *doubts_of_sums(problem.data, of_weights),
-            *OVERLAP.of(known_overlap(problem)),
-            *HELD_ACTIONS.of(held_actions(problem)),
-            *RIDGE.of(chosen if len(path.ridges) > 1 + DECADE else None),  # not one that somebody gave
-            *LEVERAGE.of(leverage(equations, chosen)),
-            *DISAGREEMENT.of(apart, bias=bias),
+            *doubts_of_actions(problem, path.steps or 1),
+            *RIDGE.suspects(bias),
             *remarks((*clock_remarks(problem.data, problem.time_limit, known=True), *_few_ends(problem))),
         ),
         ridge=chosen,

@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from ope_vpm.arrays import Floats
-from ope_vpm.ope.inference.doubts import RIDGE, joined
+from ope_vpm.ope.inference.doubts import DISAGREEMENT, RIDGE, joined
 from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
 from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations
@@ -33,37 +33,36 @@ def mixture(parts: Sequence[Solved]) -> RawEstimate:
     Args:
         parts: equations with their solutions. As in `mixture([(vpm_equations, vpm), (lstd_equations, lstd)])`.
     """
-    equations, first = parts[0]
+    equations, _ = parts[0]
     found = mixed([estimate for _, estimate in parts])
     of_return = None
     if found.per_episode is not None:
         returns = [(each, estimate.per_episode) for each, estimate in parts if estimate.per_episode is not None]
         of_return = row_doubt(equations, *_mixed_rows(returns))
-    return with_doubts(equations, first, found, row_doubt(equations, *_mixed_rows(parts)), of_return)
+    return with_doubts(found, row_doubt(equations, *_mixed_rows(parts)), of_return)
 
 
 def mixed(estimates: Sequence[LinearEstimate]) -> RawEstimate:
     """The weighted mean with its influence function, weights of rows, and the doubts of all parts.
 
     Half of the distance of the parts that lie farthest apart is suspected as bias, beside the mean of what they suspect
-    themselves: one of them at least is wrong by that. The ridge that is judged is the parts' geometric mean.
+    themselves: one of them at least is wrong by that.
     """
     shares, values = shares_of(estimates), np.array([each.value for each in estimates])
-    biases = np.array([each.suspected_bias for each in estimates])
-    bias = float(np.hypot(shares @ biases, np.ptp(values) / 2))
+    of_ridge = RIDGE.suspects(float(shares @ [each.size(RIDGE) or 0.0 for each in estimates]))
+    others = (doubt for each in estimates for doubt in each.doubts if doubt.code != RIDGE.code)
     sums = [each.sums.scaled(share) for each, share in zip(estimates, shares, strict=True) if each.sums is not None]
     rows = [each.weights for each in estimates if each.weights is not None]
     returns = [each.per_episode for each in estimates if each.per_episode is not None]
     whole, ridges = len(estimates), [each.ridge for each in estimates]
-    found = RawEstimate(
+    return RawEstimate(
         value=float(shares @ values),
-        uncertainty=Bootstrap(episodes=reduce(EpisodeSums.beside, sums), suspected_bias=bias),
+        uncertainty=Bootstrap(episodes=reduce(EpisodeSums.beside, sums)),
         weights=shares @ np.stack(rows) if len(rows) == whole else None,
-        doubts=joined(*(each.doubts for each in estimates)),
+        doubts=joined(of_ridge, DISAGREEMENT.suspects(float(np.ptp(values)) / 2), tuple(others)),
         diagnostics={"solver": "mixture", "ridges": ridges, "shares": shares.tolist()} | _about_rows(estimates[0]),
         per_episode=mixed(returns) if len(returns) == whole else None,
     )
-    return found.doubting(RIDGE, float(np.exp(shares @ np.log(ridges))))
 
 
 def _about_rows(estimate: LinearEstimate) -> dict[str, Any]:
@@ -76,7 +75,7 @@ def shares_of(estimates: Sequence[LinearEstimate]) -> Floats:
     """How much each estimate counts, w_k ∝ 1/(se_k² + b_k²): for errors 1 and 2 four fifths and one fifth."""
     known = [np.inf if each.sums is None else each.sums.standard_error for each in estimates]
     limits = np.finfo(float)  # without any error all count alike, and one whose error is not known counts nothing
-    errors = np.hypot(known, [each.suspected_bias for each in estimates])
+    errors = np.hypot(known, [each.size(RIDGE) or 0.0 for each in estimates])
     errors = np.clip(np.nan_to_num(errors, nan=np.inf), limits.tiny, limits.max)
     precision = (errors.min() / errors) ** 2
     return cast(Floats, precision / precision.sum())

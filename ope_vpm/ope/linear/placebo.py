@@ -13,7 +13,7 @@ logs its error beyond noise was 0 to 0.11 of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -89,11 +89,7 @@ def with_placebo(problem: Problem, found: RawEstimate) -> RawEstimate:
     if problem.gamma == 1 or found.sums is None or found.uncertainty is None:
         return found
     seen = log.shared(placebo, problem.gamma, problem.on_end, problem.time_limit)
-    if seen.bias == 0:
-        return found
-    error = found.sums.standard_error
-    size = seen.bias / error if error > 0 else PLACEBO.unreliable
-    return replace(found.doubting(PLACEBO, size, seen.bias), uncertainty=found.uncertainty.widened(seen.bias))
+    return found if seen.bias == 0 else found.doubted(PLACEBO.suspects(seen.bias))
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,18 +27,8 @@ from ope_vpm.ope.adapter.pair_features import PairFeatures, action_functions
 from ope_vpm.ope.log import Log, Memory
 from ope_vpm.ope.problem import Problem
 
-CORRELATED = 0.1
-"""Of |ρ|·B, as a standard error. On a mass whose speed is not observed (four behaviours, three discounts, two seeds)
-intervals need up to 0.12 of it; where states are complete |ρ| is mostly below 0.2, and errors grow by less than a
-fifth. With sd(δ), which a few falls of a robot decide, in place of B's quantile they grew fivefold on such logs."""
-FORETOLD = 0.3
-"""Of √share·B, the share being that of the action before: as for what the state before tells of finite states. On
-linear systems observed late (seeds 0 and 1) that stay within their log, intervals need 0.01 to 0.11 of it, on Pendulum
-observed late from an older policy 0.2 and 0.25."""
-FORETOLD_JOINTLY = 0.5
-"""The same of what both actions foretell together. What that does goes with the ratio of pairs of actions, which varies
-more than B's ratio of single ones. Where doing the same again pays or a change costs (seeds 0 to 3, 100 and 101, two
-and continuously many actions) intervals need 0.04 to 0.44 of it."""
+UNCORRELATED = 0.2
+"""|ρ| of residuals up to which states may be complete: Pendulum, Acrobot, CartPole and Hopper have up to 0.21."""
 SURE = 2.5
 """How many standard errors the action before must gain on held-out episodes to count. Pendulum, Acrobot, CartPole,
 Hopper and HopperBullet (seeds 100 and 101, three behaviours, 30 logs) have at most 2.4, most of them less than 0, for
@@ -94,10 +84,14 @@ class History:
         """The larger of the two shares."""
         return max(self.alone, self.jointly)
 
+    @property
+    def share(self) -> float:
+        """Of the residuals' variance: what the past predicts, be it by the action before or by the residual before."""
+        return self.foretold + max(abs(self.correlation) - UNCORRELATED, 0.0) ** 2
+
     def bias(self, bound: float) -> float:
-        """What all this may do to a value, as large as one standard error would be; `bound` is B."""
-        by_action = max(FORETOLD * np.sqrt(self.alone), FORETOLD_JOINTLY * np.sqrt(self.jointly))
-        return bound * float(np.hypot(CORRELATED * self.correlation, by_action))
+        """What all this may do to a value; `bound` is B."""
+        return bound * float(np.sqrt(self.share))
 
 
 def history(sample: Log, pairs: PairFeatures, residual: Floats) -> History:

@@ -1,65 +1,32 @@
-"""How far an estimate that is linear in features depends on which features were drawn.
+"""What Bellman residuals say against an estimate that is linear in features.
 
-An influence function knows the sampling error of a linear estimate and nothing of its bias: the features may be too few
-or too smooth for the ratio and for Q. That bias is E[(τ - τ*)·δ], δ the Bellman residual: at most about B = sd(τ)·|δ|,
-for a ratio that is wrong altogether. D, the spread of the value over fits with some of the features, says how wrong
-they are. Neither alone is on the right scale; their geometric mean was, also on tasks that it was not chosen on
-(docs/verdicts.md).
-
-What Bellman residuals themselves say against an estimate is in `ope_vpm.ope.linear.residuals`.
+An influence function knows the sampling error of a linear estimate and nothing of its bias: what the value depends on
+may be missing in the observations, or the features may not follow how outcomes depend on the action. A bias is
+E[(τ - τ*)·δ], δ the Bellman residual: at most about B = sd(τ)·|δ|, for a ratio that is wrong altogether. What the
+past or other functions of state and action predict of δ says how much of that is to be feared
+(`ope_vpm.ope.linear.residuals`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ope_vpm.arrays import ROUNDING, Floats, Integers
+from ope_vpm.arrays import ROUNDING, Floats
 from ope_vpm.linear.moments import apply
-from ope_vpm.linear.system import COARSE_RIDGES
-from ope_vpm.ope.adapter.pair_features import PairFeatures
-from ope_vpm.ope.inference.doubts import (
-    DISAGREEMENT,
-    EFFECTIVE_ROWS,
-    HELD_ACTIONS,
-    LEVERAGE,
-    PAST_ACTION,
-    RELATIVE_ERROR,
-    RESIDUAL_CORRELATION,
-    RIDGE,
-    Doubt,
-    Doubts,
-    among,
-    joined,
-    remarks_among,
-)
-from ope_vpm.ope.inference.estimate import RawEstimate, rewards_hull
-from ope_vpm.ope.inference.logged_mean import logged_mean, relative_error, with_return_doubt
+from ope_vpm.ope.inference.doubts import FEW, MISSED, PAST, RIDGE, SUPPORT, Doubts, among, joined, remarks_among
+from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.returns import Estimate
 from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.linear.estimate import (
     LinearEstimate,
     PairEquations,
-    RidgePath,
     charged_residual,
-    fewer_features,
     leverage_factor,
-    ridge_path,
 )
 from ope_vpm.ope.linear.residuals import History, Missed, history, missed
-from ope_vpm.ope.problem import Problem
 
-HALF, QUARTER = 2, 4
-"""Parts of the waves whose values are compared with that of all: every second one and the others, as if drawn anew with
-other seeds; the slowest quarter and the fastest, as if drawn with another bandwidth. On 40 logs of five tasks (seed
-100) the spread over these is in the median 1.01 times the one over four new draws, half of them with half and twice the
-bandwidth, and tells errors as well, in a fifth of the time (docs/verdicts.md)."""
-SHARE = 0.3
-"""Of √(D·B), as a standard error. Chosen on six tasks with seeds 102 and 103 (docs/verdicts.md), where "reliable"
-intervals held the truth in 25 of 25 runs and "caution" ones in 18 of 19; with 0.4 in 21 of 21 and 21 of 21, and fewer
-good answers were called reliable."""
 USUAL = 0.68
 """The quantile of |δ| that stands for its standard deviation, which a few falls of a robot would decide."""
 
@@ -76,11 +43,6 @@ class RowDoubt:
     """What state and action foretell of δ where the target goes."""
 
     @property
-    def bias(self) -> float:
-        """What the last two may do to a value, as large as one standard error would be."""
-        return float(np.hypot(self.history.bias(self.bound), self.missed.bias))
-
-    @property
     def numbers(self) -> dict[str, float]:
         """For people to read."""
         return {
@@ -93,18 +55,8 @@ class RowDoubt:
 
     @property
     def doubts(self) -> Doubts:
-        """What the past foretells, and that features miss more of the value than noise explains."""
-        found = (
-            *RESIDUAL_CORRELATION.of(abs(self.history.correlation), bias=self.history.bias(self.bound)),
-            *PAST_ACTION.of(self.history.foretold),
-        )
-        if not self.missed.sure:
-            return found
-        sentence = (
-            "rewards or next states depend on state and action in ways that the features miss: the value may be off "
-            f"by {self.missed.value:.2g}"
-        )
-        return (*found, Doubt(sentence, self.missed.value, self.missed.bias, sentence, ""))
+        """What the past predicts, and what the features miss."""
+        return (*PAST.of(self.history.share, bias=self.history.bias(self.bound)), *MISSED.suspects(self.missed.bias))
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,10 +79,7 @@ class Rows:
 
 
 def with_feature_doubt(equations: PairEquations, estimate: LinearEstimate) -> LinearEstimate:
-    """The same estimate, its uncertainty widened by 0.3·√(D·B), and compared with the logged mean's own error.
-
-    What the past foretells of residuals widens it, too (`History`). The return of an episode is doubted by
-    the same rule, D being the spread of the return itself.
+    """The same estimate, and its return, with what its Bellman residuals say against it.
 
     Args:
         equations: those that the estimate solves.
@@ -141,7 +90,7 @@ def with_feature_doubt(equations: PairEquations, estimate: LinearEstimate) -> Li
     doubt, of_return = row_doubt(equations, *sample_rows(equations, estimate)), None
     if estimate.per_episode is not None:
         of_return = row_doubt(equations, *sample_rows(equations, estimate.per_episode))
-    return replace(with_doubts(equations, estimate, estimate, doubt, of_return), missed=doubt.missed)
+    return replace(with_doubts(estimate, doubt, of_return), missed=doubt.missed)
 
 
 def with_linear_doubt(
@@ -150,9 +99,9 @@ def with_linear_doubt(
     """An estimate by other means, doubted as the solution of linear equations is.
 
     Networks, saddle points and minimax solutions begin from the features of LSTD-Q or lie in their span, and an
-    influence function knows as little of their bias. So D is that of LSTD-Q, and B, what the past foretells and what
-    is missed are those of the estimate's own ratio and Bellman residuals. These are fitted to the same rows with
-    as many features, so that errors are stretched as those of LSTD-Q are (`leverage_factor`).
+    influence function knows as little of their bias. So they have the doubts of LSTD-Q, and B, what the past predicts
+    and what is missed are those of the estimate's own ratio and Bellman residuals. These are fitted to the same rows
+    with as many features, so that errors are stretched as those of LSTD-Q are (`leverage_factor`).
 
     Args:
         equations: of LSTD-Q, on a log in memory.
@@ -171,7 +120,7 @@ def with_linear_doubt(
         per_episode = _stretched(per_episode, leverage_factor(equations, linear.per_episode.ridge))
     found = _stretched(found, leverage_factor(equations, linear.ridge))
     found = replace(found, doubts=_of_linear(found.doubts, linear.doubts), per_episode=per_episode)
-    return with_doubts(equations, linear, found, doubt, doubt_of_return)
+    return with_doubts(found, doubt, doubt_of_return)
 
 
 def _unknown(equations: PairEquations, found: RawEstimate) -> bool:
@@ -183,125 +132,25 @@ def _stretched(found: RawEstimate, factor: float) -> RawEstimate:
     """The estimate with a sampling error that is larger by a factor."""
     if found.sums is None:
         return found
-    sums = found.sums.stretched(factor)
-    return replace(found, uncertainty=Bootstrap(episodes=sums, suspected_bias=found.suspected_bias))
+    return replace(found, uncertainty=Bootstrap(episodes=found.sums.stretched(factor)))
 
 
-def with_doubts(
-    equations: PairEquations, linear: LinearEstimate, found: Estimate, doubt: RowDoubt, of_return: RowDoubt | None
-) -> Estimate:
-    """The estimate, and its return, with all that is suspected of them.
-
-    Args:
-        equations: of the linear solution.
-        linear: that solution.
-        found: the estimate, which may be the same.
-        doubt: what its rows say.
-        of_return: what they say of the return; None where that is not known.
-    """
-    problem, per_episode = equations.problem, found.per_episode
-    spread, spread_of_return = feature_spreads(equations, linear)
-    beyond, logged = beyond_log(problem, linear.size(HELD_ACTIONS)), logged_mean(problem)
-    if per_episode is not None and linear.per_episode is not None and of_return is not None:
-        unlike = beyond * (linear.per_episode.steps or 1)
-        per_episode = _doubted(per_episode, spread_of_return, of_return, unlike, logged.per_episode)
-    doubted = replace(
-        _doubted(found, spread, doubt, beyond, logged),
-        per_episode=per_episode,
-        diagnostics={**found.diagnostics, "feature_spread": spread, **doubt.numbers},
-    )
-    return with_return_doubt(problem, doubted)
+def with_doubts(found: Estimate, doubt: RowDoubt, of_return: RowDoubt | None) -> Estimate:
+    """The estimate, and its return, with what their rows say; None where that of the return is not known."""
+    per_episode = found.per_episode
+    if per_episode is not None and of_return is not None:
+        per_episode = per_episode.doubted(of_return.doubts)
+    diagnostics = {**found.diagnostics, **doubt.numbers}
+    return replace(found.doubted(doubt.doubts), per_episode=per_episode, diagnostics=diagnostics)
 
 
 def _of_linear(own: Doubts, linear: Doubts) -> Doubts:
     """The doubts about an estimate with those about the linear solution that it rests on.
 
-    An estimate without weights of its own (`fqe`, `mql`) has an interval by LSTD-Q's ratio, which is worth as many rows
-    as that one. On logs of 10 episodes of 3 steps (an autoregression in one dimension) 97 of 112 answers were called
-    reliable without this, and 17 of the 97 missed. Which share of a long log these rows are is not asked.
+    An estimate without weights of its own (`fqe`, `mql`) has an interval by LSTD-Q's ratio, which is worth as many
+    episodes as that one.
     """
-    rows = among(own, EFFECTIVE_ROWS) or among(linear, EFFECTIVE_ROWS)
-    return joined(own, rows, among(linear, HELD_ACTIONS, RIDGE, LEVERAGE), remarks_among(linear))
-
-
-def feature_spreads(equations: PairEquations, estimate: LinearEstimate) -> tuple[float, float]:
-    """D of the value and of the return of an episode: how far they lie from those with fewer features."""
-    others = fewer_features(on_sample(equations), fewer_waves, COARSE_RIDGES)
-    value, of_episode = values_on_sample(equations, estimate)
-    if estimate.per_episode is None:
-        return feature_spread(value, others), 0.0
-    own = estimate.per_episode.value if of_episode is None else of_episode
-    return feature_spread(value, others), feature_spread(own, [each.per_episode for each in others if each.per_episode])
-
-
-def _doubted(estimate: Estimate, spread: float, doubt: RowDoubt, beyond: float, logged: RawEstimate | None) -> Estimate:
-    """The estimate with D, B, ρ and actions beyond the log in its uncertainty, and compared with the logged mean."""
-    if estimate.sums is None:
-        return estimate
-    of_features = SHARE * float(np.sqrt(spread * doubt.bound))
-    bias = float(np.linalg.norm([estimate.suspected_bias, of_features, doubt.bias]))
-    relative = relative_error(logged, estimate.sums.standard_error, bias)
-    doubted = replace(estimate, doubts=joined(estimate.doubts, doubt.doubts)).doubting(RELATIVE_ERROR, relative)
-    if relative is not None:  # what a larger ridge changes is part of this error, and not judged twice
-        doubted = doubted.doubting(DISAGREEMENT, None)
-    bias = float(np.hypot(bias, beyond))  # has a rule of its own, and is not judged twice
-    return replace(doubted, uncertainty=Bootstrap(episodes=estimate.sums, suspected_bias=bias))
-
-
-def beyond_log(problem: Problem, held: float | None) -> float:
-    """What actions that are like no logged ones may do to a value, as large as one standard error would be.
-
-    Such a step may pay, or lead to, anything that the rewards allow. So where as many are there as ask for caution,
-    twice this error holds all that they can change, as for steps far from all logged states.
-
-    Args:
-        problem: the log and its rewards.
-        held: the share of the target's actions that are like logged ones; None where that is not known.
-    """
-    if held is None or held >= HELD_ACTIONS.caution:
-        return 0.0
-    hull = rewards_hull(problem)
-    return (1 - held) * (hull.high - hull.low) / 2
-
-
-def on_sample(equations: PairEquations) -> PairEquations:
-    """The equations of the log's sample, in the same features: what features change is asked there.
-
-    On a long log the sample, 10⁵ rows, is enough: what counts is how far features matter, not the values.
-    """
-    if equations.problem.log.sample is equations.problem.log:
-        return equations
-    return PairEquations.of(equations.problem.on_sample, equations.pairs.on_sample())
-
-
-def values_on_sample(equations: PairEquations, estimate: LinearEstimate) -> tuple[float, float | None]:
-    """The value and the return by the same features on the log's sample, for comparison with others there."""
-    own = on_sample(equations)
-    if own is equations:
-        return estimate.value, None if estimate.per_episode is None else estimate.per_episode.value
-    path = ridge_path(own, None, values_only=True)
-    of_return = path.per_episode
-    value = float(path.values[path.chosen])
-    return value, None if of_return is None else float(of_return.values[of_return.chosen])
-
-
-def fewer_waves(pairs: PairFeatures) -> list[Integers]:
-    """The columns of a pair's features that are left with some of the waves: see `HALF`."""
-    order = np.argsort(np.linalg.norm(pairs.states.features.fourier.frequencies, axis=0), kind="stable")
-    quarter = -(-len(order) // QUARTER)
-    chosen = [np.arange(first, len(order), HALF) for first in range(HALF)]
-    return [pairs.with_waves(waves) for waves in (*chosen, order[:quarter], order[-quarter:])]
-
-
-def feature_spread(value: float, others: Sequence[RidgePath]) -> float:
-    """D: the root mean square distance of the value from those with fewer features, each at its own ridge.
-
-    Where none of these find a value at all, it is as large as the value.
-    """
-    if not others:
-        return abs(value)
-    values = np.array([path.values[path.chosen] for path in others])
-    return float(np.sqrt(np.mean((values - value) ** 2)))
+    return joined(own, among(linear, FEW, SUPPORT, RIDGE), remarks_among(linear))
 
 
 def row_doubt(equations: PairEquations, tau: Floats, residual: Floats) -> RowDoubt:

@@ -8,10 +8,10 @@ import numpy as np
 
 from ope_vpm.arrays import Floats, group_sums
 from ope_vpm.ope.adapter.ends import clock_remarks
-from ope_vpm.ope.behaviour.action_ratio import known_overlap
-from ope_vpm.ope.inference.doubts import DISAGREEMENT, OVERLAP, remarks
-from ope_vpm.ope.inference.estimate import RawEstimate, disagreement
+from ope_vpm.ope.inference.doubts import DISAGREEMENT, remarks
+from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.returns import UNKNOWN, ends_under, fixed_length, reaches_ends, uncharged
+from ope_vpm.ope.inference.support import doubts_of_actions
 from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.linear.sensitivity import Rows, with_linear_doubt
 from ope_vpm.ope.problem import Problem
@@ -78,10 +78,10 @@ def _fitted(problem: Problem, settings: Networks, weight: Floats | None) -> tupl
     correction = float(plan.weight @ (ratio * residual) / plan.weight.sum())
     found = RawEstimate(
         value=q.value(problem),
-        uncertainty=Bootstrap(episodes=sums, suspected_bias=abs(correction)),
+        uncertainty=Bootstrap(episodes=sums),
         doubts=(
-            *OVERLAP.of(known_overlap(problem)),
-            *DISAGREEMENT.of(disagreement(problem.data, abs(correction), sums.standard_error), bias=abs(correction)),
+            *doubts_of_actions(problem),
+            *DISAGREEMENT.suspects(abs(correction)),
             *remarks(clock_remarks(problem.data, problem.time_limit, known=True)),
         ),
         diagnostics={"solver": "neural", "correction": correction, "dropped": plan.dropped, "ended": plan.ended},

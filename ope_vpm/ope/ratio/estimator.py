@@ -15,12 +15,12 @@ import numpy as np
 
 from ope_vpm.arrays import Floats
 from ope_vpm.ope.adapter.ends import clock_remarks
-from ope_vpm.ope.behaviour.action_ratio import known_overlap
 from ope_vpm.ope.estimator import ProblemEstimator, check_positive, check_ridge
 from ope_vpm.ope.finite.counted import counted_estimate
-from ope_vpm.ope.inference.doubts import DISAGREEMENT, MEAN_RATIO, OVERLAP, remarks
-from ope_vpm.ope.inference.estimate import RawEstimate, disagreement, doubts_of_weights, value_or_nan
+from ope_vpm.ope.inference.doubts import DISAGREEMENT, remarks
+from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_weights, value_or_nan
 from ope_vpm.ope.inference.returns import UNKNOWN, reaches_ends, return_estimate
+from ope_vpm.ope.inference.support import doubts_of_actions
 from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations
 from ope_vpm.ope.linear.sensitivity import Rows, with_linear_doubt
@@ -95,13 +95,12 @@ def ratio_estimate(
     distance = abs(value - lstd.value)
     found = RawEstimate(
         value=value,
-        uncertainty=Bootstrap(episodes=sums, suspected_bias=distance),
+        uncertainty=Bootstrap(episodes=sums),
         weights=weights,
         doubts=(
             *doubts_of_weights(problem.data, weights),
-            *MEAN_RATIO.of(abs(total / len(zeta) - 1)),
-            *OVERLAP.of(known_overlap(problem)),
-            *DISAGREEMENT.of(disagreement(problem.data, distance, sums.standard_error), bias=distance),
+            *doubts_of_actions(problem),
+            *DISAGREEMENT.suspects(distance),
             *remarks((*cautions, *clock_remarks(problem.data, problem.time_limit, known=True))),
         ),
         diagnostics={"mean_ratio": total / len(zeta), "solver": solver, "ridge": lstd.ridge, "dropped": pairs.dropped},
@@ -131,6 +130,5 @@ def _with_return(equations: PairEquations, lstd: LinearEstimate, found: RawEstim
         return replace(found, per_episode=UNKNOWN)
     value = found.value / rate
     sums, distance = equations.influence(tau, known.residual, known.theta), abs(value - known.value)
-    apart = disagreement(problem.data, rate * distance, rate * sums.standard_error)
-    judged = found.doubting(DISAGREEMENT, apart)
-    return replace(found, per_episode=return_estimate(judged, value, sums.influence, distance))
+    per_episode = return_estimate(found, value, sums.influence, rate).doubted(DISAGREEMENT.suspects(distance))
+    return replace(found, per_episode=per_episode)

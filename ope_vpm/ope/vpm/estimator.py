@@ -15,8 +15,8 @@ from ope_vpm.ope.adapter.pair_features import any_pairs
 from ope_vpm.ope.behaviour.action_ratio import ratio_model, weighted_pairs
 from ope_vpm.ope.estimator import ProblemEstimator, check_ridge, needs_rows
 from ope_vpm.ope.finite.treatments import Pooled, Smooth, treatment
-from ope_vpm.ope.inference.doubts import OVERLAP
 from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_sums
+from ope_vpm.ope.inference.support import OVERLAP, unsupported
 from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations, linear_estimate
 from ope_vpm.ope.linear.sensitivity import with_feature_doubt
 from ope_vpm.ope.problem import Problem
@@ -216,7 +216,7 @@ def nothing_in_common(problem: Problem) -> LinearEstimate:
     return LinearEstimate(
         value=float("nan"),
         weights=None if problem.streamed else np.zeros(len(problem.data)),
-        doubts=(*doubts_of_sums(problem.data, nothing), *OVERLAP.of(0.0)),
+        doubts=(*doubts_of_sums(problem.data, nothing), *unsupported(problem, 1.0, OVERLAP)),
         ridge=float("nan"),
         theta=np.zeros(0),
         beta=np.zeros(0),

@@ -15,9 +15,10 @@ from ope_vpm.chain.solvers.solution import ValueFunction
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.adapter.pairs import Pairs
 from ope_vpm.ope.finite.influence import MORE_THAN_ONCE, leverage, widening
-from ope_vpm.ope.inference.doubts import DISAGREEMENT, MEAN_RATIO, RESIDUAL, UNSEEN_MASS, Doubts, remarks
-from ope_vpm.ope.inference.estimate import RawEstimate, disagreement, doubts_of_weights
+from ope_vpm.ope.inference.doubts import DISAGREEMENT, Doubts, joined, remarks
+from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_weights
 from ope_vpm.ope.inference.returns import UNKNOWN, reaches_ends, return_estimate
+from ope_vpm.ope.inference.support import unsupported
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, influence_sums
 from ope_vpm.ope.problem import Problem
 
@@ -41,14 +42,12 @@ def find_by_solver(problem: Problem, method: VPM, draws: int) -> RawEstimate:
     report = estimate.diagnostics
     found = RawEstimate(
         value=value,
-        uncertainty=Bootstrap(episodes=sums, suspected_bias=distance or 0.0),
+        uncertainty=Bootstrap(episodes=sums),
         weights=weights,
         doubts=(
             *doubts_of_weights(problem.data, weights),
-            *_fit_doubts(report),
-            *DISAGREEMENT.of(
-                None if distance is None else disagreement(problem.data, distance, sums.standard_error), bias=distance
-            ),
+            *_fit_doubts(problem, report),
+            *DISAGREEMENT.suspects(distance),
             *remarks((*_smoothed(problem, pairs), *report.doubts, *_clock(problem))),
         ),
         diagnostics={
@@ -65,12 +64,15 @@ def find_by_solver(problem: Problem, method: VPM, draws: int) -> RawEstimate:
     return _with_return(problem, pairs, found, estimate, other, draws) if problem.episodic else found
 
 
-def _fit_doubts(report: Diagnostics) -> Doubts:
-    """What the chain's own diagnostics say against its fit."""
+NOT_STATIONARY = "the distribution found is not stationary: it is off by {:.0%} beyond its noise"
+
+
+def _fit_doubts(problem: Problem, report: Diagnostics) -> Doubts:
+    """What the chain's own diagnostics say against its fit: mass in the wrong place, and mass without data."""
     residual = report.stationarity_residual
-    beyond = None if residual is None else max(0.0, residual - 3 * (report.stationarity_noise or 0.0))
-    mean = None if report.mean_ratio is None else abs(report.mean_ratio - 1)
-    return (*MEAN_RATIO.of(mean), *RESIDUAL.of(beyond), *UNSEEN_MASS.of(report.unseen_mass))
+    beyond = 0.0 if residual is None else max(0.0, residual - 3 * (report.stationarity_noise or 0.0))
+    off = max(beyond, 0.0 if report.mean_ratio is None else abs(report.mean_ratio - 1))
+    return joined(unsupported(problem, off, NOT_STATIONARY), unsupported(problem, report.unseen_mass))
 
 
 SMOOTHED = (
@@ -104,13 +106,12 @@ def _with_return(
     if found.sums is None or not reaches_ends(problem, rate):
         return replace(found, per_episode=UNKNOWN)
     value, of_rate = found.value / rate, pair_influence(problem, ends, estimate, rate, draws)
-    influence, distance, apart = (found.sums.influence - value * of_rate.influence) / rate, 0.0, None
+    influence = (found.sums.influence - value * of_rate.influence) / rate
+    per_episode = return_estimate(found, value, influence, rate, of_rate.standard_error / rate)
     if other is not None:
         other_rate = weighted_mean(other, ends)
         distance = abs(weighted_mean(other, pairs) / other_rate - value) if other_rate > 0 else abs(value)
-        apart = disagreement(problem.data, rate * distance, rate * float(np.sqrt(np.sum(influence**2))))
-    judged = found.doubting(DISAGREEMENT, apart)
-    per_episode = return_estimate(judged, value, influence, distance, of_rate.standard_error / rate)
+        per_episode = per_episode.doubted(DISAGREEMENT.suspects(distance))
     return replace(found, per_episode=per_episode)
 
 

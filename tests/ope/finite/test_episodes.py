@@ -18,8 +18,6 @@ from ope_vpm.ope.finite.episodes import (
 )
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.treatments import exact_model
-from ope_vpm.ope.inference.doubts import COUNTED_ERROR
-from ope_vpm.ope.inference.logged_mean import logged_mean
 
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes", "one-row-off")
 LIMIT = 6
@@ -259,12 +257,3 @@ def test_episodes_that_are_over_are_not_followed():
     course = Course.follow(finite, exact_model(finite), 50)
     assert course.length == pytest.approx(2)
     assert len(course.states) == 2
-
-
-def test_errors_are_judged_by_the_logged_mean_of_returns():
-    problem = posed(log(2))
-    found = ov.estimators()["vpm"]().find(problem)
-    own = logged_mean(problem).per_episode
-    ratio = found.per_episode.sums.standard_error / own.sums.standard_error
-    value = found.sums.standard_error / logged_mean(problem).sums.standard_error
-    assert found.per_episode.size(COUNTED_ERROR) == pytest.approx(max(ratio, value), rel=0.01)

@@ -9,14 +9,14 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope import Problem
-from ope_vpm.ope.finite.estimate import _clock, counted_error, reach, unseen_doubts, untried_share, without_data
+from ope_vpm.ope.finite.estimate import _clock, reach, unseen_doubts, untried_share, without_data
 from ope_vpm.ope.finite.history import history, products_by_past
 from ope_vpm.ope.finite.influence import evidence_of_rows, finite_influence, ratio_of_pairs, widening
 from ope_vpm.ope.finite.limits import RareRewards
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.treatments import Restrict, treatment
-from ope_vpm.ope.inference.doubts import UNSEEN_MASS
-from ope_vpm.ope.inference.logged_mean import logged_mean
+from ope_vpm.ope.inference.doubts import SUPPORT, UNSEEN
+from ope_vpm.ope.inference.support import NO_DATA
 
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes", "one-row-off", "broken-chain")
 
@@ -64,18 +64,6 @@ def test_influences_of_a_bandit():
     np.testing.assert_allclose(finite_influence(problem, solution).influence, expected, atol=1e-12)
 
 
-def test_an_error_in_units_of_the_logged_mean_s_and_of_the_rewards():
-    """Rewards 0 and 2 in turn, deviation 1: the logged mean's error of 10 single steps is 1/√10."""
-    problem = pose([0] * 10, [0] * 10, [0.0, 2.0] * 5, [0] * 10, [[1.0]])
-    assert logged_mean(problem).sums.standard_error == pytest.approx(1 / np.sqrt(10))
-    assert counted_error(logged_mean(problem), problem, 3.0, 4.0) == pytest.approx(5 / np.hypot(1 / np.sqrt(10), 1e-3))
-    steady = pose([0] * 10, [0] * 10, [0.0, 2.0] * 5, [0] * 10, [[1.0]], length=2)
-    assert logged_mean(steady).sums.standard_error == 0
-    assert counted_error(logged_mean(steady), steady, 3.0, 4.0) == pytest.approx(5 / 1e-3)
-    equal = pose([0] * 10, [0] * 10, [2.0] * 10, [0] * 10, [[1.0]])
-    assert counted_error(logged_mean(equal), equal, 3.0, 4.0) is None
-
-
 def test_a_time_limit_is_remarked_on_where_it_ends_a_tenth():
     """Two episodes of three steps, the first ends and the second is cut: its share of the target's ends decides."""
     data = ov.LoggedDataset.from_arrays(
@@ -99,9 +87,11 @@ def test_what_an_interval_reaches_at_least():
 
 
 def test_pairs_without_data_may_pay_anything_where_they_are_many():
-    """Untried actions always may; other pairs where the verdict is unreliable, from a fifth of the steps."""
-    assert without_data(UNSEEN_MASS.of(0.19), 0.1) == 0.1
-    assert without_data(UNSEEN_MASS.of(0.21), 0.1) == 0.21
+    """Untried actions always may, here in 0.15 of the steps; others where nothing predicts them and they are many."""
+    problem = pose([0, 1] * 6, [0] * 12, [1.0, 9.0] * 6, [1, 0] * 6, [[0.8, 0.2], [1.0, 0.0]])
+    for mass, foreseen, expected in ((0.29, False, 0.15), (0.31, False, 0.31), (0.31, True, 0.15)):
+        time = SimpleNamespace(distribution=np.array([0.75, 0.25]), unseen_mass=mass)
+        assert without_data(problem, time, foreseen) == pytest.approx(expected)
 
 
 def test_steps_with_actions_that_nobody_took_may_pay_anything():
@@ -114,12 +104,12 @@ def test_steps_with_actions_that_nobody_took_may_pay_anything():
     assert untried_share(problem, time) == pytest.approx(0.15)
     assert reach(problem, time, None, 0.15) == pytest.approx((4 - 0.15 * 3, 4 + 0.15 * 5))
     untried, predicted = unseen_doubts(problem, time, True)
-    assert (untried.code, untried.size, untried.bias) == ("unseen_mass", pytest.approx(0.15), None)
-    assert (predicted.code, predicted.size, predicted.bias) == ("predicted_mass", 0.7, 0.5)
-    assert unseen_doubts(problem, time, False) == UNSEEN_MASS.of(0.7, bias=0.5)
+    assert (untried.code, untried.size, untried.bias) == ("support", pytest.approx(0.15), None)
+    assert (predicted.code, predicted.size, predicted.bias) == ("unseen", 0.7, 0.5)
+    assert unseen_doubts(problem, time, False) == (*SUPPORT.of(0.7, sentence=NO_DATA), *UNSEEN.of(0.0, bias=0.5))
 
 
-@pytest.mark.parametrize(("share", "verdict"), [(0.04, "reliable"), (0.1, "caution"), (0.3, "unreliable")])
+@pytest.mark.parametrize(("share", "verdict"), [(0.04, "reliable"), (0.15, "caution"), (0.4, "unreliable")])
 @pytest.mark.parametrize("estimator", ["auto", "vpm", "model", "mwl"])
 def test_an_action_that_was_never_logged_is_no_matter_of_prediction(share, verdict, estimator):
     """Two actions that pay alike say nothing of a third one, in however many states both were taken."""
@@ -228,7 +218,7 @@ def test_bins_of_a_continuous_state_are_no_states(seed):
     for gamma in (0.9, 1.0):
         found = ov.evaluate(data, table, "auto", gamma=gamma)
         assert found.verdict != "reliable"
-        assert any("step before foretells" in reason for reason in found.reasons)
+        assert any("what went before" in reason for reason in found.reasons)
         assert any("finer bins" in advice for advice in found.advice)
 
 
@@ -238,7 +228,7 @@ def test_states_of_a_decision_process_are_states(seed):
     data = mdp.dataset(60, 40, mdp.policy(1), seed=seed)
     for gamma in (0.9, 1.0):
         found = ov.evaluate(data, mdp.policy(3), "auto", gamma=gamma)
-        assert not any("step before foretells" in reason for reason in found.reasons)
+        assert not any("what went before" in reason for reason in found.reasons)
 
 
 @pytest.mark.parametrize("states", [1, 3])
@@ -252,4 +242,4 @@ def test_rewards_for_doing_the_same_again_need_the_action_before(states, seed):
     found = ov.evaluate(data, np.tile([0.1, 0.9], (states, 1)), "auto")
     assert found.verdict != "reliable"
     assert found.interval[0] <= 0.82 <= found.interval[1]
-    assert any("step before foretells" in reason for reason in found.reasons)
+    assert any("what went before" in reason for reason in found.reasons)

@@ -103,14 +103,13 @@ def test_the_interval_of_a_moved_value_holds_it():
     data, target = logged(0)
     problem = Problem.pose(data, target, ignore=QUIET)
     before = estimate(1.0, 0.5)
-    of = Bootstrap(episodes=before.sums, suspected_bias=0.1)
+    of = Bootstrap(episodes=before.sums)
     error, (low, high) = of.interval(1.0, _TwoEpisodes(problem), 0)
     unmoved = Derived(of=of, at=1.0, limits=(1.0, 1.0))
     assert unmoved.interval(1.0, _TwoEpisodes(problem), 0) == (error, (low, high))
     moved = Derived(of=of, at=1.0, limits=(high + 1, high + 1))
     assert moved.interval(high + 1, _TwoEpisodes(problem), 0) == (error, (low, high + 1))
-    wider = unmoved.widened(0.2)
-    assert wider.suspected_bias == wider.of.suspected_bias == pytest.approx(np.hypot(0.1, 0.2))
+    assert unmoved.interval(1.0, _TwoEpisodes(problem), 0, 0.2) == of.interval(1.0, _TwoEpisodes(problem), 0, 0.2)
 
 
 class _TwoEpisodes:

@@ -1,0 +1,424 @@
+"""Tasks drawn by seed: motions or tables, who acts, what is seen, and how much is logged.
+
+A task is composed of pieces that are drawn independently of one another: how the state moves, what is paid, when
+episodes end, what of the state is logged, a target policy, the policies that log, and the size of the log. So a seed is
+a task, and thousands of them are a population on which intervals and verdicts can be calibrated
+(`python -m benchmarks calibrate`). Truths are simulated, with their standard errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+from gymnasium import spaces
+from scipy.special import softmax
+
+from ope_vpm.arrays import Array, Bools, Floats, Integers
+from ope_vpm.logged import LoggedDataset
+from ope_vpm.policy import CategoricalPolicy, DeterministicPolicy, GaussianPolicy, TablePolicy, TargetPolicy
+
+BOUND = 6.0
+"""Coordinates of a state stay within ±6, as a robot stays within its room; unstable motions saturate there."""
+POOL = 6
+"""Policies among which a target is chosen by what they are worth."""
+LEAST_SIMULATED, MOST_SIMULATED = 1000, 4000
+"""Episodes of which a truth is the mean: four times as many as the log has, within these limits."""
+HORIZON, BURN_IN = 600, 200
+"""Steps after which γ = 0.99 leaves 0.2 %, and those by which a chain has forgotten where it began."""
+
+
+class System(Protocol):
+    """A Markov decision process, vectorised over episodes."""
+
+    def first(self, count: int, rng: np.random.Generator) -> Array:
+        """Draw initial states."""
+
+    def step(self, state: Array, action: Array, rng: np.random.Generator) -> tuple[Array, Floats, Bools]:
+        """Draw the next states, the rewards, and whether the task ends."""
+
+    def seen(self, state: Array) -> Array:
+        """What is logged of states."""
+
+
+class Acting(Protocol):
+    """A policy with parameters: who logs, or who is asked about."""
+
+    @property
+    def informed(self) -> bool:
+        """Whether it acts on the whole state, not on what is logged of it."""
+
+    def policy(self) -> TargetPolicy:
+        """A policy that can be evaluated."""
+
+
+@dataclass(frozen=True, eq=False)
+class Motion:
+    """The next state is clip(Ax + Bu + C·tanh(Dx) + noise), which contact may bend; the last column is a countdown."""
+
+    drift: Floats
+    push: Floats
+    bend: Floats
+    inner: Floats
+    noise: float
+    effects: Floats | None
+    """The u of each discrete action; None where u is the action."""
+    contact: float
+    """Where x₀ falls below it, the body bounces: x₀ is mirrored and x loses half of its speed. -∞: nowhere."""
+    fall: float
+    """The task ends where x·1/√d exceeds it."""
+    hazard: float
+    """The probability that it ends at any step."""
+    lifetimes: tuple[int, int]
+    """The task ends after a number of steps drawn between these at the beginning."""
+    pay: Pay
+    kept: Integers
+    """The coordinates that are logged."""
+    late: bool
+    """Whether the coordinates logged are those of the step before."""
+
+    def first(self, count: int, rng: np.random.Generator) -> Array:
+        """Around 0, the state of the step before being the same."""
+        x = 0.5 * rng.standard_normal((count, len(self.drift)))
+        return np.hstack([x, x, rng.integers(*self.lifetimes, size=(count, 1))])
+
+    def step(self, state: Array, action: Array, rng: np.random.Generator) -> tuple[Array, Floats, Bools]:
+        """One step."""
+        d = len(self.drift)
+        x, left = state[:, :d], state[:, -1:] - 1
+        u = np.clip(action, -3, 3) if self.effects is None else self.effects[action]
+        moved = x @ self.drift + u @ self.push + np.tanh(x @ self.inner) @ self.bend
+        moved = np.clip(moved + self.noise * rng.standard_normal(x.shape), -BOUND, BOUND)
+        hit = moved[:, 0] < self.contact
+        moved[hit] *= 0.5
+        moved[hit, 0] = 2 * self.contact - moved[hit, 0]
+        fell = moved.sum(axis=1) / np.sqrt(d) > self.fall
+        ended = fell | (rng.random(len(x)) < self.hazard) | (left[:, 0] <= 0)
+        return np.hstack([moved, x, left]), self.pay(x, u, fell, rng), ended
+
+    def seen(self, state: Array) -> Array:
+        """Some coordinates, or those of the step before."""
+        d = len(self.drift)
+        return state[:, self.kept + d] if self.late else state[:, self.kept]
+
+
+@dataclass(frozen=True, eq=False)
+class Pay:
+    """r = unit·(w·x - q|x|²/d + k|w·x| + t·1[w·x > 1/2] - c|u|² - f·1[fell] + noise)."""
+
+    direction: Floats
+    square: float
+    kink: float
+    threshold: float
+    cost: float
+    fell: float
+    noise: float
+    unit: float
+
+    def __call__(self, x: Floats, u: Floats, fell: Bools, rng: np.random.Generator) -> Floats:
+        """(n,)."""
+        along = x @ self.direction
+        smooth = along - self.square * np.mean(x**2, axis=1) - self.cost * np.sum(u**2, axis=1)
+        broken = self.kink * np.abs(along) + self.threshold * (along > 0.5) - self.fell * fell
+        paid: Floats = self.unit * (smooth + broken + self.noise * rng.standard_normal(len(x)))
+        return paid
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """A policy that is linear in what it sees: a mean with noise, or the logits of discrete actions."""
+
+    gain: Floats
+    shift: Floats
+    spread: float
+    """The deviation of continuous actions, or the temperature of the softmax; 0: no noise."""
+    discrete: bool
+    informed: bool = False
+    """Whether it acts on the whole state."""
+
+    def level(self, seen: Array) -> Floats:
+        """Means, or logits."""
+        found: Floats = np.asarray(seen, dtype=np.float64) @ self.gain + self.shift
+        return found if self.discrete else np.asarray(np.tanh(found))
+
+    def probabilities(self, seen: Array) -> Floats:
+        """Of discrete actions."""
+        level = self.level(seen)
+        if self.spread == 0:
+            greedy: Floats = np.eye(level.shape[1])[level.argmax(axis=1)]
+            return greedy
+        chosen: Floats = softmax(level / self.spread, axis=1)
+        return chosen
+
+    def policy(self) -> TargetPolicy:
+        """As a categorical, Gaussian or deterministic policy."""
+        seen, actions = self.gain.shape
+        if self.discrete:
+            return CategoricalPolicy(self.probabilities, actions, seen)
+        if self.spread == 0:
+            return DeterministicPolicy(self.level, actions, seen)
+        return GaussianPolicy(
+            lambda rows: (self.level(rows), np.full((len(rows), actions), self.spread)), action_dimension=actions
+        )
+
+    def changed(self, share: float, other: Linear, spread: float, shift: float = 0.0) -> Linear:
+        """A share of the way to another one, with other noise, and shifted."""
+        gain, at = (1 - share) * self.gain + share * other.gain, (1 - share) * self.shift + share * other.shift
+        return Linear(gain, at + shift * np.arange(len(at)) - shift / 2, spread, self.discrete)
+
+
+@dataclass(frozen=True, eq=False)
+class Tabular:
+    """A finite process: each pair leads to one of a few states, by chance to any; states end the task by chance."""
+
+    following: Integers
+    """(states, actions, branches): where a pair leads with equal probability."""
+    reward: Floats
+    end: Floats
+    noise: float
+
+    def first(self, count: int, rng: np.random.Generator) -> Array:
+        """Among the first quarter of the states."""
+        return rng.integers(max(len(self.end) // 4, 1), size=count)
+
+    def step(self, state: Array, action: Array, rng: np.random.Generator) -> tuple[Array, Floats, Bools]:
+        """One step."""
+        states, _, branches = self.following.shape
+        following = self.following[state, action, rng.integers(branches, size=len(state))]
+        following = np.where(rng.random(len(state)) < 0.02, rng.integers(states, size=len(state)), following)
+        paid = self.reward[state, action] + self.noise * rng.standard_normal(len(state))
+        return following, paid, rng.random(len(state)) < self.end[following]
+
+    def seen(self, state: Array) -> Array:
+        """The state."""
+        return state
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A policy by a table of probabilities."""
+
+    table: Floats
+    informed: bool = False
+    """Tables see all there is."""
+
+    def policy(self) -> TargetPolicy:
+        """As a table policy."""
+        return TablePolicy(self.table)
+
+    def changed(self, share: float, other: Table, spread: float, shift: float = 0.0) -> Table:
+        """A share of the way to another one, made uniform by the share `spread`, and without one action if shifted."""
+        mixed = (1 - spread) * ((1 - share) * self.table + share * other.table) + spread / self.table.shape[1]
+        mixed[:, -1] *= shift == 0
+        return Table(mixed / mixed.sum(axis=1, keepdims=True))
+
+
+class Truth(NamedTuple):
+    """A value by simulation, its standard error, and the deviation of an on-policy mean of as many episodes."""
+
+    value: float
+    error: float
+    floor: float
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A log to be drawn, and a question about it."""
+
+    seed: int
+    system: Motion | Tabular
+    target: Acting
+    behaviours: tuple[Acting, ...]
+    kind: str
+    """How the behaviours were chosen."""
+    episodes: int
+    length: int
+    gamma: float
+    time_limit: Literal["continue", "restart"]
+
+    def log(self) -> LoggedDataset:
+        """Draw the log; the behaviours share the episodes."""
+        rng, shares = np.random.default_rng([self.seed, 1]), len(self.behaviours)
+        sizes = [(k + 1) * self.episodes // shares - k * self.episodes // shares for k in range(shares)]
+        parts = [list(walk(self.system, *each, self.length, rng)) for each in zip(self.behaviours, sizes, strict=True)]
+        columns = [[np.stack(column, axis=1) for column in zip(*part, strict=True)] for part in parts]
+        seen, action, reward, following, ended, alive = (
+            np.concatenate(column) for column in zip(*columns, strict=True)
+        )
+        stopped = ~ended & (np.arange(self.length) == self.length - 1)
+        rows = (column[alive] for column in (seen, action, reward, following, ended, stopped))
+        finite = isinstance(self.system, Tabular)
+        numbers = self.system.reward.shape if isinstance(self.system, Tabular) else ()
+        names = ("observation_space", "action_space")
+        known = {name: spaces.Discrete(size) for name, size in zip(names, numbers, strict=finite)}
+        return LoggedDataset.from_arrays(*rows, **known)
+
+    def truth(self) -> Truth:
+        """What the target is worth: exact up to the standard error of the simulation."""
+        count = int(np.clip(4 * self.episodes, LEAST_SIMULATED, MOST_SIMULATED))
+        return worth(self, self.target, count, np.random.default_rng([self.seed, 2]))
+
+
+def walk(
+    system: System, acting: Acting, count: int, steps: int, rng: np.random.Generator, restart: bool = False
+) -> Iterator[tuple[Array, ...]]:
+    """Episodes side by side, step by step: seen, action, reward, seen next, ended here, and whether it is still going.
+
+    With `restart` another episode follows an end.
+    """
+    state, policy, alive = system.first(count, rng), acting.policy(), np.ones(count, dtype=np.bool_)
+    for _ in range(steps):
+        seen = system.seen(state)
+        action = policy.sample(state if acting.informed else seen, rng)
+        following, paid, ended = system.step(state, action, rng)
+        yield seen, action, paid, system.seen(following), ended & alive, alive
+        if restart and ended.any():
+            following[ended] = system.first(int(ended.sum()), rng)
+        alive = alive if restart else alive & ~ended
+        state = following
+
+
+def worth(task: Task, acting: Acting, count: int, rng: np.random.Generator) -> Truth:
+    """What a policy is worth under the question of a task, by simulation.
+
+    Below γ = 1 the discounted sum of an episode times 1 - γ; at γ = 1 with a time limit the rewards of episodes over
+    their lengths, and without one the mean of a chain of episodes after it has forgotten its beginning.
+    """
+    paid, time = np.zeros(count), np.zeros(count)
+    endless = task.gamma == 1 and task.time_limit == "continue"
+    discounted = int(np.log(0.002) / np.log(task.gamma)) if task.gamma < 1 else task.length
+    steps, window = HORIZON if endless else discounted, np.zeros(count)
+    for t, (_, _, reward, _, _, alive) in enumerate(walk(task.system, acting, count, steps, rng, endless)):
+        if not alive.any():
+            break
+        weight = task.gamma**t * alive * (not endless or t >= BURN_IN)
+        paid += weight * reward
+        time += weight
+        window += reward * (BURN_IN <= t < BURN_IN + task.length)
+    if task.gamma < 1:
+        time = np.full(count, 1 / (1 - task.gamma))
+    value = float(paid.sum() / time.sum())
+    one = float(((paid - value * time) / time.mean()).std(ddof=1))
+    spread = float(window.std(ddof=1) / min(task.length, HORIZON - BURN_IN)) if endless else one
+    return Truth(value, one / count**0.5, spread / task.episodes**0.5)
+
+
+def generated(seed: int, most_rows: int = 4000) -> Task:
+    """The task of a seed.
+
+    Args:
+        seed: of everything that is drawn.
+        most_rows: the log has at most so many rows, and one in ten at most ten times as many.
+    """
+    rng = np.random.default_rng([seed, 0])
+    rows, length = most_rows * (10 if rng.random() < 0.1 else 1), int(5 * 60 ** rng.random())
+    episodes = int(20 * (rows / length / 20) ** rng.random())
+    gamma = float(rng.choice([0.9, 0.97, 0.99, 1.0], p=[0.2, 0.2, 0.3, 0.3]))
+    limit: Literal["continue", "restart"] = "restart" if gamma == 1 and rng.random() < 0.7 else "continue"
+    finite = bool(rng.random() < 0.3)
+    system, pool = _table(rng) if finite else _motion(rng, length)
+    task = Task(seed, system, pool[0], (pool[0],), "", episodes, length, gamma, limit)
+    plain = replace(task, gamma=0.9, time_limit="continue")
+    ranked = sorted(pool, key=lambda acting: worth(plain, acting, 60, rng).value)
+    target = ranked[rng.choice([-1, len(pool) // 2, 0], p=[0.7, 0.15, 0.15])]
+    kind = str(rng.choice(list(KINDS), p=[0.25, 0.2, 0.2, 0.15, 0.1, 0.1]))
+    others = [acting for acting in pool if acting is not target]
+    chosen = KINDS[kind](target, others[rng.integers(len(others))], rng)
+    if isinstance(system, Motion) and rng.random() < 0.3:
+        chosen = tuple(_informed(each, system, rng) for each in chosen)
+    return replace(task, target=target, behaviours=chosen, kind=kind)
+
+
+Choose = Callable[[Any, Any, np.random.Generator], tuple[Any, ...]]
+KINDS: dict[str, Choose] = {
+    "near": lambda target, other, rng: (target.changed(0.15, other, _noise(target, rng)),),
+    "older": lambda target, other, rng: (target.changed(rng.uniform(0.3, 0.7), other, _noise(target, rng)),),
+    "mix": lambda target, other, rng: tuple(target.changed(share, other, _noise(target, rng)) for share in (0.1, 0.6)),
+    "poor": lambda target, other, rng: (other.changed(0.0, other, _noise(target, rng)),),
+    "support": lambda target, other, rng: (target.changed(0.2, other, _noise(target, rng), 1.0),),
+    "same": lambda target, other, rng: (target,),
+}
+"""Behaviours by what they have in common with the target."""
+
+
+def _noise(target: Linear | Table, rng: np.random.Generator) -> float:
+    return float(
+        10 ** rng.uniform(-1.3, 0) if isinstance(target, Table) or not target.discrete else rng.uniform(0.3, 1)
+    )
+
+
+def _informed(acting: Linear, system: Motion, rng: np.random.Generator) -> Linear:
+    """The same policy that acts on the coordinates that are not logged, too."""
+    d, gain = len(system.drift), np.zeros((2 * len(system.drift) + 1, acting.gain.shape[1]))
+    gain[system.kept + d * system.late] = acting.gain
+    hidden = np.setdiff1d(np.arange(d), system.kept)
+    gain[hidden] = rng.standard_normal((len(hidden), gain.shape[1]))
+    return replace(acting, gain=gain, informed=True)
+
+
+def _motion(rng: np.random.Generator, length: int) -> tuple[Motion, list[Linear]]:
+    """A motion, and policies for it."""
+
+    def often(share: float, value: float, otherwise: float = 0.0) -> float:
+        return value if rng.random() < share else otherwise
+
+    d, discrete = int(12 ** rng.random() + 0.5), bool(rng.random() < 0.5)
+    m = int(rng.integers(1, 4))
+    drift = rng.standard_normal((d, d)) / d**0.5
+    drift *= rng.choice([0.5, 0.8, 0.95, 1.05]) / np.abs(np.linalg.eigvals(drift)).max()
+    hides = rng.random()
+    kept = (
+        np.sort(rng.choice(d, max(d - int(rng.integers(1, d)), 1), replace=False))
+        if hides < 0.15 and d > 1
+        else np.arange(d)
+    )
+    pay = Pay(
+        direction=rng.standard_normal(d) / d**0.5,
+        square=often(0.5, rng.uniform(0, 1)),
+        kink=often(0.25, rng.uniform(-1, 1)),
+        threshold=often(0.3, rng.uniform(0.5, 2)),
+        cost=often(0.5, 0.3 * rng.random()),
+        fell=often(0.5, 10 * rng.random()),
+        noise=often(0.7, 10 ** rng.uniform(-2, 0.5)),
+        unit=10 ** rng.uniform(-3, 3),
+    )
+    motion = Motion(
+        drift=drift,
+        push=rng.uniform(0.1, 0.6) * rng.standard_normal((m, d)),
+        bend=often(0.5, rng.uniform(0.2, 0.8)) * rng.standard_normal((d, d)) / d**0.5,
+        inner=rng.uniform(0.5, 2) * rng.standard_normal((d, d)) / d**0.5,
+        noise=10 ** rng.uniform(-2.5, -0.3),
+        effects=rng.standard_normal((int(rng.integers(2, 6)), m)) if discrete else None,
+        contact=often(0.25, rng.uniform(-1.5, -0.3), -np.inf),
+        fall=often(0.35, rng.uniform(0.8, 2.5), np.inf),
+        hazard=often(0.15, rng.uniform(0.2, 2) / length),
+        lifetimes=(max(length // 4, 2), length + 1) if rng.random() < 0.1 else (10**6, 10**6 + 1),
+        pay=pay,
+        kept=kept,
+        late=bool(hides > 0.93),
+    )
+    actions = m if motion.effects is None else len(motion.effects)
+    noise = float(rng.choice([0.0, 0.3])) if motion.effects is None else float(rng.choice([0.0, 0.1, 0.5]))
+    size = rng.uniform(0.3, 1.5) / len(kept) ** 0.5
+    draw = rng.standard_normal
+    pool = [Linear(size * draw((len(kept), actions)), 0.5 * draw(actions), noise, discrete) for _ in range(POOL)]
+    return motion, pool
+
+
+def _table(rng: np.random.Generator) -> tuple[Tabular, list[Table]]:
+    """A finite process with few or many successors of a pair, near by number or anywhere, and softmax policies."""
+    states, actions, branches = int(4 * 60 ** rng.random()), int(rng.integers(2, 8)), int(rng.integers(1, 5))
+    following = rng.integers(states, size=(states, actions, branches))
+    if rng.random() < 0.5:  # a corridor: next states are near by
+        steps = rng.integers(-2, 3, size=following.shape)
+        following = np.clip(np.arange(states)[:, None, None] + steps, 0, states - 1)
+    reward = rng.standard_normal((states, actions)) * (rng.random((states, actions)) < rng.choice([0.1, 1.0]))
+    ends = (rng.random(states) < 0.1) * rng.random(states) if rng.random() < 0.6 else np.zeros(states)
+    unit, noise = 10 ** rng.uniform(-3, 3), rng.choice([0.0, 0.1, 1.0])
+    ahead = reward + 0.9 * reward.max(axis=1)[following].mean(axis=2)
+    heat = rng.choice([0.05, 0.3, 1.0])
+    tastes = [rng.normal(0.5, 1) * ahead + 0.5 * rng.standard_normal(ahead.shape) for _ in range(POOL)]
+    pool = [Table(softmax(taste / heat, axis=1)) for taste in tastes]
+    return Tabular(following, unit * reward, ends, unit * noise), pool
