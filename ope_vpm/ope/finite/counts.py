@@ -116,6 +116,13 @@ class PairCounts:
         return distinct
 
     @cached_property
+    def staying(self) -> Floats:
+        """(pairs,): the share of its steps with which each pair led back to its own state."""
+        stays = self.weight * (self.next_state == self.state_of_pair[self.pair])
+        share: Floats = group_sums(self.pair, stays, self.pairs) / np.maximum(self.times, np.finfo(float).tiny)
+        return share
+
+    @cached_property
     def visits(self) -> Floats:
         """(states,): how often each state was left."""
         return group_sums(self.state_of_pair, self.times, self.states)

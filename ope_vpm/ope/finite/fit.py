@@ -16,6 +16,9 @@ from ope_vpm.ope.finite.problem import FiniteProblem
 
 ROUNDS = 4
 """Fits, each to the outcomes and with the weights by the solution of the last; 3 had the same errors."""
+MOST_UNSEEN = 0.3
+"""The share U of the target's time on unseen pairs up to which slopes are taken as they are; beyond it they keep
+(0.3/U)², for then most of what the target does is extrapolated, and the verdict asks for caution."""
 MOST_NEGATIVE = 0.1
 """The share of the target's time that may be negative by the slopes; beyond it they are damped by eighths."""
 
@@ -115,6 +118,8 @@ def fitted(problem: FiniteProblem, follow: Follow, slopes: bool = True) -> Fit:
         weights = Weights.of(problem, time)
         model = MixedModel.of(problem, behaviour, variances, weights)
         model = model.shrunk(problem.q(values, 0.0)) if slopes else model.damped(0.0)
+        unseen = float(np.maximum(time, 0) @ problem.unseen) / float(np.maximum(time, 0).sum())
+        model = model.damped(min(1.0, (MOST_UNSEEN / unseen) ** 2)) if unseen > 0 else model
         for eighths in range(8, -1, -1):
             damped = model.damped(eighths / 8)
             completed = damped.completed(slopes)

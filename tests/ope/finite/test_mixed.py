@@ -233,7 +233,7 @@ def test_preferences_recover_what_the_target_knows():
     reward = 0.3 * (log - log.mean(axis=1, keepdims=True))
     mdp = RandomMDP(np.broadcast_to(MDP.transition[:, :1], MDP.transition.shape), reward, MDP.initial, noise=0.0)
     data = mdp.dataset(400, 10, np.full((40, 8), 1 / 8), 1)
-    kept = rng.random((40, 8)) < 0.7
+    kept = rng.random((40, 8)) < 0.85
     kept[np.arange(40), rng.integers(8, size=40)] = True
     rows = kept[data.observations, data.actions]
     part = ov.LoggedDataset.from_arrays(
