@@ -45,7 +45,7 @@ __all__ = [
     "stationary",
     "with_noise",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "VPM": "chain",
