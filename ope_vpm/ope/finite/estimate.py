@@ -12,7 +12,7 @@ from ope_vpm.ope.finite.model import FiniteSolution
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.streamed import evidence_of_parts
 from ope_vpm.ope.inference.doubts import DISAGREEMENT, PAST, SUPPORT, UNSEEN, Doubts, remarks
-from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_sums, rewards_hull
+from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_sums, rewards_hull, rows_worth
 from ope_vpm.ope.inference.support import NO_DATA
 from ope_vpm.ope.inference.uncertainty import Bootstrap, Derived, Interval
 from ope_vpm.ope.problem import Problem
@@ -53,6 +53,7 @@ def finite_estimate(
         value=solution.value,
         uncertainty=Derived(of=Bootstrap(episodes=sums), limits=at_least),
         weights=rows.weights,
+        rows_worth=rows_worth(rows.of_weights) if rows.weights is None else None,
         ends_worth=rows.ends_worth,
         doubts=doubts,
         diagnostics={**diagnostics, "unseen_mass": solution.unseen_mass, **left_out(problem)},

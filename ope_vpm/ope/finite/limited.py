@@ -24,7 +24,7 @@ from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.timed import TimedSteps, timed_sums
 from ope_vpm.ope.finite.treatments import DEFAULT
 from ope_vpm.ope.inference.doubts import PAST, UNSEEN, scaled
-from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_sums
+from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_sums, rows_worth
 from ope_vpm.ope.inference.returns import with_counted_ends, with_rate_doubt
 from ope_vpm.ope.inference.uncertainty import Bootstrap, Derived, EpisodeSums
 from ope_vpm.ope.problem import Problem
@@ -109,6 +109,7 @@ def _estimate(problem: Problem, solution: FiniteSolution, influence: Floats) -> 
         value=solution.value,
         uncertainty=Derived(of=Bootstrap(episodes=sums), limits=at_least),
         weights=rows.weights,
+        rows_worth=rows_worth(rows.of_weights) if rows.weights is None else None,
         doubts=doubts,
         diagnostics={**counted, **left_out(problem), **solution.details},
     )
