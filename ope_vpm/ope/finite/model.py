@@ -168,16 +168,11 @@ class CompletedModel:
         return () if doubt is None else (doubt,)
 
     def _share_of_log(self, members: Integers) -> float:
-        """The share of the log's steps with pairs that a closed class of the chain takes, the substitute included."""
+        """The share of the log's steps that begin in the states of a closed class, whatever action they took."""
         counts = self.problem.counts
         inside = np.zeros(counts.states + 1, dtype=bool)
         inside[members] = True
-        taken = inside[counts.state_of_pair] & (self.probability > 0)
-        if inside[-1]:
-            taken |= self.represented_by[0] > 0
-        if self.borrowed is not None:
-            taken |= inside[:-1].astype(np.float64) @ self.borrowed > 0
-        return float(counts.times[taken].sum() / counts.times.sum())
+        return float(counts.times[inside[counts.state_of_pair]].sum() / counts.times.sum())
 
     def rollout(self, horizon: int, seed: int) -> float:
         """The mean reward along one simulated trajectory, weighted by γ^t: the paper's model-based estimate."""

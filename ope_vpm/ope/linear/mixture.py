@@ -59,6 +59,7 @@ def mixed(estimates: Sequence[LinearEstimate]) -> RawEstimate:
         value=float(shares @ values),
         uncertainty=Bootstrap(episodes=reduce(EpisodeSums.beside, sums)),
         weights=shares @ np.stack(rows) if len(rows) == whole else None,
+        rows_worth=min((each.rows_worth for each in estimates if each.rows_worth is not None), default=None),
         doubts=joined(of_ridge, DISAGREEMENT.suspects(float(np.ptp(values)) / 2), tuple(others)),
         diagnostics={"solver": "mixture", "ridges": ridges, "shares": shares.tolist()} | _about_rows(estimates[0]),
         per_episode=mixed(returns) if len(returns) == whole else None,

@@ -219,7 +219,7 @@ class _Weighted:
             sums = np.append(0.0, np.cumsum(data.rewards))
             last = (sums[data.ends + 1] - sums[begins]) / (data.ends + 1 - begins)
             paid = paid + np.where(problem.ends, 0.0, gamma**data.lengths / (1 - gamma) * last)
-        kept = np.flatnonzero(data.from_reset & (problem.ends if gamma == 1 else True))
+        kept = np.flatnonzero(data.from_reset & (problem.ends if gamma == 1 else True) & (whole > -np.inf))
         ratio = np.exp(whole[kept] - whole[kept].max(initial=-np.inf))
         worth = effective_sample_size(ratio)
         if worth < LEAST_EPISODES:

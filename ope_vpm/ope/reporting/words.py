@@ -138,13 +138,8 @@ def assumed(question: Question, data: LoggedDataset | None) -> list[str]:
 
 
 ASSUMPTIONS = {
-    "Overlap: the log holds what the target does.": (
-        *("overlap", "held_actions", "effective_rows", "effective_share", "effective_episodes", "mean_ratio"),
-        *("unseen_mass", "predicted_mass", "unlogged", "departure", "unfamiliar", "negative_mass"),
-    ),
-    "Observations are states: what happened before says nothing more about what follows.": (
-        *("residual", "residual_correlation", "past_action", "history", "placebo"),
-    ),
+    "Overlap: the log holds what the target does.": ("support", "few", "unseen"),
+    "Observations are states: what happened before says nothing more about what follows.": ("past", "placebo"),
     "No hidden causes: the log's policy acted by what was logged, and by chance.": ("hidden_causes",),
 }
 """What every estimate from a log rests on, and the codes of the doubts that test it."""
