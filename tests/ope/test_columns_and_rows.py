@@ -72,14 +72,16 @@ def test_rows_with_enough_steps_after_them():
 def test_initial_states_count_by_the_rate_of_restarts():
     """τ = 2 and an end in half of the rows: at γ = 1 episodes begin at the rate E[τ·ended] = 1; below it at 1 - γ.
 
-    Initial states of 5 and 7 lie 1 from their mean.
+    Initial states of 5 and 7 lie 1 from their mean; they come in the order of the log's initial episodes.
     """
     for gamma, rate in ((1.0, 1.0), (0.75, 0.25)):
         problem = pose(20, np.zeros((20, 1)), gamma=gamma, ended=(0, 1))
+        order = problem.log.initial_episodes
+        assert sorted(order) == [0, 1]
         ones, half = np.ones((20, 1)), np.arange(20) % 2
         equations = _Equations(
             1, problem.data.episode, ones, ones, np.full(20, 3.0), half.astype(float), 0 * half, np.ones(1)
         )
-        sums = equations.influence(problem, np.array([1.0]), np.array([2.0]), np.array([[5.0], [7.0]]))
+        sums = equations.influence(problem, np.array([1.0]), np.array([2.0]), np.array([[5.0], [7.0]])[order])
         np.testing.assert_allclose(sums.numerator[:, 0] / sums.denominator[:, 0], 2 * (3 - 1))
         np.testing.assert_allclose(sums.numerator[:, 1] / sums.denominator[:, 1], [-rate, rate])

@@ -119,7 +119,7 @@ def test_infinite_ends_of_intervals():
     assert (words.number(float("inf"), 1.0), words.number(float("-inf"))) == ("∞", "-∞")
 
 
-@pytest.mark.parametrize(("reasons", "said"), [(("few ends",), "few ends"), ((), "the same pay")])
+@pytest.mark.parametrize(("reasons", "said"), [(("few ends",), "few ends"), ((), "its evidence is weak")])
 def test_the_sentence_about_a_return_gives_its_own_reasons(reasons, said):
     found = EpisodeReturn(4.0, 1.0, (2.0, 6.0), "caution", reasons)
     value = ov.PolicyValue(
