@@ -115,11 +115,12 @@ def test_the_error_of_the_mean_return_is_that_of_a_mean():
     assert found.episode_return.standard_error == pytest.approx(sums.std(ddof=1) / np.sqrt(200), rel=0.15)
 
 
-@pytest.mark.parametrize(("ends", "few"), [(25, False), (8, True), (3, True)])
+@pytest.mark.parametrize(("ends", "few"), [(25, False), (8, True), (3, True), (2, True)])
 def test_an_uncertain_rate_of_ends(ends, few):
     """As many ends in a hundred episodes as long: the relative error of their number k is √((1 - k/100)/k).
 
-    A rate with the relative error ε is known as if 1/ε² = k/(1 - k/100) ends had been counted.
+    A rate with the relative error ε is known as if 1/ε² = k/(1 - k/100) ends had been counted: 3
+    are worth 3.1, just enough for caution, and 2 are too few.
     """
     ended = np.arange(100) < ends
     data = bandit(np.arange(400) % 5 / 4, np.tile([1, 1, 0, 1], 100), [4] * 100, ended)
@@ -127,6 +128,7 @@ def test_an_uncertain_rate_of_ends(ends, few):
     said = f"how often the target reaches an end is known from few of them, worth {ends / (1 - ends / 100):.1f}"
     assert (said in found.reasons) == few
     assert any("few of them" in reason for reason in found.reasons) == few
+    assert found.verdict == ("unreliable" if ends == 2 else "caution")  # naive knows nothing of the target
 
 
 def test_a_return_from_hardly_any_ends_says_what_its_interval_takes_for_known():
