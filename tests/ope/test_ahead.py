@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
-from ope_vpm.linear.features import Standardiser
+from ope_vpm.linear.features import DistinctColumns, Standardiser
 from ope_vpm.ope import Problem
 from ope_vpm.ope.adapter.pair_features import pair_features
 from ope_vpm.ope.dynamics.ahead import Ahead, Simulator
@@ -28,7 +28,7 @@ def regression(*coefficients):
 def world(**changed):
     """z' = z + a/2 - z/4, r = z + 2a; states within ±10 and rewards within ±100; nothing ends."""
     given = {
-        "states": Standardiser.unit(1),
+        "states": DistinctColumns(Standardiser.unit(1), np.array([0]), np.array([0])),
         "to_actions": np.asarray,
         "n_actions": None,
         "frequencies": np.zeros((2, 0)),
