@@ -7,11 +7,14 @@ import ope_vpm as ov
 from ope_vpm.linear.features import BATCH_ROWS
 from ope_vpm.ope import Problem
 from ope_vpm.ope.adapter.pair_features import pair_features
+from ope_vpm.ope.auto.estimator import Auto, _with_departure
 from ope_vpm.ope.dynamics.ahead import Charge, Simulator
 from ope_vpm.ope.dynamics.departure import Surroundings, Walks, departure, nearest
 from ope_vpm.ope.dynamics.estimate import find_followed
 from ope_vpm.ope.dynamics.regression import RIDGES, Regression
 from ope_vpm.ope.dynamics.world import fit_world, with_products, world_of
+from ope_vpm.ope.inference.doubts import SUPPORT
+from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.policy import CategoricalPolicy, GaussianPolicy
 
 TURN = 0.9 * np.array([[np.cos(0.5), -np.sin(0.5)], [np.sin(0.5), np.cos(0.5)]])
@@ -175,15 +178,32 @@ def test_a_charge_by_hand():
     np.testing.assert_allclose(charged, [3, 12])
 
 
-def test_auto_follows_the_target_where_the_model_is_good_and_says_so():
+def test_auto_follows_the_target_where_the_model_is_good_and_says_so(monkeypatch):
+    """A target near the behaviour: the model has no doubt about support that would make its error the larger one."""
+    near = np.array([0.0, -0.1])
+    monkeypatch.setattr(f"{__name__}.TARGET_GAIN", near)  # that of the exact value
     data = log_of(BEHAVIOUR_GAIN, length=10)
-    found = ov.evaluate(data, controller(TARGET_GAIN), "auto", gamma=GAMMA, n_features=100)
+    found = ov.evaluate(data, controller(near), "auto", gamma=GAMMA, n_features=100)
     assert found.diagnostics["chosen"] == "model"
     assert "explains" in found.diagnostics["why"][0]
     low, high = found.interval
     assert low < exact_value(data.observations[data.starts]) < high
-    alone = ov.evaluate(data, controller(TARGET_GAIN), "auto", gamma=GAMMA, n_features=100, combine=False)
+    alone = ov.evaluate(data, controller(near), "auto", gamma=GAMMA, n_features=100, combine=False)
     assert alone.diagnostics["chosen"] == "mixture"
+
+
+def test_auto_keeps_its_first_choice_where_that_has_the_smaller_error():
+    """In more than a fifth of the logged states the model guesses what the target's action leads to: S is larger."""
+    data = log_of(BEHAVIOUR_GAIN, length=10)
+    followed, first = find_followed(posed(data), 100, 8), Auto(n_features=100, combine=False).find(posed(data))
+    assert followed.size(SUPPORT) > 0.2
+    assert followed.sums.standard_error < first.sums.standard_error
+    assert followed.error > first.error
+    found = ov.evaluate(data, controller(TARGET_GAIN), "auto", gamma=GAMMA, n_features=100)
+    assert found.diagnostics["chosen"] == "mixture"
+    assert found.diagnostics["candidates"]["model"] == pytest.approx(followed.value)
+    low, high = found.interval
+    assert low < exact_value(data.observations[data.starts]) < high
 
 
 def test_a_target_that_leaves_the_log_is_not_followed():
@@ -231,12 +251,17 @@ def test_auto_does_not_trust_a_value_beyond_the_logged_states():
     data = log_of(BEHAVIOUR_GAIN)
     value = ov.evaluate(data, pushing(2.0), "auto", gamma=GAMMA, n_features=60)
     assert value.verdict == "unreliable"
-    assert any("leaves the logged states" in reason for reason in value.reasons)
-    low, high = value.interval
-    assert (low, high) == (
-        data.rewards.min(),
-        pytest.approx(0, abs=1e-3),
-    )  # the target may end the task, which nobody logged
+    assert "100% of the target's actions are unlike logged ones" in value.reasons[0]  # worse than what departs
+    assert value.interval[0] == data.rewards.min()
+
+
+def test_the_doubt_of_departure_by_hand():
+    """What leaves, beyond 5 %, may pay anything between the least reward and 0, of a task that ended."""
+    problem = Problem.pose(log_of(BEHAVIOUR_GAIN), pushing(2.0), gamma=GAMMA)
+    (doubt,) = _with_departure(problem, RawEstimate(value=-5.0), 0.85).doubts
+    assert "leaves the logged states" in doubt.sentence
+    assert "85%" in doubt.sentence
+    assert doubt.bias == pytest.approx(-0.8 * problem.data.rewards.min())
 
 
 @pytest.mark.parametrize("seed", range(3))
