@@ -140,7 +140,7 @@ def test_features_that_explain_noise_do_not_make_it_smaller(name):
 
 @pytest.mark.parametrize("name", ["vpm", "dr", "mql"])
 def test_as_many_coordinates_as_a_third_of_the_rows(name):
-    """600 rows of 200 coordinates: a third of every row is fitted at least; the truth is 0.3·0.4/(1 - 0.7)."""
+    """600 rows of 200 coordinates: a third of every row is fitted at least, and nobody relies on the rest."""
     right = ov.as_policy(lambda seen: np.tile([0.3, 0.7], (len(seen), 1)), n_actions=2)
     for seed in range(3):
         rng = np.random.default_rng(seed)
@@ -155,4 +155,5 @@ def test_as_many_coordinates_as_a_third_of_the_rows(name):
         last = np.arange(600) % 20 == 19
         data = ov.LoggedDataset.from_arrays(now, taken.ravel(), now[:, 0], after, truncated=last)
         value = ov.evaluate(data, right, name, gamma=1.0)
-        assert value.interval[0] <= 0.4 <= value.interval[1]
+        assert value.verdict != "reliable"
+        assert any("degrees of freedom" in reason for reason in value.reasons)

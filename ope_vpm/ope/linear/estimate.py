@@ -22,7 +22,7 @@ from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.adapter.pair_features import PairFeatures
 from ope_vpm.ope.adapter.pair_stream import Pairs
 from ope_vpm.ope.adapter.pair_sums import PairSums
-from ope_vpm.ope.inference.doubts import RIDGE, remarks
+from ope_vpm.ope.inference.doubts import FITTED, RIDGE, remarks
 from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_sums, rows_worth, weight_sums
 from ope_vpm.ope.inference.returns import reaches_ends, with_rate_doubt
 from ope_vpm.ope.inference.support import doubts_of_actions
@@ -380,6 +380,7 @@ def _estimate(equations: PairEquations, path: RidgePath) -> LinearEstimate:
         doubts=(
             *doubts_of_sums(problem.data, of_weights),
             *doubts_of_actions(problem, path.steps or 1),
+            *FITTED.of(leverage(equations, chosen)),
             *RIDGE.suspects(bias),
             *remarks((*clock_remarks(problem.data, problem.time_limit, known=True), *_few_ends(problem))),
         ),

@@ -15,7 +15,7 @@ import numpy as np
 
 from ope_vpm.arrays import ROUNDING, Floats
 from ope_vpm.linear.moments import apply
-from ope_vpm.ope.inference.doubts import FEW, MISSED, PAST, RIDGE, SUPPORT, Doubts, among, joined, remarks_among
+from ope_vpm.ope.inference.doubts import FEW, FITTED, MISSED, PAST, RIDGE, SUPPORT, Doubts, among, joined, remarks_among
 from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.returns import Estimate
 from ope_vpm.ope.inference.uncertainty import Bootstrap
@@ -150,7 +150,7 @@ def _of_linear(own: Doubts, linear: Doubts) -> Doubts:
     An estimate without weights of its own (`fqe`, `mql`) has an interval by LSTD-Q's ratio, which is worth as many
     episodes as that one.
     """
-    return joined(own, among(linear, FEW, SUPPORT, RIDGE), remarks_among(linear))
+    return joined(own, among(linear, FEW, SUPPORT, FITTED, RIDGE), remarks_among(linear))
 
 
 def row_doubt(equations: PairEquations, tau: Floats, residual: Floats) -> RowDoubt:
