@@ -1,7 +1,8 @@
 """Tasks drawn by seed: motions or tables, who acts, what is seen, and how much is logged.
 
-A task is composed of pieces that are drawn independently of one another: how the state moves, what is paid, when
-episodes end, what of the state is logged, a target policy, the policies that log, and the size of the log. So a seed is
+A task is composed of pieces that are drawn independently of one another: how the state moves, what is paid (smooth,
+broken, narrow around one action, rare, or dear where actions change), when episodes end, what of the state is logged
+(all, some, late, or bins of it), a target policy, the policies that log, and the size of the log. So a seed is
 a task, and thousands of them are a population on which intervals and verdicts can be calibrated
 (`python -m benchmarks calibrate`). Truths are simulated, with their standard errors.
 """
@@ -26,6 +27,8 @@ POOL = 6
 """Policies among which a target is chosen by what they are worth."""
 LEAST_SIMULATED, MOST_SIMULATED = 1000, 4000
 """Episodes of which a truth is the mean: four times as many as the log has, within these limits."""
+SWEEPS = 40
+"""Of value iteration at 0.95, by which policies know what is good: 13 % of the horizon is left."""
 HORIZON, BURN_IN = 600, 200
 """Steps after which γ = 0.99 leaves 0.2 %, and those by which a chain has forgotten where it began."""
 
@@ -56,7 +59,10 @@ class Acting(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Motion:
-    """The next state is clip(Ax + Bu + C·tanh(Dx) + noise), which contact may bend; the last column is a countdown."""
+    """The next state is clip(Ax + Bu + C·tanh(Dx) + noise), which contact may bend.
+
+    The columns of a state are x, x and u of the step before, and a countdown.
+    """
 
     drift: Floats
     push: Floats
@@ -78,16 +84,18 @@ class Motion:
     """The coordinates that are logged."""
     late: bool
     """Whether the coordinates logged are those of the step before."""
+    bins: int
+    """Into how many parts the first logged coordinate is cut, where that alone is logged; 0: it is not."""
 
     def first(self, count: int, rng: np.random.Generator) -> Array:
-        """Around 0, the state of the step before being the same."""
+        """Around 0, the step before being the same, without an action."""
         x = 0.5 * rng.standard_normal((count, len(self.drift)))
-        return np.hstack([x, x, rng.integers(*self.lifetimes, size=(count, 1))])
+        return np.hstack([x, x, np.zeros((count, len(self.push))), rng.integers(*self.lifetimes, size=(count, 1))])
 
     def step(self, state: Array, action: Array, rng: np.random.Generator) -> tuple[Array, Floats, Bools]:
         """One step."""
         d = len(self.drift)
-        x, left = state[:, :d], state[:, -1:] - 1
+        x, before, left = state[:, :d], state[:, 2 * d : -1], state[:, -1:] - 1
         u = np.clip(action, -3, 3) if self.effects is None else self.effects[action]
         moved = x @ self.drift + u @ self.push + np.tanh(x @ self.inner) @ self.bend
         moved = np.clip(moved + self.noise * rng.standard_normal(x.shape), -BOUND, BOUND)
@@ -96,17 +104,26 @@ class Motion:
         moved[hit, 0] = 2 * self.contact - moved[hit, 0]
         fell = moved.sum(axis=1) / np.sqrt(d) > self.fall
         ended = fell | (rng.random(len(x)) < self.hazard) | (left[:, 0] <= 0)
-        return np.hstack([moved, x, left]), self.pay(x, u, fell, rng), ended
+        return np.hstack([moved, x, u, left]), self.pay(x, u, before, fell, rng), ended
 
     def seen(self, state: Array) -> Array:
-        """Some coordinates, or those of the step before."""
-        d = len(self.drift)
-        return state[:, self.kept + d] if self.late else state[:, self.kept]
+        """Some coordinates, those of the step before, or the number of a bin."""
+        seen = state[:, self.kept + len(self.drift) * self.late]
+        return self.bin(seen) if self.bins else seen
+
+    def bin(self, seen: Array) -> Integers:
+        """The number of the bin of the first coordinate, between -2 and 2."""
+        place: Integers = np.clip((seen[:, 0] + 2) / 4 * self.bins, 0, self.bins - 1).astype(np.int64)
+        return place
 
 
 @dataclass(frozen=True, eq=False)
 class Pay:
-    """r = unit·(w·x - q|x|²/d + k|w·x| + t·1[w·x > 1/2] - c|u|² - f·1[fell] + noise)."""
+    """r = unit·(w·x - q|x|²/d + k|w·x| + t·1[w·x > 1/2] + narrow - c|u|² - s|u - u'|² - f·1[fell] + rare + noise).
+
+    narrow = b·exp(-|u - tanh(xG)|²/(2·width²)) rewards one action in each state; u' is the action before; rare pays
+    10 with a small probability, which doubles with each half unit of w·x.
+    """
 
     direction: Floats
     square: float
@@ -116,12 +133,24 @@ class Pay:
     fell: float
     noise: float
     unit: float
+    narrow: float
+    width: float
+    best: Floats
+    """G."""
+    switching: float
+    rare: float
+    """The probability where w·x = 0."""
 
-    def __call__(self, x: Floats, u: Floats, fell: Bools, rng: np.random.Generator) -> Floats:
+    def __call__(self, x: Floats, u: Floats, before: Floats, fell: Bools, rng: np.random.Generator) -> Floats:
         """(n,)."""
         along = x @ self.direction
         smooth = along - self.square * np.mean(x**2, axis=1) - self.cost * np.sum(u**2, axis=1)
         broken = self.kink * np.abs(along) + self.threshold * (along > 0.5) - self.fell * fell
+        apart = np.mean((u - np.tanh(x @ self.best)) ** 2, axis=1)
+        broken += self.narrow * np.exp(-apart / (2 * self.width**2))
+        broken -= self.switching * np.mean((u - before) ** 2, axis=1)
+        if self.rare > 0:
+            broken += 10.0 * (rng.random(len(x)) < np.minimum(self.rare * 4**along, 1))
         paid: Floats = self.unit * (smooth + broken + self.noise * rng.standard_normal(len(x)))
         return paid
 
@@ -249,10 +278,9 @@ class Task:
         )
         stopped = ~ended & (np.arange(self.length) == self.length - 1)
         rows = (column[alive] for column in (seen, action, reward, following, ended, stopped))
-        finite = isinstance(self.system, Tabular)
-        numbers = self.system.reward.shape if isinstance(self.system, Tabular) else ()
+        numbers = self.target.table.shape if isinstance(self.target, Table) else ()
         names = ("observation_space", "action_space")
-        known = {name: spaces.Discrete(size) for name, size in zip(names, numbers, strict=finite)}
+        known = {name: spaces.Discrete(size) for name, size in zip(names, numbers, strict=False)}
         return LoggedDataset.from_arrays(*rows, **known)
 
     def truth(self) -> Truth:
@@ -314,6 +342,7 @@ def generated(seed: int, most_rows: int = 4000) -> Task:
     """
     rng = np.random.default_rng([seed, 0])
     rows, length = most_rows * (10 if rng.random() < 0.1 else 1), int(5 * 60 ** rng.random())
+    length = 1 if rng.random() < 0.05 else length
     episodes = int(20 * (rows / length / 20) ** rng.random())
     gamma = float(rng.choice([0.9, 0.97, 0.99, 1.0], p=[0.2, 0.2, 0.3, 0.3]))
     limit: Literal["continue", "restart"] = "restart" if gamma == 1 and rng.random() < 0.7 else "continue"
@@ -322,11 +351,11 @@ def generated(seed: int, most_rows: int = 4000) -> Task:
     task = Task(seed, system, pool[0], (pool[0],), "", episodes, length, gamma, limit)
     plain = replace(task, gamma=0.9, time_limit="continue")
     ranked = sorted(pool, key=lambda acting: worth(plain, acting, 60, rng).value)
-    target = ranked[rng.choice([-1, len(pool) // 2, 0], p=[0.7, 0.15, 0.15])]
+    target = ranked[rng.choice([-1, len(pool) // 2, 0], p=[0.5, 0.2, 0.3])]
     kind = str(rng.choice(list(KINDS), p=[0.25, 0.2, 0.2, 0.15, 0.1, 0.1]))
     others = [acting for acting in pool if acting is not target]
     chosen = KINDS[kind](target, others[rng.integers(len(others))], rng)
-    if isinstance(system, Motion) and rng.random() < 0.3:
+    if isinstance(target, Linear) and isinstance(system, Motion) and rng.random() < 0.3:
         chosen = tuple(_informed(each, system, rng) for each in chosen)
     return replace(task, target=target, behaviours=chosen, kind=kind)
 
@@ -351,14 +380,14 @@ def _noise(target: Linear | Table, rng: np.random.Generator) -> float:
 
 def _informed(acting: Linear, system: Motion, rng: np.random.Generator) -> Linear:
     """The same policy that acts on the coordinates that are not logged, too."""
-    d, gain = len(system.drift), np.zeros((2 * len(system.drift) + 1, acting.gain.shape[1]))
+    d, gain = len(system.drift), np.zeros((system.first(1, rng).shape[1], acting.gain.shape[1]))
     gain[system.kept + d * system.late] = acting.gain
     hidden = np.setdiff1d(np.arange(d), system.kept)
     gain[hidden] = rng.standard_normal((len(hidden), gain.shape[1]))
     return replace(acting, gain=gain, informed=True)
 
 
-def _motion(rng: np.random.Generator, length: int) -> tuple[Motion, list[Linear]]:
+def _motion(rng: np.random.Generator, length: int) -> tuple[Motion, list[Linear] | list[Table]]:
     """A motion, and policies for it."""
 
     def often(share: float, value: float, otherwise: float = 0.0) -> float:
@@ -383,7 +412,15 @@ def _motion(rng: np.random.Generator, length: int) -> tuple[Motion, list[Linear]
         fell=often(0.5, 10 * rng.random()),
         noise=often(0.7, 10 ** rng.uniform(-2, 0.5)),
         unit=10 ** rng.uniform(-3, 3),
+        narrow=often(0.15, rng.uniform(0.5, 3)),
+        width=rng.uniform(0.15, 0.6),
+        best=rng.standard_normal((d, m)) / d**0.5,
+        switching=often(0.1, rng.uniform(0.2, 1)),
+        rare=often(0.08, 10 ** rng.uniform(-3, -1.5)),
     )
+    lifetimes = (1, 2) if length == 1 else (10**6, 10**6 + 1)
+    if length > 1 and rng.random() < 0.1:
+        lifetimes = max(length // 4, 2), length + 1
     motion = Motion(
         drift=drift,
         push=rng.uniform(0.1, 0.6) * rng.standard_normal((m, d)),
@@ -394,31 +431,46 @@ def _motion(rng: np.random.Generator, length: int) -> tuple[Motion, list[Linear]
         contact=often(0.25, rng.uniform(-1.5, -0.3), -np.inf),
         fall=often(0.35, rng.uniform(0.8, 2.5), np.inf),
         hazard=often(0.15, rng.uniform(0.2, 2) / length),
-        lifetimes=(max(length // 4, 2), length + 1) if rng.random() < 0.1 else (10**6, 10**6 + 1),
+        lifetimes=lifetimes,
         pay=pay,
         kept=kept,
         late=bool(hides > 0.93),
+        bins=int(rng.integers(4, 30)) if discrete and rng.random() < 0.1 else 0,
     )
     actions = m if motion.effects is None else len(motion.effects)
     noise = float(rng.choice([0.0, 0.3])) if motion.effects is None else float(rng.choice([0.0, 0.1, 0.5]))
     size = rng.uniform(0.3, 1.5) / len(kept) ** 0.5
     draw = rng.standard_normal
     pool = [Linear(size * draw((len(kept), actions)), 0.5 * draw(actions), noise, discrete) for _ in range(POOL)]
-    return motion, pool
+    if not motion.bins:
+        return motion, pool
+    centres = np.zeros((motion.bins, len(kept)))
+    centres[:, 0] = (np.arange(motion.bins) + 0.5) / motion.bins * 4 - 2
+    return motion, [Table(replace(each, spread=each.spread + 0.1).probabilities(centres)) for each in pool]
 
 
 def _table(rng: np.random.Generator) -> tuple[Tabular, list[Table]]:
-    """A finite process with few or many successors of a pair, near by number or anywhere, and softmax policies."""
+    """A finite process whose pairs lead anywhere, near by, or over a grid, and policies from good to bad."""
     states, actions, branches = int(4 * 60 ** rng.random()), int(rng.integers(2, 8)), int(rng.integers(1, 5))
-    following = rng.integers(states, size=(states, actions, branches))
-    if rng.random() < 0.5:  # a corridor: next states are near by
+    following, shape = rng.integers(states, size=(states, actions, branches)), rng.random()
+    if shape < 0.3:  # a corridor: next states are near by
         steps = rng.integers(-2, 3, size=following.shape)
         following = np.clip(np.arange(states)[:, None, None] + steps, 0, states - 1)
+    elif shape < 0.6:  # a grid: each action is a step, and now and then another one
+        side, moves = int(states**0.5) + 1, rng.integers(-1, 2, size=(actions, 2))
+        states = side**2
+        slips = rng.random((states, actions, branches)) < 0.15
+        taken = np.where(slips, rng.integers(actions, size=slips.shape), np.arange(actions)[:, None])
+        place = np.stack(np.divmod(np.arange(states), side), axis=1)[:, None, None] + moves[taken]
+        following = np.clip(place, 0, side - 1) @ np.array([side, 1])
     reward = rng.standard_normal((states, actions)) * (rng.random((states, actions)) < rng.choice([0.1, 1.0]))
     ends = (rng.random(states) < 0.1) * rng.random(states) if rng.random() < 0.6 else np.zeros(states)
     unit, noise = 10 ** rng.uniform(-3, 3), rng.choice([0.0, 0.1, 1.0])
-    ahead = reward + 0.9 * reward.max(axis=1)[following].mean(axis=2)
-    heat = rng.choice([0.05, 0.3, 1.0])
-    tastes = [rng.normal(0.5, 1) * ahead + 0.5 * rng.standard_normal(ahead.shape) for _ in range(POOL)]
+    ahead = reward
+    for _ in range(SWEEPS):
+        ahead = reward + 0.95 * (ahead.max(axis=1) * (1 - ends))[following].mean(axis=2)
+    ahead = (ahead - ahead.mean(axis=1, keepdims=True)) / max(float(ahead.std(axis=1).mean()), 1e-9)
+    heat, liking = rng.choice([0.2, 0.5, 1.0]), rng.uniform(0, 1)
+    tastes = [rng.uniform(-0.7, 1) * ahead + liking * rng.standard_normal(ahead.shape) for _ in range(POOL)]
     pool = [Table(softmax(taste / heat, axis=1)) for taste in tastes]
     return Tabular(following, unit * reward, ends, unit * noise), pool

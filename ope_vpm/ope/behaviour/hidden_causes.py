@@ -7,7 +7,8 @@ policies and noise that persists, which do no harm: there earlier surprises pred
 next state given state and action. A hidden cause that biases values does both, and that is what is asked for.
 
 The second question is one of no correlation between two residuals, each cross-fitted (Robinson 1988; Chernozhukov and
-others 2018): the outcome less E[outcome|s, a], and the earlier surprises less E[those|s, a].
+others 2018): the outcome less E[outcome|s, a], and the predicted surprise p less E[p|s, a]. A cause that makes an
+action good in some episodes and bad in others shows in p·(a - b̂) alone, which is asked as well.
 """
 
 from __future__ import annotations
@@ -59,10 +60,11 @@ def hidden_causes(log: Log) -> float:
     steps = _steps(log) if len(log.content) >= LEAST_EPISODES else None
     if steps is None or not steps.later.any():
         return 0.0
-    share, sure = steps.action_gain()
+    predicted = steps.predicted()
+    share, sure = steps.action_gain(predicted)
     if share < LEAST_SHARE or sure < SURE:
         return 0.0
-    return share if steps.outcome_probability() < CHANCE else 0.0
+    return share if steps.outcome_probability(predicted) < CHANCE else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +77,7 @@ class SurpriseSteps:
     surprise: Floats
     """(n, k): of the action, given the state."""
     past: Floats
-    """(n, k): the sum of earlier surprises over the root of their number."""
+    """(n, 2k): the last surprise, and the sum of all earlier ones over the root of their number."""
     later: Bools
     """The steps that have any."""
     outcomes: Floats
@@ -83,19 +85,24 @@ class SurpriseSteps:
     by_state: Regression
     by_pair: Regression
 
-    def action_gain(self) -> tuple[float, float]:
+    def predicted(self) -> Floats:
+        """(n, k): the present surprise as earlier ones predict it, each half of the episodes by the other; 0 first."""
+        past, predicted, rows = self.past - self.by_state(self.past), np.zeros_like(self.surprise), self.later
+        predicted[rows] = cross_fitted(past[rows], self.surprise[rows], self.fold[rows], RIDGE)
+        return predicted
+
+    def action_gain(self, predicted: Floats) -> tuple[float, float]:
         """The share of the squared surprises that earlier ones predict on held-out episodes, and in standard errors."""
-        past, rows = self.past - self.by_state(self.past), self.later
-        predicted = cross_fitted(past[rows], self.surprise[rows], self.fold[rows], RIDGE)
-        plain, better = self.surprise[rows] ** 2, (self.surprise[rows] - predicted) ** 2
-        gain = np.bincount(self.episode[rows], (plain - better).sum(axis=1))
+        plain, better = (each[self.later] ** 2 for each in (self.surprise, self.surprise - predicted))
+        gain = np.bincount(self.episode[self.later], (plain - better).sum(axis=1))
         noise, whole = float(np.sqrt(gain @ gain)), float(plain.sum())
         return (float(gain.sum()) / whole, float(gain.sum()) / noise) if noise > 0 else (0.0, 0.0)
 
-    def outcome_probability(self) -> float:
-        """The probability that noise makes earlier surprises and outcomes go together as much as they do."""
-        past, left = self.past - self.by_pair(self.past), self.outcomes - self.by_pair(self.outcomes)
-        least = min(self._score(past, each) for each in left.T)
+    def outcome_probability(self, predicted: Floats) -> float:
+        """The probability that noise makes predicted surprises and outcomes go together as much as they do."""
+        asked = np.column_stack([predicted, np.sum(predicted * self.surprise, axis=1)])
+        asked, left = asked - self.by_pair(asked), self.outcomes - self.by_pair(self.outcomes)
+        least = min(self._score(asked, each) for each in left.T)
         return float(least * left.shape[1])  # Bonferroni
 
     def _score(self, past: Floats, outcome: Floats) -> float:
@@ -132,7 +139,7 @@ def _finite_steps(data: LoggedDataset, fold: Integers) -> SurpriseSteps:
     pair = np.unique(state * taken.shape[1] + data.actions, return_inverse=True)[1]
     by_state, by_pair = partial(cell_means, state, fold), partial(cell_means, pair, fold)
     surprise = taken - by_state(taken)
-    past, number = earlier_sums(surprise, data.episode, state)
+    past, number = earlier_surprises(surprise, data.episode, state)
     value = np.bincount(state, _ahead(data)) / np.bincount(state)
     after = encoder.states(
         np.where(data.next_known[:, None], _columns(data.next_observations), _columns(data.observations))
@@ -151,7 +158,7 @@ def _continuous_steps(data: LoggedDataset, fold: Integers) -> SurpriseSteps:
     both = np.hstack([x, acting] if data.discrete_actions else [x, acting, taken**2])
     by_state, by_pair = (partial(cross_fitted, each, fold=fold, ridge=RIDGE) for each in (x, both))
     surprise = taken - by_state(taken)
-    past, number = earlier_sums(surprise, data.episode)
+    past, number = earlier_surprises(surprise, data.episode)
     after = np.where(data.next_known[:, None], data.next_observations, data.observations)
     outcomes = np.column_stack([data.rewards, data.terminated, features.limited_coordinates(after)])
     outcomes = Standardiser.fit(outcomes)(outcomes)
@@ -177,6 +184,16 @@ def _ahead(data: LoggedDataset) -> Floats:
         rows = data.starts[data.lengths > time + 1] + time
         ahead[rows] += AHEAD * ahead[rows + 1]
     return ahead
+
+
+def earlier_surprises(values: Floats, episode: Integers, state: Integers | None = None) -> tuple[Floats, Integers]:
+    """The last value and `earlier_sums`, side by side, and the number of the latter; arguments as there."""
+    same = np.diff(episode, prepend=-1) == 0
+    if state is not None:
+        same &= np.diff(state, prepend=-1) != 0
+    last = np.where(same[:, None], np.roll(values, 1, axis=0), 0.0)
+    sums, number = earlier_sums(values, episode, state)
+    return np.hstack([last, sums]), number
 
 
 def earlier_sums(values: Floats, episode: Integers, state: Integers | None = None) -> tuple[Floats, Integers]:
