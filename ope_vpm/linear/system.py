@@ -12,12 +12,12 @@ and c = e₁. The first equation for β then says E[τ] = 1, and θ₁ is the av
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import LinAlgWarning, eigvals, lu_factor, lu_solve, solve
+from scipy.linalg import eigvals, lu_solve, solve
+from scipy.linalg.lapack import dgetrf
 
 from ope_vpm.arrays import Floats, Integers
 from ope_vpm.linear.moments import Means
@@ -69,10 +69,11 @@ class LinearSystem:
         return float(np.trace(lu_solve(self._factor(ridge), self.matrix)))
 
     def _factor(self, ridge: float) -> tuple[Floats, Floats]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", LinAlgWarning)  # a singular matrix shows in its solution
-            factor: tuple[Floats, Floats] = lu_factor(self.matrix + ridge * np.diag(self.scale))
-        return factor
+        # LAPACK itself, which does not warn of a singular matrix: that shows in its solution.
+        penalised = self.matrix.copy(order="F")
+        np.einsum("ii->i", penalised)[:] += ridge * self.scale
+        lu, pivots, _ = dgetrf(penalised, overwrite_a=True)
+        return lu, pivots
 
 
 @dataclass(frozen=True)

@@ -372,15 +372,16 @@ def _estimate(equations: PairEquations, path: RidgePath) -> LinearEstimate:
     if not np.isfinite(bias):  # with a larger ridge no end is reached: nothing is known about the return
         bias = abs(value)
     weights, residual, of_weights = _weights(equations, path)
+    fitted = leverage(equations, chosen)
     return LinearEstimate(
         value=value,
-        uncertainty=Bootstrap(episodes=sums.stretched(leverage_factor(equations, chosen))),
+        uncertainty=Bootstrap(episodes=sums.stretched(_stretch(fitted))),
         weights=weights,
         rows_worth=rows_worth(of_weights),
         doubts=(
             *doubts_of_sums(problem.data, of_weights),
             *doubts_of_actions(problem, path.steps or 1),
-            *FITTED.of(leverage(equations, chosen)),
+            *FITTED.of(fitted),
             *RIDGE.suspects(bias),
             *remarks((*clock_remarks(problem.data, problem.time_limit, known=True), *_few_ends(problem))),
         ),
@@ -403,7 +404,11 @@ def leverage_factor(equations: PairEquations, ridge: float) -> float:
 
     1/(1 - leverage) undoes that and a little more (MacKinnon and White's HC3).
     """
-    return 1 / (1 - min(leverage(equations, ridge), LARGEST_LEVERAGE))
+    return _stretch(leverage(equations, ridge))
+
+
+def _stretch(fitted: float) -> float:
+    return 1 / (1 - min(fitted, LARGEST_LEVERAGE))
 
 
 def _weights(equations: PairEquations, path: RidgePath) -> tuple[Floats | None, Floats | None, WeightSums]:
