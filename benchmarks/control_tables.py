@@ -1,4 +1,4 @@
-"""The tables of docs/control.md from the stored runs: `python -m benchmarks control_tables [--folder docs/results]`.
+"""The tables of note 005 from the stored runs: `python -m benchmarks control_tables [--folder docs/results]`.
 
 Numbers are geometric means, over informative cells with trajectories of full length, of RMSE in on-policy floors.
 """

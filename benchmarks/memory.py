@@ -13,7 +13,7 @@ import numpy as np
 import ope_vpm as ov
 
 ROWS, COLUMNS, LIMIT = 5_000_000, 10, 500
-"""x and x' are 400 MB of float32; the limit of 500 MB added was set with the kernel solver's aims (docs/solvers.md)."""
+"""x and x' are 400 MB of float32; the limit of 500 MB added was set with the kernel solver's aims (note 003)."""
 
 
 def main() -> None:

@@ -38,7 +38,7 @@ MOST_TIMES = 3.0
 ASKED = {950: -3.9, 850: -3.8, 550: -2.8}
 """The aims for log10 of the default's mean squared error, by the behaviour's iterations; set before it was measured."""
 ASKED_OF_PAPER = -3.5
-"""The aim for the paper's preset, which it misses: docs/taxi.md says why."""
+"""The aim for the paper's preset, which it misses: note 006 says why."""
 Values = Callable[[Problem], float]
 """An estimator as a function from a problem to a value."""
 

@@ -42,7 +42,7 @@ class GaussianController:
 
 TARGET = GaussianController(gain=(-0.2, 0.1), shift=0.3, deviation=0.3)
 """The controller to evaluate. It was moved nearer to `BEHAVIOUR` while the kernel solver was being tuned, after a first
-version of the system had a statistical floor above the error that was aimed for (docs/solvers.md)."""
+version of the system had a statistical floor above the error that was aimed for (note 003)."""
 BEHAVIOUR = GaussianController(gain=(0.1, -0.1), shift=0.0, deviation=0.6)
 """The controller that logs: another gain and twice the deviation, so that its mean reward is off by 0.35."""
 
@@ -52,7 +52,7 @@ class LinearGaussian:
     """The MDP s' = As + Ba + N(0, noise²I) with reward 1 + 0.7(s₁ + a/2 - |s|²/2 + s₂a), s in ℝ² and a in ℝ.
 
     The factor 0.7 scales the rewards so that the statistical floor of 20 000 transitions is below 0.005
-    (docs/solvers.md).
+    (note 003).
     """
 
     a: Floats = field(default_factory=lambda: np.array([[0.6, 0.2], [-0.1, 0.5]]))

@@ -70,7 +70,7 @@ TASKS = {
     "ant": Recipe("AntBulletEnv-v0", "A2C", 2_000_000, _LATE, -1.0, _A2C),
 }
 """The recipes of the shipped policies. The algorithms are the paper's: PPO for Reacher, A2C for the others, two hidden
-layers of 64. docs/control.md compares the returns with published ones."""
+layers of 64. Note 005 compares the returns with published ones."""
 
 
 def scaled(recipe: Recipe, steps: int) -> Recipe:

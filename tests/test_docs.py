@@ -21,9 +21,8 @@ import pytest
 from ope_vpm.cli import main
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("", "formats")
 EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.md"))
-PAGES = [ROOT / "README.md", *(page for folder in FOLDERS for page in sorted((ROOT / "docs" / folder).glob("*.md")))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PART = re.compile(
     r"^<!-- setup\n(?P<setup>.*?)^-->$|^```(?P<kind>python|bash)\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE
 )
@@ -122,3 +121,10 @@ def test_the_site_is_built_without_warnings(tmp_path):
     assert "fonts.googleapis" not in page
     assert page.count("<math") > 20  # every formula is typeset
     assert "FORMULA" not in page
+
+
+def test_pages_and_notes_that_the_code_names_are_there():
+    text = "".join(path.read_text() for folder in ("ope_vpm", "benchmarks") for path in (ROOT / folder).rglob("*.py"))
+    assert {name for name in re.findall(r"docs/[\w/-]+\.md", text) if not (ROOT / name).exists()} == set()
+    notes = {path.name[:3] for path in (ROOT / "docs" / "notes").glob("*.md")}
+    assert set(re.findall(r"\bnote (\d{3})\b", text)) <= notes

@@ -118,7 +118,7 @@ class PowerThreeHalves:
 
 
 DIVERGENCES: dict[str, Divergence] = {d.name: d for d in (Quadratic(), KullbackLeibler(), PowerThreeHalves())}
-"""The built-in divergences by name; docs/solvers.md compares them."""
+"""The built-in divergences by name; note 003 compares them."""
 
 
 def divergence(name: str | Divergence) -> Divergence:

@@ -177,7 +177,7 @@ COARSE_RIDGES = RIDGES[::2]
 """Whole decades, where every candidate costs a fit for each fold and each bandwidth."""
 TOLERANCE = 1.5
 """How much larger than the least the standard error of the chosen ridge may be. Frozen on logs 0 to 5 of Reacher and
-HalfCheetah tasks and confirmed on logs 6 to 15; on the tasks of docs/control.md 1.1, 1.2 and 2.0 give 1.81, 1.70 and
+HalfCheetah tasks and confirmed on logs 6 to 15; on the tasks of note 005 1.1, 1.2 and 2.0 give 1.81, 1.70 and
 1.59 times the error of on-policy means where 1.5 gives 1.54. For the mean of vpm and LSTD-Q 1.1 to 1.5 are level (80
 generated tasks, 719 cells: 1.00 to 0.97 floors), and with 1.1 the ridge asks for caution in 27 % of them, not 7 %."""
 

@@ -24,7 +24,7 @@ class Finding:
     """One thing that looks wrong."""
 
     code: str
-    """A short fixed name, as in docs/datasets.md; `inspect(data, ignore=[code])` passes over it."""
+    """A short fixed name, as in docs/bring-your-data.md; `inspect(data, ignore=[code])` passes over it."""
     level: Level
     """Errors stop an evaluation; warnings are carried into its result and ask for caution; notes are only shown."""
     message: str

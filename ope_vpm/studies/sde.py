@@ -30,10 +30,10 @@ METHODS = ("EM", "VPM", "VPM (paper)")
 """The uncorrected particles, our default, and the paper's recipe."""
 LAG_SHARE = 0.1
 """The lag of our pairs as a share of the path: within one step of 0.001 a particle hardly moves, and 50 power steps of
-such pairs advance the time by 0.05. A quarter and a half of the path were tried and not kept (docs/studies.md)."""
+such pairs advance the time by 0.05. A quarter and a half of the path were tried and not kept (note 004)."""
 TIMES = 10
 """The number of starting times of our pairs, all in the second half of the path; those of the first half were tried and
-brought no gain (docs/studies.md). With 1000 particles this makes 10 000 pairs."""
+brought no gain (note 004). With 1000 particles this makes 10 000 pairs."""
 OUR_VPM: dict[str, Any] = {"rows_per_cell": 30, "partitions": 5, "steps": None}
 """The settings of `cell_ratio`, chosen on other diffusions (`python -m benchmarks cells`): with 100, 50, 30, 25 and 15
 rows in a cell the mean log MMD is -2.84, -2.94, -3.00, -2.99 and -2.99; 11 partitions instead of 5 and 300 power steps

@@ -352,7 +352,8 @@ def test_the_model_fitted_in_parts_is_the_regression_on_all_features(ends):
     assert on.all() != ends
     change = Regression.fit(x, after - z, held_out)
     reward = Regression.fit(x[on], data.rewards[rows][on, None], held_out[on])
+    rounding = np.finfo(float).eps / RIDGES[0] * np.linalg.norm(x, axis=1).max()  # × condition × length of a row
     for found, whole in ((world.change, change), (world.reward, reward)):
-        np.testing.assert_allclose(found(x), whole(x), atol=np.finfo(float).eps / RIDGES[0])  # condition × rounding
+        np.testing.assert_allclose(found(x), whole(x), atol=rounding)
         np.testing.assert_allclose(found.explained, whole.explained, rtol=1e-8)
-        np.testing.assert_allclose(found.spread, whole.spread, rtol=1e-4)
+        np.testing.assert_allclose(found.spread, whole.spread, rtol=1e-3)  # a form in the inverse

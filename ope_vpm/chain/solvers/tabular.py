@@ -26,7 +26,7 @@ FEW_STATES = 200
 a sparse one."""
 MORE_THAN_ONCE_SEEN = 3
 """How many times the share of rows seen once the unseen share may be before states seen once say nothing about it: in
-the table of docs/solvers.md "good-turing" is still the better treatment at a quotient of 2.1."""
+the table of note 003 "good-turing" is still the better treatment at a quotient of 2.1."""
 DOUBTFUL_INITIAL = 0.05
 """A share of unseen initial states from which the answer is doubtful: the share of steps to unseen states from which
 verdicts on policies ask for caution. The discounted distribution then starts elsewhere with this probability."""
@@ -212,7 +212,7 @@ def choose_unseen(p: Floats, unseen: Floats, times: Floats | Integers) -> str:
     States seen once can stand for unseen ones if the rows' x' are drawn much as their x are. Then the share of
     x' that is unseen is about the share of rows whose x occurs once (Good and Turing). Where far more is
     unseen than that (three times), the chain leads away from the data, and once-seen states say nothing about
-    where to. No rule that sees transitions only wins everywhere: docs/solvers.md has what was measured.
+    where to. No rule that sees transitions only wins everywhere: note 003 has what was measured.
 
     Args:
         p: the share of the rows that start in each state.

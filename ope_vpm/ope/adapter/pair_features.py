@@ -51,7 +51,7 @@ ROWS_PER_COLUMN = 10
 """Rows for each of these columns at least: with fewer, methods that choose no ridge would fit noise."""
 ACTION_FREQUENCIES = (1.5, 3.0)
 """Of the waves of an action, in radians for each standard deviation of the logged actions. Root mean squared errors of
-LSTD-Q for deterministic targets (docs/verdicts.md, tasks A, seed 100) with none, the first, both and 4.5 as well: bids
+LSTD-Q for deterministic targets (note 015, tasks A, seed 100) with none, the first, both and 4.5 as well: bids
 0.033, 0.009, 0.007, 0.010; peak 0.33, 0.24, 0.09, 0.04; thresholds 0.084, 0.037, 0.023, 0.024; linear 0.026, 0.031,
 0.037, 0.044."""
 KEPT_NUMBERS = 4_000_000

@@ -28,7 +28,7 @@ from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy
 
 CAP = 50.0
-"""Of the ratio once it is scaled to mean 1: beyond it a few rows of 10,000 would decide (docs/evaluation.md)."""
+"""Of the ratio once it is scaled to mean 1: beyond it a few rows of 10,000 would decide (note 001)."""
 LARGEST_LOG = 50.0
 """Of a ratio before it is scaled: e^50 does not overflow in a sum, and is far beyond any cap."""
 WAVES = 100

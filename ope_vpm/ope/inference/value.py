@@ -61,7 +61,7 @@ class PolicyValue:
     reasons: tuple[str, ...]
     """Why it is not "reliable", worst first."""
     diagnostics: dict[str, Any] = field(default_factory=dict, repr=False)
-    """Plain numbers and words; their meaning stands in docs/evaluation.md."""
+    """Plain numbers and words; their meaning stands in note 001."""
     weights: Floats | None = field(default=None, repr=False)
     """How much each logged row counts under the target: not negative, mean 1; 0 for rows not used."""
     advice: tuple[str, ...] = ()

@@ -63,7 +63,7 @@ MISSED_DRAWS = 2
 """Target actions in each state: the mean over thousands of states has little of their noise."""
 MISSED_SURE = 2.0
 """Standard errors beyond which noise is no explanation of what is missed. Reliable answers of vpm on
-Pendulum, Acrobot and CartPole (seeds 100 and 101) have at most 1.2. On tasks A of docs/verdicts.md 36 values with lines
+Pendulum, Acrobot and CartPole (seeds 100 and 101) have at most 1.2. On tasks A of note 015 36 values with lines
 and parabolas alone are off by more than their intervals without this part: 34 of them have 2.3 to 260, two less."""
 
 

@@ -173,7 +173,7 @@ def _check_factored(options: dict[str, Any]) -> None:
 
 
 POWER = 0.5
-"""κ. On the tasks of docs/control.md errors are 1.54 times those of on-policy means, against 1.67 at κ = 0, whose value
+"""κ. On the tasks of note 005 errors are 1.54 times those of on-policy means, against 1.67 at κ = 0, whose value
 depends on features that fit Q, and 1.78 at κ = 1, whose weights vary most."""
 N_FEATURES = 400
 """Random Fourier features of the state: more gained nothing over all tasks that were tried."""
