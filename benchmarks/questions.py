@@ -135,7 +135,7 @@ NUMBERS: dict[str, Callable[[Sample], float]] = {
 }
 
 
-def stream(seed: int, look: int = 10, longest: int = 300) -> dict[str, Any]:
+def stream(seed: int, look: int = 10, longest: int = 200) -> dict[str, Any]:
     """Whether a policy that is worth as much as the log's is ever called better, looking after every ten episodes."""
     rng = np.random.default_rng(seed)
     task = RandomMDP.draw(4, 2, seed)
