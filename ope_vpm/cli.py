@@ -86,9 +86,7 @@ def evaluate(
     seed: options.Seed = 0,
     on_end: options.OnEnd = None,
     time_limit: options.TimeLimit = "continue",
-    behaviour: Annotated[
-        str, typer.Option(help="Who logged it: cloned from the log, logged (its propensities), or a policy's file.")
-    ] = "cloned",
+    behaviour: options.BehaviourOption = "cloned",
     ignore: options.Ignore = None,
     format_name: options.Format = None,
     columns: options.Columns = None,
@@ -123,9 +121,7 @@ def evaluate(
         data = options.read_log(dataset, format_name, backend, columns, trust)
         target = options.read_policy(policy, trust=trust, activation=activation, deterministic=deterministic)
     choices: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit, "ignore": ignore or ()}
-    choices["behaviour"] = (
-        behaviour if behaviour in ("cloned", "logged") else options.read_policy(behaviour, trust=trust)
-    )
+    choices["behaviour"] = options.read_behaviour(behaviour, trust)
     with options.waiting(data, f"evaluating by {', '.join(names)}"):
         values = answer(data, target, asked, gamma=gamma, seed=seed, **choices)
     if report is not None:

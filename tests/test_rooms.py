@@ -18,7 +18,7 @@ LONG_FILES = {
     "linear.features", "linear.moments", "logged.dataset", "ope.adapter.encoding", "ope.adapter.pair_features",
     "ope.behaviour.action_ratio", "ope.behaviour.gaussian", "ope.behaviour.regression",
     "ope.dynamics.estimate", "ope.inference.doubts", "ope.linear.estimate",
-    "ope.linear.residuals", "ope.linear.sensitivity", "ope.log", "ope.questions.compare",
+    "ope.linear.residuals", "ope.linear.sensitivity", "ope.log",
 }  # fmt: skip
 LONG_FUNCTIONS = {"cli.evaluate", "logged.dataset.from_arrays", "ope.evaluate.evaluate", "plugins.selection.select"}
 CALLS_UP = {

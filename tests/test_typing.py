@@ -23,8 +23,13 @@ def ask(data: Any, policy: TargetPolicy) -> None:
     reveal_type(ov.evaluate(data, {"a": policy}, "vpm", seed=1, n_features=20, behaviour="logged"))
     reveal_type(ov.evaluate(data, {"a": policy}, ["auto"], gamma=[0.9])["a"][0.9]["auto"])
     reveal_type(ov.evaluate(data, {"south": "free", "north": "none"}))
+    reveal_type(ov.evaluate(data, policy, "all"))
+    reveal_type(ov.evaluate(data, {"a": policy}, "all"))
+    ov.compare(data, policy, n_feature=20)
+    ov.select(data, {"a": policy}, n_feature=20)
     ov.evaluate(data, policy, gama=0.9)
 """
+ALL = "ope_vpm.ope.questions.agreement.AllValues"
 VALUE, VALUES = "ope_vpm.ope.inference.value.PolicyValue", "ope_vpm.ope.inference.values.PolicyValues"
 
 
@@ -37,7 +42,8 @@ def test_answers_are_typed_and_typos_are_errors(tmp_path):
     printed, _, _ = api.run(["--strict", "--config-file", settings, str(file)])
     types = [line.partition('type is "')[2].rstrip('"') for line in printed.splitlines() if "Revealed" in line]
     by_name = f"{VALUES}[str, {VALUE}]"
-    assert types == [VALUE, by_name, f"{VALUES}[float, {VALUE}]", by_name, VALUE, VALUE]
+    assert types == [VALUE, by_name, f"{VALUES}[float, {VALUE}]", by_name, VALUE, VALUE, ALL, f"{VALUES}[str, {ALL}]"]
+    assert printed.count('Unexpected keyword argument "n_feature"') == 2
     assert 'Unexpected keyword argument "gama"' in printed
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -161,6 +162,15 @@ def make(name: str, options: dict[str, Any]) -> Estimator:
     if not isinstance(made, Estimator):
         raise TypeError(f"the estimator {name!r} must have a name and estimate(data, policy, ...): got {made!r:.80}")
     return made
+
+
+def made_of(estimator: str | Estimator, options: Mapping[str, Any]) -> Estimator:
+    """The estimator of a name with its settings, or an instance as it is, which has its own."""
+    if isinstance(estimator, str):
+        return make(estimator, dict(options))
+    if options:
+        raise TypeError(f"options ({', '.join(options)}) go with an estimator's name, not with an instance")
+    return estimator
 
 
 @cache

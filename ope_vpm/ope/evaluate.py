@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any, TypedDict, Unpack, overload
+from typing import Any, Literal, Unpack, overload
 
 import numpy as np
 
 from ope_vpm.logged import LoggedDataset, scan_dataset
+from ope_vpm.ope.adapter.choices import Choices
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
 from ope_vpm.ope.adapter.named import is_one_policy, is_table
 from ope_vpm.ope.behaviour.source import Behaviour
@@ -20,8 +21,9 @@ from ope_vpm.ope.inference.values import PolicyValues
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.questions.agreement import AllValues
 
-ALL = "all"
+ALL: Literal["all"] = "all"
 """Stands for every estimator of this package that fits the question."""
+All = Literal["all"]
 OneEstimator = str | Estimator
 Several = Sequence[OneEstimator]
 Discounts = Sequence[float]
@@ -33,60 +35,16 @@ Group = Mapping[str, str] | Mapping[str, int]
 """One policy: from the values of a column to actions."""
 
 
-class Choices(TypedDict, total=False):
-    """What is asked beside the policy, the estimator and the discount, and all settings of estimators by their names.
-
-    Type checkers know a misspelt one; settings of estimators of other packages are given to an instance of them.
-    """
-
-    seed: int
-    on_end: OnEnd | None
-    time_limit: TimeLimit
-    ignore: Collection[str]
-    state_features: Any
-    behaviour: Behaviour
-    average: float
-    bandwidth: float | None
-    batch_size: int
-    cap: float
-    classes: str
-    combine: bool
-    damping: Any
-    decay: bool
-    device: str
-    divergence: Any
-    draws: int
-    dtype: str
-    exact_dual: bool
-    features: str
-    folds: int
-    hidden: tuple[int, ...]
-    horizon: int | None
-    inner_steps: int
-    interval: str
-    lam: float
-    learning_rate: float
-    members: int
-    method: str
-    n_features: int
-    nonnegative: bool
-    patience: int | None
-    power: float
-    preset: str
-    q: str
-    pool_increments: bool | float
-    refit: bool
-    reversible: bool
-    ridge: float | None
-    rollouts: int
-    solver: str
-    start_at_one: bool
-    steps: int | str | None
-    training_steps: int
-    unseen: str
-    weighted: bool
-
-
+@overload
+def evaluate(
+    data: Data, policy: Group, estimator: All, gamma: float = ..., **choices: Unpack[Choices]
+) -> AllValues: ...
+@overload
+def evaluate(
+    data: Data, policy: Policies, estimator: All, gamma: float = ..., **choices: Unpack[Choices]
+) -> PolicyValues[str, AllValues]: ...
+@overload
+def evaluate(data: Data, policy: Any, estimator: All, gamma: float = ..., **choices: Unpack[Choices]) -> AllValues: ...
 @overload
 def evaluate(
     data: Data, policy: Group, estimator: OneEstimator = ..., gamma: float = ..., **choices: Unpack[Choices]
@@ -223,9 +181,7 @@ def _check(estimator: Estimator, problem: Problem) -> None:
         raise ValueError(f"{estimator.name} {needs_rows(problem)}")
 
 
-def _all_that_fit(
-    chosen: dict[str, Estimator], problem: Problem, asked: Asked, ignore: Collection[str]
-) -> PolicyValues[str, PolicyValue]:
+def _all_that_fit(chosen: dict[str, Estimator], problem: Problem, asked: Asked, ignore: Collection[str]) -> AllValues:
     """The values of the estimators that can answer; the others say why they cannot."""
     found: dict[str, PolicyValue] = {}
     left_out: dict[str, str] = {}

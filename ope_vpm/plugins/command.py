@@ -13,6 +13,7 @@ import typer
 from ope_vpm.plugins.options import (
     AsJson,
     Backend,
+    BehaviourOption,
     Columns,
     Dataset,
     Deterministic,
@@ -21,9 +22,11 @@ from ope_vpm.plugins.options import (
     Ignore,
     OneEstimator,
     OnEnd,
+    RankBy,
     Seed,
     TimeLimit,
     Trust,
+    read_behaviour,
     read_log,
     read_policy,
     shown,
@@ -44,10 +47,11 @@ def select(
     ],
     estimator: OneEstimator = "auto",
     gamma: Gamma = 1.0,
-    rank_by: Annotated[str, typer.Option(help="lower: the lower end of the interval; value.")] = "lower",
+    rank_by: RankBy = "lower",
     seed: Seed = 0,
     on_end: OnEnd = None,
     time_limit: TimeLimit = "continue",
+    behaviour: BehaviourOption = "cloned",
     ignore: Ignore = None,
     format_name: Format = None,
     columns: Columns = None,
@@ -59,19 +63,16 @@ def select(
 ) -> None:
     """Which of these policies? Values with intervals on one log, and which differences are more than noise."""
     from ope_vpm.logged import LoggedDataset
-    from ope_vpm.ope.estimator import estimator_class
-    from ope_vpm.outside import check_page
     from ope_vpm.plugins.selection import select as choose
     from ope_vpm.policy import load_policy
     from ope_vpm.progress import counting
 
-    if report is not None:
-        check_page(report)
-    estimator_class(estimator)  # a misspelt name is answered before a large file is read
+    _check_first(estimator, report)
     files = found_files(policies)
     loaded = {name: load_policy(file, trust=trust, deterministic=deterministic) for name, file in files.items()}
     data = read_log(dataset, format_name, backend, columns, trust)
     choices: dict[str, Any] = {"rank_by": rank_by, "on_end": on_end, "time_limit": time_limit, "ignore": ignore or ()}
+    choices["behaviour"] = read_behaviour(behaviour, trust)
     whole = isinstance(data, LoggedDataset)  # passes over rows that are read in parts have a bar of their own
     with counting("evaluating", len(loaded)) if whole else nullcontext() as progress:
         found = choose(data, loaded, estimator, gamma, seed=seed, progress=progress, **choices)
@@ -89,6 +90,7 @@ def compare(
     seed: Seed = 0,
     on_end: OnEnd = None,
     time_limit: TimeLimit = "continue",
+    behaviour: BehaviourOption = "cloned",
     ignore: Ignore = None,
     format_name: Format = None,
     columns: Columns = None,
@@ -100,6 +102,7 @@ def compare(
     """Is a policy better than another, or than the log? The difference, its 95 % interval, and a probability."""
     reading: dict[str, Any] = {"format_name": format_name, "backend": backend, "columns": columns, "trust": trust}
     asked: dict[str, Any] = {"gamma": gamma, "seed": seed, "on_end": on_end, "time_limit": time_limit}
+    asked["behaviour"] = read_behaviour(behaviour, trust)
     found, policies = _compared(dataset, policy, baseline, estimator, deterministic, ignore, reading, asked)
     shown(found, as_json, policies)
 
@@ -117,6 +120,7 @@ def gate(
     seed: Seed = 0,
     on_end: OnEnd = None,
     time_limit: TimeLimit = "continue",
+    behaviour: BehaviourOption = "cloned",
     ignore: Ignore = None,
     format_name: Format = None,
     columns: Columns = None,
@@ -126,15 +130,26 @@ def gate(
     trust: Trust = False,
 ) -> None:
     """May the candidate be deployed? Exit code 0: better; 3: worse; 4: not decided; 2: wrong input."""
-    from ope_vpm.ope.questions.compare import check_gain
+    from ope_vpm.ope.questions.gate import check_gain
 
     check_gain(min_gain)  # before a large file is read
     reading: dict[str, Any] = {"format_name": format_name, "backend": backend, "columns": columns, "trust": trust}
     asked: dict[str, Any] = {"gamma": gamma, "seed": seed, "on_end": on_end, "time_limit": time_limit}
+    asked["behaviour"] = read_behaviour(behaviour, trust)
     found, policies = _compared(dataset, candidate, baseline, estimator, deterministic, ignore, reading, asked)
     decided = found.gate(min_gain, anytime=anytime)
     shown(decided, as_json, policies)
     raise typer.Exit(decided.exit_code)
+
+
+def _check_first(estimator: str, report: Path | None = None) -> None:
+    """Refuse a misspelt name, or a page that cannot be written, before a large file is read."""
+    from ope_vpm.ope.estimator import estimator_class
+    from ope_vpm.outside import check_page
+
+    if report is not None:
+        check_page(report)
+    estimator_class(estimator)
 
 
 def _compared(
@@ -148,10 +163,9 @@ def _compared(
     asked: dict[str, Any],
 ) -> tuple[Comparison, list[TargetPolicy]]:
     """The comparison that a command asks for, and the policies in it."""
-    from ope_vpm.ope.estimator import estimator_class
     from ope_vpm.ope.questions.compare import LOGGED, compare
 
-    estimator_class(estimator)  # a misspelt name is answered before a large file is read
+    _check_first(estimator)
     named = [new] if old == LOGGED else [new, old]
     policies = [read_policy(each, trust=reading["trust"], deterministic=deterministic) for each in named]
     data = read_log(dataset, **reading)

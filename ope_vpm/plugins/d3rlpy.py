@@ -11,15 +11,18 @@ import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from ope_vpm.logged import LoggedDataset, load_dataset
+from ope_vpm.ope.adapter.choices import Settings
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
+from ope_vpm.ope.behaviour.source import Behaviour
 from ope_vpm.ope.estimator import Estimator
 from ope_vpm.ope.inference.doubts import LEVELS
 from ope_vpm.ope.inference.value import PolicyValue
+from ope_vpm.ope.questions.gate import Gate
 from ope_vpm.plugins.valuation import NAN, Choices, Valuation, as_numbers
 from ope_vpm.policy.d3rlpy import from_d3rlpy
 
@@ -46,6 +49,9 @@ class OPEEvaluator:
         on_end: what follows a termination, see `ov.evaluate`.
         time_limit: what follows a truncation, see `ov.evaluate`.
         ignore: codes of the doctor's findings to pass over.
+        behaviour: where action ratios take the policy that logged the data from, see `ov.evaluate`.
+        baseline: "logged" or a policy that the algorithm has to beat: `gain` and `gate` are evaluators, too.
+        min_gain: by how much it has to be better.
         options: the estimator's own settings.
     """
 
@@ -62,7 +68,10 @@ class OPEEvaluator:
         on_end: OnEnd | None = None,
         time_limit: TimeLimit = "continue",
         ignore: Collection[str] = (),
-        **options: Any,
+        behaviour: Behaviour = "cloned",
+        baseline: Any = None,
+        min_gain: float = 0.0,
+        **options: Unpack[Settings],
     ) -> None:
         for name, number in (("every", every), ("n_episodes", n_episodes)):
             if number is not None and (not isinstance(number, int) or number < 1):
@@ -70,8 +79,9 @@ class OPEEvaluator:
         self._gamma, self._n_episodes, self._every = gamma, n_episodes, every
         self._data = None if data is None else load_dataset(data)
         self._deterministic = deterministic
-        ends: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit}
-        self._choices = Choices(estimator=estimator, seed=seed, ignore=ignore, options=options, **ends)
+        asked: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit, "behaviour": behaviour, "ignore": ignore}
+        asked |= {"baseline": baseline, "min_gain": min_gain, "options": options}
+        self._choices = Choices(estimator=estimator, seed=seed, **asked)
         self._choices.check(gamma)  # a misspelt name is answered before training begins
         self._valuation: Valuation | None = None
         self._log_key: tuple[Any, ...] = ()
@@ -80,6 +90,7 @@ class OPEEvaluator:
         self._rounds = 0
         self.last: PolicyValue | None = None
         """The latest value, with its reasons and diagnostics; None in epochs that are passed over."""
+        self._gate: Gate | None = None
 
     def __call__(self, algo: Any, dataset: Any) -> float:
         """The estimated value, on the scale of one reward; see `PolicyValue.value`."""
@@ -97,13 +108,23 @@ class OPEEvaluator:
         """0 for reliable, 1 for caution, 2 for unreliable."""
         return self._number("verdict", algo, dataset)
 
+    def gain(self, algo: Any, dataset: Any) -> float:
+        """How much better than the baseline."""
+        return self._number("gain", algo, dataset)
+
+    def gate(self, algo: Any, dataset: Any) -> float:
+        """The exit code of `ope-vpm gate --anytime`: 0 better than the baseline, 3 worse, 4 not decided."""
+        return self._number("gate", algo, dataset)
+
     def metrics(self, name: str = "value") -> dict[str, Metric]:
-        """All four evaluators, for `evaluators=`; the first has the given name, the others begin with it."""
+        """All evaluators, for `evaluators=`; the first has the given name, the others begin with it."""
+        judged = {} if self._choices.baseline is None else {f"{name}_gain": self.gain, f"{name}_gate": self.gate}
         return {
             name: self,
             f"{name}_lower": self.lower,
             f"{name}_upper": self.upper,
             f"{name}_verdict": self.verdict,
+            **judged,
         }
 
     def _number(self, metric: str, algo: Any, dataset: Any) -> float:
@@ -113,11 +134,11 @@ class OPEEvaluator:
             self._round, self._asked = now, set()
             due = self._rounds % self._every == 0
             self._rounds += 1
-            self.last = self._evaluate(algo, dataset) if due else None
+            self.last, self._gate = self._evaluate(algo, dataset) if due else (None, None)
         self._asked.add(metric)
-        return NAN if self.last is None else as_numbers(self.last)[metric]
+        return NAN if self.last is None else as_numbers(self.last, self._gate)[metric]
 
-    def _evaluate(self, algo: Any, dataset: Any) -> PolicyValue:
+    def _evaluate(self, algo: Any, dataset: Any) -> tuple[PolicyValue, Gate | None]:
         gamma = float(algo.gamma) if self._gamma is None else self._gamma
         # A buffer that has grown since, as in online training, is another log.
         key = (gamma,) if self._data is not None else (gamma, id(dataset), dataset.transition_count)
@@ -125,7 +146,7 @@ class OPEEvaluator:
             data = load_dataset(dataset) if self._data is None else self._data
             self._valuation = Valuation.of(self._chosen(data), replace(self._choices, gamma=gamma))
             self._log_key = key
-        return self._valuation.value(from_d3rlpy(algo, deterministic=self._deterministic))
+        return self._valuation.answered(from_d3rlpy(algo, deterministic=self._deterministic))
 
     def _chosen(self, data: LoggedDataset) -> LoggedDataset:
         """The episodes to evaluate on, in the order of the log."""

@@ -22,6 +22,13 @@ Gamma = Annotated[float, typer.Option(help="1: average reward; below: discounted
 Seed = Annotated[int, typer.Option(help="Makes everything random repeatable.")]
 OnEnd = Annotated[str | None, typer.Option(help="After a termination: restart or absorb.")]
 TimeLimit = Annotated[str, typer.Option(help="After a truncation: continue or restart.")]
+BehaviourOption = Annotated[
+    str,
+    typer.Option(
+        "--behaviour", help="Who logged it: cloned from the log, logged (its propensities), or a policy's file."
+    ),
+]
+RankBy = Annotated[str, typer.Option(help="lower: end of the interval; value; cvar: the worst tenth of returns.")]
 Ignore = Annotated[list[str] | None, typer.Option(help="A finding of `inspect` to pass over.")]
 Format = Annotated[str | None, typer.Option("--format", help="The dataset's format.")]
 Columns = Annotated[
@@ -61,6 +68,11 @@ def read_policy(given: str, **options: Any) -> TargetPolicy:
 
         return shipped_policy(task, name)
     raise FileNotFoundError(f"there is no file {given} (a shipped policy is named with its task: reacher:target)")
+
+
+def read_behaviour(given: str, trust: bool) -> Any:
+    """What `behaviour=` takes: "cloned", "logged", or the policy of a file."""
+    return given if given in ("cloned", "logged") else read_policy(given, trust=trust)
 
 
 def waiting(data: Any, title: str) -> Any:

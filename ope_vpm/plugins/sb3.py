@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import gymnasium as gym
 import numpy as np
@@ -19,9 +19,12 @@ from ope_vpm.logged import Episode, LoggedDataset, load_dataset
 from ope_vpm.logged.columns import observation_column
 from ope_vpm.logged.formats import check_output, save_as
 from ope_vpm.logged.spaces import numbered_space
+from ope_vpm.ope.adapter.choices import Settings
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
+from ope_vpm.ope.behaviour.source import Behaviour
 from ope_vpm.ope.estimator import Estimator
 from ope_vpm.ope.inference.value import PolicyValue
+from ope_vpm.ope.questions.gate import Gate
 from ope_vpm.optional import library
 from ope_vpm.plugins.gymnasium import check_new
 from ope_vpm.plugins.observations import batched, row
@@ -43,13 +46,18 @@ class OPECallback(BaseCallback):  # type: ignore[misc]  # the library is importe
         estimator: a name out of `ov.estimators()`, or an instance.
         every: environment steps between two evaluations; there is one more when training ends.
         gamma: the discount; the model's own if not given.
-        best_model: where to save the model whenever its lower end is the highest so far and it is not unreliable.
+        best_model: where to save the model whenever its lower end is the highest so far and it is not unreliable;
+            with a baseline also only where it is better than that.
         deterministic: evaluate the mode of the policy instead of its draws.
         name: what the recorded names begin with.
         seed: makes everything random repeatable.
         on_end: what follows a termination, see `ov.evaluate`.
         time_limit: what follows a truncation, see `ov.evaluate`.
         ignore: codes of the doctor's findings to pass over.
+        behaviour: where action ratios take the policy that logged the data from, see `ov.evaluate`.
+        baseline: "logged" or a policy that the model has to beat: records `ope/gain` and `ope/gate` as well, the exit
+            code of `ope-vpm gate --anytime` (0 better, 3 worse, 4 not decided).
+        min_gain: by how much it has to be better.
         verbose: 1 to print each value.
         options: the estimator's own settings.
     """
@@ -68,21 +76,27 @@ class OPECallback(BaseCallback):  # type: ignore[misc]  # the library is importe
         on_end: OnEnd | None = None,
         time_limit: TimeLimit = "continue",
         ignore: Collection[str] = (),
+        behaviour: Behaviour = "cloned",
+        baseline: Any = None,
+        min_gain: float = 0.0,
         verbose: int = 0,
-        **options: Any,
+        **options: Unpack[Settings],
     ) -> None:
         super().__init__(verbose)
         if not isinstance(every, int) or every < 1:
             raise ValueError(f"every must be a whole number, at least 1 environment step: got {every!r}")
         self._data, self._every, self._gamma = load_dataset(data), every, gamma
         self._best_model, self._deterministic, self._name = best_model, deterministic, name
-        ends: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit}
-        self._choices = Choices(estimator=estimator, seed=seed, ignore=ignore, options=options, **ends)
+        asked: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit, "behaviour": behaviour, "ignore": ignore}
+        asked |= {"baseline": baseline, "min_gain": min_gain, "options": options}
+        self._choices = Choices(estimator=estimator, seed=seed, **asked)
         self._choices.check(gamma)  # a misspelt name is answered before training begins
         self._valuation: Valuation | None = None
         self._next, self._evaluated = every, (-1, -1)
         self.last: PolicyValue | None = None
         """The latest value, with its reasons and diagnostics."""
+        self.gate: Gate | None = None
+        """Whether the latest policy beats the baseline, where there is one."""
         self.best_lower = -np.inf
         """The highest lower end of a value that is not unreliable."""
 
@@ -114,16 +128,18 @@ class OPECallback(BaseCallback):  # type: ignore[misc]  # the library is importe
     def _evaluate(self) -> None:
         if self._valuation is None:
             raise RuntimeError("the callback has not seen the start of training: pass it to model.learn")
-        value = self.last = self._valuation.value(from_sb3(self.model, deterministic=self._deterministic))
+        policy = from_sb3(self.model, deterministic=self._deterministic)
+        self.last, self.gate = value, gate = self._valuation.answered(policy)
         self._evaluated = self._state
-        for name, number in as_numbers(value).items():
+        for name, number in as_numbers(value, gate).items():
             self.logger.record(f"{self._name}/{name}", number)
         # As the library's EvalCallback does: the next regular dump may be much later.
         self.logger.record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
         self.logger.dump(self.num_timesteps)
         if self.verbose:
             print(f"{self.num_timesteps} steps: {value}")
-        if value.interval and value.verdict != "unreliable" and value.interval[0] > self.best_lower:
+        usable = value.verdict != "unreliable" and (gate is None or gate.decision == "better")
+        if value.interval and usable and value.interval[0] > self.best_lower:
             self.best_lower = value.interval[0]
             if self._best_model is not None:
                 self.model.save(self._best_model)

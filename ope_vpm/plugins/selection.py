@@ -8,23 +8,27 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Unpack, get_args
 
 import numpy as np
 
 from ope_vpm.logged import LoggedDataset, scan_dataset
+from ope_vpm.ope.adapter.choices import Settings
 from ope_vpm.ope.adapter.encoding import target_of
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
+from ope_vpm.ope.behaviour.source import Behaviour
 from ope_vpm.ope.estimator import Estimator
 from ope_vpm.ope.inference.estimate import return_hull, rewards_hull
 from ope_vpm.ope.inference.uncertainty import LEVEL
 from ope_vpm.ope.inference.value import EpisodeReturn, PolicyValue
 from ope_vpm.ope.questions.paired import Evaluated, evaluated, student
+from ope_vpm.ope.questions.returns import worst_tenth
 from ope_vpm.outside import printable
 from ope_vpm.plugins.valuation import Choices, Valuation
 from ope_vpm.policy import TargetPolicy
 
-RankBy = Literal["lower", "value"]
+RankBy = Literal["lower", "value", "cvar"]
+WORST_RETURNS = "mean of the worst tenth of returns"
 
 
 @dataclass(frozen=True)
@@ -42,13 +46,14 @@ class Candidate:
     regret: float
     """What choosing it costs at most, compared with the best of all, with a probability of 95 %; never more than the
     difference of the largest and the least value that the rewards allow."""
-    per_episode: bool = False
-    """Whether all this is of the return of an episode, which leads at gamma = 1 where episodes end."""
+    of: EpisodeReturn | None = None
+    """What all this is about, where it is not the value per step: the return of an episode, which leads at gamma = 1
+    where episodes end, or the mean of the worst tenth of returns."""
 
     @property
     def lead(self) -> PolicyValue | EpisodeReturn:
-        """The number by which it was compared: the return of an episode, or the value per step."""
-        return self.value.lead if self.per_episode else self.value
+        """The number by which it was compared."""
+        return self.of or self.value
 
     @property
     def against_first(self) -> str:
@@ -62,6 +67,8 @@ class Candidate:
         return {
             "name": self.name,
             **self.value.as_dict(),
+            "compared": self.lead.value,
+            "compared_interval": None if self.lead.interval is None else list(self.lead.interval),
             "behind": self.behind,
             "behind_error": self.behind_error,
             "told_apart": self.told_apart,
@@ -95,10 +102,16 @@ class Selection:
             "candidates": [each.as_dict() for each in self.candidates],
         }
 
+    @property
+    def what(self) -> str:
+        """What was compared, in words."""
+        return WORST_RETURNS if self.rank_by == "cvar" else "return" if self.best.of else "value"
+
     def sentence(self) -> str:
         """What was found, in words."""
         best, rest = self.best, len(self.not_told_apart)
-        lead, what = best.lead, "return" if best.per_episode else "value"
+        lead, what = best.lead, self.what
+        its = "it" if self.rank_by == "cvar" else f"its {what}"
         lower = self.rank_by == "lower" and lead.interval is not None
         by = "highest lower end of the interval" if lower else f"highest {what}"
         between = "" if lead.interval is None else ", between {:.4g} and {:.4g} (95 %)".format(*lead.interval)
@@ -116,13 +129,16 @@ class Selection:
             others += f", and {better} look{'s' * (better == 1)} better, but on less that can be relied on"
         cost = f"; choosing it costs at most {best.regret:.4g}" if 0 < best.regret < np.inf else ""
         doubt = "" if lead.verdict == "reliable" else f" Its verdict is {lead.verdict}: {lead.reasons[0]}."
-        return f"{best.name} has the {by}: its {what} is {lead.value:.4g}{between}; {others}{cost}.{doubt}"
+        return f"{best.name} has the {by}: {its} is {lead.value:.4g}{between}; {others}{cost}.{doubt}"
 
     def to_frame(self) -> Any:
         """A data frame of pandas, a row per policy, best first: that of the values, and how they compare."""
         from ope_vpm.ope.reporting.tables import frame, rows_of
 
-        compared = [{"against_first": each.against_first, "regret": each.regret} for each in self.candidates]
+        compared = [
+            {"compared": each.lead.value, "against_first": each.against_first, "regret": each.regret}
+            for each in self.candidates
+        ]
         values = rows_of({each.name: each.value for each in self.candidates})
         return frame([{**row, **other} for row, other in zip(values, compared, strict=True)])
 
@@ -172,8 +188,9 @@ def select(
     on_end: OnEnd | None = None,
     time_limit: TimeLimit = "continue",
     ignore: Collection[str] = (),
+    behaviour: Behaviour = "cloned",
     progress: Callable[[int], None] | None = None,
-    **options: Any,
+    **options: Unpack[Settings],
 ) -> Selection:
     """Evaluate all policies on one log and put them in order.
 
@@ -185,16 +202,18 @@ def select(
         policies: targets by name, or a list of them, which are then called by their number.
         estimator: a name out of `ov.estimators()`, or an instance.
         gamma: the discount; at 1 returns of an episode are compared where episodes end, otherwise values per step.
-        rank_by: "lower" for the lower end of the interval, which prefers what is better known, or "value".
+        rank_by: "lower" for the lower end of the interval, which prefers what is better known; "value"; or "cvar" for
+            the mean of the worst tenth of returns, see `PolicyValue.distribution`.
         seed: makes everything random repeatable.
         on_end: what follows a termination, see `ov.evaluate`.
         time_limit: what follows a truncation, see `ov.evaluate`.
         ignore: codes of the doctor's findings to pass over.
+        behaviour: where action ratios take the policy that logged the data from, see `ov.evaluate`.
         progress: called with the number of policies that are done.
         options: the estimator's own settings.
     """
     if rank_by not in get_args(RankBy):
-        raise ValueError(f"rank_by must be 'lower' or 'value': got {rank_by!r}")
+        raise ValueError(f"rank_by must be 'lower', 'value' or 'cvar': got {rank_by!r}")
     named = dict(policies) if isinstance(policies, Mapping) else {str(n): each for n, each in enumerate(policies)}
     if not named:
         raise ValueError("there must be at least one policy to choose from: got none")
@@ -205,6 +224,7 @@ def select(
         on_end=on_end,
         time_limit=time_limit,
         ignore=ignore,
+        behaviour=behaviour,
         options=options,
     )
     choices.check(gamma)  # a misspelt name is answered before a large file is read
@@ -216,6 +236,9 @@ def select(
         found[name] = evaluated(valuation.estimator, valuation.problem(targets[name]), ignore)
         if progress is not None:
             progress(len(found))
+    if rank_by == "cvar":
+        worst = {name: worst_tenth(valuation.problem(targets[name]), each.value) for name, each in found.items()}
+        return ranked(worst, rank_by, valuation.log.data.n_episodes)
     returns = {name: each.of_return for name, each in found.items() if each.of_return is not None}
     compared = returns if len(returns) == len(found) else found
     problem = valuation.problem(next(iter(targets.values())))
@@ -253,7 +276,7 @@ def ranked(found: Mapping[str, Evaluated], rank_by: RankBy, episodes: int, wides
             behind_error=float(errors[0, place]),
             told_apart=bool(abs(values[0] - values[place]) > margin[0, place]),
             regret=float(regret[place]),
-            per_episode=found[name].per_episode,
+            of=found[name].of,
         )
         for place, name in enumerate(order)
     )
@@ -265,4 +288,4 @@ def _rank(value: PolicyValue | EpisodeReturn, rank_by: RankBy) -> tuple[bool, fl
     known = -np.inf if np.isnan(value.value) else float(value.value)
     if rank_by == "lower" and value.interval is not None:
         return value.verdict != "unreliable", float(value.interval[0]), 0.0
-    return value.verdict != "unreliable", known if rank_by == "value" else -np.inf, known
+    return value.verdict != "unreliable", -np.inf if rank_by == "lower" else known, known

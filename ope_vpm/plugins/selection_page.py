@@ -31,7 +31,7 @@ def write_selection(selection: Selection, path: str | Path) -> None:
 def body(selection: Selection) -> Html:
     """The sentence, all policies best first, and what speaks against them."""
     first = selection.best.value
-    unit = "returns of an episode" if selection.best.per_episode else f"units of {words.unit(first.gamma)}"
+    unit = f"{selection.what}s" if selection.best.of else f"units of {words.unit(first.gamma)}"
     top = element(
         "div",
         element("p", selection.sentence(), class_="headline"),

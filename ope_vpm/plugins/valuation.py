@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from ope_vpm.logged import LoggedDataset
@@ -11,12 +12,15 @@ from ope_vpm.logged.doctor import check_ignored
 from ope_vpm.logged.streamed import StreamedDataset
 from ope_vpm.ope.adapter.choices import check_seed
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit, check_choices
-from ope_vpm.ope.estimator import Estimator, make
-from ope_vpm.ope.evaluate import answer
+from ope_vpm.ope.behaviour.source import Behaviour
+from ope_vpm.ope.estimator import Estimator, made_of
 from ope_vpm.ope.inference.doubts import LEVELS
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.questions.compare import LOGGED, compared, of_log
+from ope_vpm.ope.questions.gate import Gate, check_gain
+from ope_vpm.ope.questions.paired import Evaluated, evaluated
 from ope_vpm.policy import TargetPolicy
 
 NAN = float("nan")
@@ -32,16 +36,17 @@ class Choices:
     on_end: OnEnd | None = None
     time_limit: TimeLimit = "continue"
     ignore: Collection[str] = ()
-    options: dict[str, Any] = field(default_factory=dict)
+    behaviour: Behaviour = "cloned"
+    baseline: Any = None
+    """What policies have to beat, "logged" or a policy; None where they need not."""
+    min_gain: float = 0.0
+    """By how much they have to be better."""
+    options: Mapping[str, Any] = field(default_factory=dict)
     """The estimator's own settings, where it is given by name."""
 
     def make_estimator(self) -> Estimator:
         """The estimator; a misspelt name or setting is answered with the nearest."""
-        if isinstance(self.estimator, str):
-            return make(self.estimator, self.options)
-        if self.options:
-            raise TypeError(f"options ({', '.join(self.options)}) go with an estimator's name, not with an instance")
-        return self.estimator
+        return made_of(self.estimator, self.options)
 
     def check(self, gamma: float | None) -> None:
         """Refuse what no data can mend, before training begins or a large file is read.
@@ -54,6 +59,7 @@ class Choices:
         check_choices(0.5 if gamma is None else gamma, self.on_end, self.time_limit)
         check_seed(self.seed)
         check_ignored(self.ignore)
+        check_gain(self.min_gain)
 
 
 @dataclass(frozen=True)
@@ -79,20 +85,37 @@ class Valuation:
             seed=choices.seed,
             on_end=choices.on_end,
             time_limit=choices.time_limit,
+            behaviour=choices.behaviour,
         )
 
-    def value(self, policy: TargetPolicy) -> PolicyValue:
-        """The answer of `ov.evaluate`, at the cost of what depends on the policy."""
-        return answer(self.estimator, self.problem(policy), ignore=self.choices.ignore)
+    def answered(self, policy: TargetPolicy) -> tuple[PolicyValue, Gate | None]:
+        """The answer of `ov.evaluate`, at the cost of what depends on the policy, and whether it beats the baseline.
+
+        Policies in training are looked at again and again, so the gate is `Comparison.gate(anytime=True)`: its interval
+        is as wide as one with Bonferroni's correction for some 25 looks.
+        """
+        choices, problem = self.choices, self.problem(policy)
+        mine = evaluated(self.estimator, problem, choices.ignore)
+        if choices.baseline is None:
+            return mine.value, None
+        against_log = isinstance(choices.baseline, str) and choices.baseline == LOGGED
+        its = of_log(problem) if against_log else self._baseline
+        return mine.value, compared(problem, mine, its).gate(choices.min_gain, anytime=True)
+
+    @cached_property
+    def _baseline(self) -> Evaluated:
+        return evaluated(self.estimator, self.problem(self.choices.baseline), self.choices.ignore)
 
 
-def as_numbers(value: PolicyValue) -> dict[str, float]:
+def as_numbers(value: PolicyValue, gate: Gate | None = None) -> dict[str, float]:
     """The value, both ends of its interval and its verdict as numbers, for loggers that take nothing else.
 
-    An end is NaN where there is no interval; the verdict is 0 for reliable, 1 for caution and 2 for unreliable.
+    An end is NaN where there is no interval; the verdict is 0 for reliable, 1 for caution and 2 for unreliable. With a
+    baseline also the gain over it and the exit code of the gate: 0 better, 3 worse, 4 not decided.
     """
     low, high = value.interval or (NAN, NAN)
-    return {
+    judged = {} if gate is None else {"gain": gate.comparison.value, "gate": float(gate.exit_code)}
+    return judged | {
         "value": value.value,
         "lower": low,
         "upper": high,

@@ -9,7 +9,7 @@ known exactly.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from ope_vpm.envs.wild import wild_task
 from ope_vpm.envs.wild.tables import FiniteTask, clinicians, patient_features
 from ope_vpm.logged import LoggedDataset
+from ope_vpm.ope.adapter.choices import Choices
 from ope_vpm.ope.evaluate import evaluate
 from ope_vpm.policy import TablePolicy
 from ope_vpm.studies.plots import curve, legend_below, panels
@@ -73,8 +74,8 @@ def run(cell: Cell, seed: int) -> Outcome:
 
 def _row(method: str, data: LoggedDataset, name: str, seed: int) -> Row:
     features = patient_features() if method == SIMILAR else None
-    ask = partial(evaluate, data, target(name), method.split(",")[0], gamma=1.0, seed=seed, state_features=features)
-    found, seconds = timed(ask)
+    known: Choices = {"seed": seed, "state_features": features}
+    found, seconds = timed(lambda: evaluate(data, target(name), method.split(",")[0], **known))
     exact, _ = truth(name)
     row: Row = {"method": method, "error": float("nan"), "covered": "", "verdict": "", "seconds": seconds}
     if (survival := found.episode_return) is not None:

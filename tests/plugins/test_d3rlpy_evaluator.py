@@ -217,3 +217,15 @@ def test_a_run_ends_with_a_checkpoint_that_loads(swing, tmp_path):
     assert best.lower == lower.max() == lower[best.epoch - 1]
     policy = ov.load_policy(best.checkpoint)
     assert policy.sample(gym.make("Pendulum-v1").reset(seed=0)[0][None], np.random.default_rng(0)).shape == (1, 1)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_gate_is_a_metric_where_there_is_a_baseline(cart, tmp_path):
+    pushes = CategoricalPolicy(lambda seen: np.full((len(seen), 2), 0.5), 2)
+    evaluator = OPEEvaluator("vpm", gamma=GAMMA, baseline=pushes, **SETTINGS)
+    algo = d3rlpy.algos.DiscreteCQLConfig(batch_size=16).create()
+    folder = fitted(algo, cart, tmp_path, evaluator.metrics(), epochs=1)
+    found = ov.compare(cart, ov.as_policy(algo), pushes, "vpm", gamma=GAMMA, **SETTINGS)
+    assert logged(folder, "value_gain") == pytest.approx([found.value], rel=1e-5)
+    assert logged(folder, "value_gate") == [found.gate(anytime=True).exit_code]
+    assert "value_gate" not in OPEEvaluator("vpm").metrics()

@@ -171,3 +171,21 @@ def test_a_log_is_overwritten_only_if_asked_to(tmp_path):
     assert ov.load_dataset(path).n_episodes == 2
     log_to_dataset(model, gym.make("CartPole-v1"), 3, path, overwrite=True)
     assert ov.load_dataset(path).n_episodes == 3
+
+
+def test_with_a_baseline_a_model_is_saved_only_where_it_is_better(cart, tmp_path):
+    """The gate is that of a comparison; against a gain that nothing reaches no model passes."""
+    model = PPO("MlpPolicy", "CartPole-v1", n_steps=64, batch_size=64, seed=0)
+    data = ov.load_dataset(cart)
+    for least, decision in ((-100.0, "better"), (100.0, "worse")):
+        best = tmp_path / f"{decision}.zip"
+        callback = OPECallback(
+            data, "vpm", every=64, gamma=0.9, best_model=best, baseline="logged", min_gain=least, **SETTINGS
+        )
+        model.learn(64, callback=callback)
+        found = ov.compare(data, ov.as_policy(model), "logged", "vpm", gamma=0.9, **SETTINGS)
+        assert callback.gate.decision == found.gate(least, anytime=True).decision == decision
+        assert callback.gate.interval == pytest.approx(found.anytime_interval)
+        assert best.exists() == (decision == "better")
+    with pytest.raises(ValueError, match="min_gain must be a finite number"):
+        OPECallback(data, baseline="logged", min_gain=np.nan)

@@ -154,7 +154,7 @@ def test_the_logged_mean_tells_nothing_apart():
 
 def test_wrong_questions_are_refused():
     data = LinearGaussian().dataset(5, 5, BEHAVIOUR, 0)
-    with pytest.raises(ValueError, match="rank_by must be 'lower' or 'value': got 'upper'"):
+    with pytest.raises(ValueError, match="rank_by must be 'lower', 'value' or 'cvar': got 'upper'"):
         select(data, [BEHAVIOUR.policy()], rank_by="upper")
     with pytest.raises(ValueError, match="at least one policy"):
         select(data, {})
@@ -252,3 +252,21 @@ def test_returns_are_compared_where_episodes_end():
     assert chosen.to_frame()["policy"].tolist() == ["goes on", "ends"]
     assert [label.get_text() for label in chosen.plot().get_yticklabels()] == ["goes on", "ends"]
     assert "its return is 4.6" in chosen._repr_html_()
+
+
+def test_the_worst_tenth_prefers_what_is_safe():
+    """Action 0 pays 1 or 1.5; action 1 pays 3 four times of five and -2 otherwise, which is more in the mean."""
+    states, actions = np.zeros(400, dtype=int), np.arange(400) % 2
+    rewards = np.where(actions == 0, 1 + np.arange(400) % 4 / 4, np.where(np.arange(400) % 10 == 1, -2.0, 3.0))
+    data = ov.LoggedDataset.from_arrays(states, actions, rewards, states, terminated=np.ones(400, dtype=bool))
+    policies = {"safe": [[1.0, 0.0]], "bold": [[0.0, 1.0]]}
+    ignore = ("duplicated-episodes", "constant-columns")
+    assert select(data, policies, "vpm", ignore=ignore).best.name == "bold"
+    chosen = select(data, policies, "vpm", rank_by="cvar", ignore=ignore)
+    assert [each.name for each in chosen.candidates] == ["safe", "bold"]
+    assert [each.lead.value for each in chosen.candidates] == pytest.approx([1, -2])
+    assert chosen.candidates[1].told_apart
+    assert chosen.candidates[1].regret >= 3
+    assert chosen.sentence().startswith("safe has the highest mean of the worst tenth of returns: it is 1,")
+    assert chosen.to_frame()["compared"].tolist() == pytest.approx([1, -2])
+    json.dumps(chosen.as_dict())

@@ -11,7 +11,8 @@ import ope_vpm as ov
 from ope_vpm.cli import app
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, GaussianController, LinearGaussian
 from ope_vpm.ope.inference.value import PolicyValue
-from ope_vpm.ope.questions.compare import Comparison, sequence_quantile
+from ope_vpm.ope.questions.compare import Comparison
+from ope_vpm.ope.questions.gate import sequence_quantile
 from ope_vpm.ope.questions.paired import Evaluated
 
 
@@ -203,3 +204,23 @@ def test_a_baseline_that_is_none_is_refused():
     for old in ("loged", None):
         with pytest.raises(ValueError, match="old must be 'logged' or a policy"):
             ov.compare(bandit(), [[0.0, 1.0]], old)
+
+
+def test_known_propensities_are_taken_where_they_are_asked_for():
+    """The log took action 1 with probability 0.2 and says 0.5: cloned, its mean is that of its own rewards; with the
+    propensities that it says, that of their sum over ten rewards."""
+    actions = np.array([1, 0, 0, 0, 0] * 8)
+    rewards = np.arange(40.0)
+    data = ov.LoggedDataset.from_arrays(
+        np.zeros(40, dtype=int), actions, rewards, np.zeros(40, dtype=int), terminated=np.ones(40, dtype=bool),
+        behaviour_log_prob=np.log(np.where(np.arange(40) % 10 == 0, 0.1, 0.5)),
+    )  # fmt: skip
+    weights = np.where(actions == 1, 1 / np.exp(data.behaviour_log_prob), 0)
+    for behaviour, expected in (
+        ("logged", weights @ rewards / weights.sum()),
+        ("cloned", rewards[actions == 1].mean()),
+    ):
+        found = ov.compare(data, [[0.0, 1.0]], estimator="onestep", behaviour=behaviour)
+        assert found.value == pytest.approx(expected - rewards.mean())
+        chosen = ov.select(data, {"new": [[0.0, 1.0]]}, "onestep", behaviour=behaviour)
+        assert chosen.best.lead.value == pytest.approx(expected)

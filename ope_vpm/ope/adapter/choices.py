@@ -1,12 +1,73 @@
-"""Refusals of choices that no data can mend."""
+"""What may be chosen beside the data and the policy, and refusals of choices that no data can mend."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection
+from typing import Any, TypedDict
 
 import numpy as np
 
 from ope_vpm.arrays import usable
+from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
+
+
+class Settings(TypedDict, total=False):
+    """All settings of our estimators by their names, so that type checkers know a misspelt one.
+
+    Settings of estimators of other packages are given to an instance of them.
+    """
+
+    average: float
+    bandwidth: float | None
+    batch_size: int
+    cap: float
+    classes: str
+    combine: bool
+    damping: Any
+    decay: bool
+    device: str
+    divergence: Any
+    draws: int
+    dtype: str
+    exact_dual: bool
+    features: str
+    folds: int
+    hidden: tuple[int, ...]
+    horizon: int | None
+    inner_steps: int
+    interval: str
+    lam: float
+    learning_rate: float
+    members: int
+    method: str
+    n_features: int
+    nonnegative: bool
+    patience: int | None
+    power: float
+    preset: str
+    q: str
+    pool_increments: bool | float
+    refit: bool
+    reversible: bool
+    ridge: float | None
+    rollouts: int
+    solver: str
+    start_at_one: bool
+    steps: int | str | None
+    training_steps: int
+    unseen: str
+    weighted: bool
+
+
+class Choices(Settings, total=False):
+    """What is asked of `evaluate` beside the policy, the estimator and the discount."""
+
+    seed: int
+    on_end: OnEnd | None
+    time_limit: TimeLimit
+    ignore: Collection[str]
+    state_features: Any
+    behaviour: Any
 
 
 def check_seed(seed: int) -> None:

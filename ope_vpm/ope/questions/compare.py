@@ -5,66 +5,28 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
-from scipy.special import ndtr, stdtr, stdtrit
+from scipy.special import stdtr
 
 from ope_vpm.logged import LoggedDataset, scan_dataset
+from ope_vpm.ope.adapter.choices import Settings
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
-from ope_vpm.ope.estimator import Estimator, make, policy_value
+from ope_vpm.ope.behaviour.source import Behaviour
+from ope_vpm.ope.estimator import Estimator, made_of, policy_value
 from ope_vpm.ope.inference.doubts import LEVELS, Level
 from ope_vpm.ope.inference.estimate import return_hull, rewards_hull
 from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.inference.returns import ONE_EPISODE
-from ope_vpm.ope.inference.uncertainty import LEVEL, Interval
+from ope_vpm.ope.inference.uncertainty import Interval
 from ope_vpm.ope.inference.value import EpisodeReturn, PolicyValue
 from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.questions.gate import Decision, Gate, check_gain, sequence_reach
 from ope_vpm.ope.questions.paired import Evaluated, evaluated, found, student
 from ope_vpm.outside import printable
 
 LOGGED = "logged"
-Decision = Literal["better", "worse", "not decided"]
-EXIT_CODES: dict[Decision, int] = {"better": 0, "worse": 3, "not decided": 4}
-TUNED_FOR = 200
-"""Episodes at which the confidence sequence is narrowest: most logs that are looked at again and again have between
-50 and 1000, where it is within a tenth of the narrowest possible."""
-
-
-@dataclass(frozen=True)
-class Gate:
-    """Whether one policy may take the place of another, for programs that decide by an exit code."""
-
-    decision: Decision
-    """"better" where the whole interval lies above the least gain and its verdict is not "unreliable"."""
-    min_gain: float
-    interval: Interval | None
-    """That of the difference; with `anytime` one that holds at all looks together."""
-    anytime: bool
-    would_decide: str
-    """What would decide it; empty where it is decided."""
-    comparison: Comparison
-
-    @property
-    def exit_code(self) -> int:
-        """0 better, 3 worse, 4 not decided."""
-        return EXIT_CODES[self.decision]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        return {
-            "decision": self.decision,
-            "exit_code": self.exit_code,
-            "min_gain": self.min_gain,
-            "anytime": self.anytime,
-            "interval": None if self.interval is None else list(self.interval),
-            "would_decide": self.would_decide,
-            "comparison": self.comparison.as_dict(),
-        }
-
-    def __str__(self) -> str:
-        lines = [f"{self.decision} (exit code {self.exit_code})", str(self.comparison)]
-        return "\n".join([*lines, *([f"  what would decide it: {self.would_decide}"] if self.would_decide else [])])
 
 
 @dataclass(frozen=True)
@@ -115,8 +77,7 @@ class Comparison:
         """
         if self.standard_error is None or self.episodes < 2:
             return None
-        reach = _students_quantile(sequence_quantile(self.episodes), self.episodes) * self.standard_error
-        return _within(self.value, reach, self.widest)
+        return _within(self.value, sequence_reach(self.episodes) * self.standard_error, self.widest)
 
     def gate(self, min_gain: float = 0.0, *, anytime: bool = False) -> Gate:
         """Whether new is better by more than a least gain, worse, or neither is known.
@@ -205,12 +166,6 @@ class Comparison:
         return "\n".join(map(printable, lines))
 
 
-def check_gain(min_gain: float) -> None:
-    """Refuse a least gain that is no number."""
-    if not np.isfinite(min_gain):
-        raise ValueError(f"min_gain must be a finite number, such as 0 or 0.1: got {min_gain}")
-
-
 def compare(
     data: Any,
     new: Any,
@@ -222,7 +177,8 @@ def compare(
     on_end: OnEnd | None = None,
     time_limit: TimeLimit = "continue",
     ignore: Collection[str] = (),
-    **options: Any,
+    behaviour: Behaviour = "cloned",
+    **options: Unpack[Settings],
 ) -> Comparison:
     """Is one policy better than another, or than the one that logged the data?
 
@@ -239,6 +195,7 @@ def compare(
         on_end: what follows a termination, see `ov.evaluate`.
         time_limit: what follows a truncation, see `ov.evaluate`.
         ignore: codes of the doctor's findings to pass over.
+        behaviour: where action ratios take the policy that logged the data from, see `ov.evaluate`.
         options: the estimator's own settings.
 
     Returns:
@@ -248,17 +205,12 @@ def compare(
         >>> found = ov.compare(data, new_policy, "logged", gamma=0.99)  # doctest: +SKIP
         >>> found.value, found.interval, found.probability  # doctest: +SKIP
     """
-    if isinstance(estimator, str):
-        made = make(estimator, options)
-    elif options:
-        raise TypeError(f"options ({', '.join(options)}) go with an estimator's name, not with an instance")
-    else:
-        made = estimator
+    made = made_of(estimator, options)
     against_log = isinstance(old, str) and old == LOGGED
     if old is None or (isinstance(old, str) and not against_log and getattr(data, "encoding", None) is None):
         raise ValueError(f"old must be 'logged' or a policy: got {old!r} (files: ov.load_policy)")
     log = data if isinstance(data, LoggedDataset) else scan_dataset(data)
-    choices: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit, "ignore": ignore}
+    choices: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit, "ignore": ignore, "behaviour": behaviour}
     problem = Problem.pose(log, new, gamma=gamma, seed=seed, **choices)
     other = None if against_log else problem.with_policy(old)
     if other is not None and other.policy.n_actions != problem.policy.n_actions:
@@ -323,16 +275,3 @@ def _verdict(new: Evaluated, old: Evaluated, known: bool, same: bool) -> tuple[L
     if not known and ONE_EPISODE not in reasons:
         return "unreliable", ("how far the difference may be off is not known", *reasons)
     return level, tuple(reasons)
-
-
-def sequence_quantile(episodes: int) -> float:
-    """By how many standard errors a 95 % normal-mixture confidence sequence reaches at so many episodes."""
-    alpha = 1 - LEVEL
-    rho = (-2 * np.log(alpha) + np.log(-2 * np.log(alpha)) + 1) / TUNED_FOR  # ρ²; narrowest there, section 2 of it
-    spread = episodes * rho
-    return float(np.sqrt((spread + 1) / spread * np.log((spread + 1) / alpha**2)))
-
-
-def _students_quantile(normal: float, episodes: int) -> float:
-    """Student's quantile with the tail of a normal one: few episodes tell their own spread badly."""
-    return float(-stdtrit(episodes - 1, ndtr(-normal)))

@@ -40,13 +40,13 @@ class Evaluated:
     """How far it may be off, by the code of the doubt."""
     of_return: Evaluated | None = field(default=None, repr=False)
     """The same of the return of an episode, where it leads."""
-    per_episode: bool = False
-    """Whether this is about the return of an episode."""
+    of: EpisodeReturn | None = None
+    """What this is about, where it is not the value per step: the return of an episode, or the worst of them."""
 
     @property
     def lead(self) -> PolicyValue | EpisodeReturn:
         """The number that is compared."""
-        return self.value.lead if self.per_episode else self.value
+        return self.of or self.value
 
     def error_of_difference(self, other: Evaluated) -> float:
         """S of the difference to another policy's value on the same log; infinite where it is not known."""
@@ -106,7 +106,7 @@ def found(problem: Problem, value: PolicyValue, raw: RawEstimate) -> Evaluated:
     of_return = None
     if value.per == "episode" and raw.per_episode is not None:
         influence, biases = _parts(problem, raw.per_episode)
-        of_return = Evaluated(value, influence, biases, per_episode=True)
+        of_return = Evaluated(value, influence, biases, of=value.episode_return)
     return Evaluated(value, *_parts(problem, raw), of_return)
 
 

@@ -21,14 +21,17 @@ from ope_vpm.ope.finite.counts import PairCounts
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.inference.doubts import LEVELS, Level
 from ope_vpm.ope.inference.logged_mean import LAST_STEPS
-from ope_vpm.ope.inference.value import PolicyValue
+from ope_vpm.ope.inference.value import EpisodeReturn, PolicyValue
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.questions.distribution import Distribution, Sample, Source
+from ope_vpm.ope.questions.paired import Evaluated, noise_of
 
 FOLLOWED, FOLLOWED_PER_DRAW = 4000, 1000
 """Simulated episodes: the CDF is then good to 0.01, and that of a draw to 0.03, a third of what 100 episodes leave."""
 DRAWS = 60
 """Of the episodes' weights: their 95 % quantile is good to a tenth of the band."""
+WORST = 0.1
+"""The share of returns that `select(rank_by="cvar")` asks for: the report and `print` show the same."""
 FORGOTTEN = 1e-3
 """What is left of a discounted return after the last step that is followed, relative to the whole."""
 LONGEST = 20
@@ -47,8 +50,8 @@ def distribution(problem: Problem, value: PolicyValue) -> Distribution:
     mean, error = _mean_and_error(problem, value)
     rng = np.random.default_rng(problem.seed)
     returns = _Followed.of(problem) if problem.finite else _Weighted.of(problem)
-    plain = returns.sample(np.ones(problem.data.n_episodes), FOLLOWED, rng)
     weights = rng.exponential(size=(DRAWS, problem.data.n_episodes))  # the Bayesian bootstrap: no episode is lost
+    plain = returns.sample(np.ones(problem.data.n_episodes), FOLLOWED, rng)
     draws = [returns.sample(each, FOLLOWED_PER_DRAW, rng) for each in weights]
     means = np.array([each.mean for each in draws])
     spread = float(means.std())
@@ -62,6 +65,24 @@ def distribution(problem: Problem, value: PolicyValue) -> Distribution:
         verdict=verdict,
         reasons=reasons,
     )
+
+
+def worst_tenth(problem: Problem, value: PolicyValue) -> Evaluated:
+    """The mean of the worst tenth of returns, CVaR₀.₁, so that it can be compared with that of other policies.
+
+    The draws of two distributions on one log give its episodes the same weights, so their deviations from the mean,
+    divided by √draws, take the place of an influence function.
+
+    Args:
+        problem: the question.
+        value: its answer.
+    """
+    found = distribution(problem, value)
+    draws = np.array([each.cvar(WORST) for each in found.draws])
+    influence = (draws - draws.mean()) / np.sqrt(len(draws))
+    interval = found.interval(lambda each: each.cvar(WORST))
+    number = EpisodeReturn(found.cvar(WORST), noise_of(influence), interval, found.verdict, found.reasons)
+    return Evaluated(value, influence, of=number)
 
 
 def _mean_and_error(problem: Problem, value: PolicyValue) -> tuple[float, float]:
