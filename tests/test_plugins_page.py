@@ -12,7 +12,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_every_block_runs_in_twenty_lines(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert len(BLOCKS) == 4
+    assert len(BLOCKS) == 5
     names = {}
     for block in BLOCKS:
         assert block.count("\n") <= 20
@@ -22,6 +22,8 @@ def test_every_block_runs_in_twenty_lines(tmp_path, monkeypatch, capsys):
     assert names["callback"].last.estimator == "auto"
     assert names["chosen"].best.name in capsys.readouterr().out
     assert (tmp_path / "select.html").exists()
+    assert abs(names["found"].expectation(lambda x: x[:, 0] > 0) - 0.5) < 0.2
+    assert 0 < names["tica"].singular_values[0] < 1
 
 
 def test_links_lead_somewhere():

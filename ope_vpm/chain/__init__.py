@@ -6,7 +6,18 @@ No rewards, no policies, no environments: those live in the layers above, which 
 from ope_vpm.chain.diagnostics import Diagnostics
 from ope_vpm.chain.estimate import Expectation, StationaryEstimate
 from ope_vpm.chain.finite.solve import StationaryWarning
+from ope_vpm.chain.reweighting import FrameWeights, WeightingEstimator, weights
 from ope_vpm.chain.transitions import Transitions
 from ope_vpm.chain.vpm import VPM
 
-__all__ = ["VPM", "Diagnostics", "Expectation", "StationaryEstimate", "StationaryWarning", "Transitions"]
+__all__ = [
+    "VPM",
+    "Diagnostics",
+    "Expectation",
+    "FrameWeights",
+    "StationaryEstimate",
+    "StationaryWarning",
+    "Transitions",
+    "WeightingEstimator",
+    "weights",
+]

@@ -9,9 +9,9 @@ import pytest
 import ope_vpm as ov
 
 
-@pytest.mark.parametrize("name", ["VPM", "Transitions", "StationaryEstimate"])
+@pytest.mark.parametrize("name", ["VPM", "Transitions", "StationaryEstimate", "weights"])
 def test_the_example_of_a_docstring_runs(name):
-    documented = inspect.getdoc(getattr(ov, name) if name != "StationaryEstimate" else ov.chain.StationaryEstimate)
+    documented = inspect.getdoc(getattr(ov.chain, name))
     (example,) = re.findall(r"```python\n(.*?)```", documented, re.DOTALL)
     assert "assert" in example
     exec(textwrap.dedent(example), {})
