@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.optimize import linprog
+from scipy.stats import norm
 
 import ope_vpm as ov
-from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.envs.random_mdp import RandomMDP
 
 IGNORE = ("duplicated-episodes", "constant-columns")
@@ -102,9 +102,6 @@ def test_wrong_questions_are_refused():
         found.at(3)
     with pytest.raises(ValueError, match="a threshold must be a finite number: got nan"):
         found.tipping(np.nan)
-    smooth = LinearGaussian().dataset(20, 20, BEHAVIOUR, 0)
-    with pytest.raises(ValueError, match="sensitivity is known for finite states and actions"):
-        ov.evaluate(smooth, TARGET.policy(), "vpm", n_features=20).sensitivity()
     with pytest.raises(ValueError, match=r"the data are gone: value.sensitivity\(data=data, policy=policy\)"):
         ov.evaluate(one_step([0, 1] * 20, [0.0, 1.0] * 20), [[0.5, 0.5]], "vpm", ignore=IGNORE).sensitivity()
 
@@ -127,3 +124,48 @@ def test_the_truth_is_inside_from_the_odds_that_the_log_used():
             low, high = found.at(odds)
             held[odds] += low - 0.03 <= 0.5 <= high + 0.03  # of noise: four standard errors of 2000 coins
     assert held == {2.0: 4, 1.5: 0}
+
+
+def linear_log(seed, episodes=60, length=40):
+    """s' = 0.6s + 0.4a + 0.3ε, r = s + 0.5a + 0.3η; the log's actions are 0.2s + 0.5ζ."""
+    rng, rows = np.random.default_rng(seed), []
+    state = 0.5 * rng.standard_normal((episodes, 1))
+    for _ in range(length):
+        action = 0.2 * state + 0.5 * rng.standard_normal(state.shape)
+        after = 0.6 * state + 0.4 * action + 0.3 * rng.standard_normal(state.shape)
+        rows.append([state, action, state + 0.5 * action + 0.3 * rng.standard_normal(state.shape), after])
+        state = after
+    state, action, reward, after = (np.stack(each, axis=1).reshape(-1, 1) for each in zip(*rows, strict=True))
+    last = np.tile(np.arange(length) == length - 1, episodes)
+    return ov.LoggedDataset.from_arrays(state, action, reward[:, 0], after, truncated=last)
+
+
+@pytest.mark.parametrize("gamma", [0.9, 1.0])
+def test_continuous_states_have_the_bounds_of_a_linear_system(gamma):
+    """V has the slope k = 1.15/(1 - 0.72γ) under a = 0.3s + 0.2 + 0.3ζ, so y is normal with σ² = 0.3² + (0.3γk)², and
+    every step may be worse by (1 - 1/Λ)·σ·φ(z_τ)/τ, the distance of the mean of its worst share from its mean.
+    """
+    policy = ov.policy.GaussianPolicy(lambda s: (0.3 * s + 0.2, np.full((len(s), 1), 0.3)), action_dimension=1)
+    sigma, odds = np.hypot(0.3, 0.3 * gamma * 1.15 / (1 - 0.72 * gamma)), np.array([1.5, 3.0])
+    reach = (1 - 1 / odds) * sigma * norm.pdf(norm.ppf(1 / (1 + odds))) * (1 + odds)
+    logs = [linear_log(seed) for seed in range(6)]
+    values = [ov.evaluate(data, policy, "vpm", gamma=gamma, n_features=20) for data in logs]
+    found = [value.sensitivity(odds) for value in values]
+    below = np.mean([each.value - each.lower[1:] for each in found], axis=0)
+    above = np.mean([each.upper[1:] - each.value for each in found], axis=0)
+    assert found[0].lower[0] == found[0].upper[0] == values[0].value
+    assert below == pytest.approx(reach, rel=0.1)
+    assert above == pytest.approx(reach, rel=0.1)
+
+
+def test_a_hidden_coin_beside_continuous_states_has_the_bounds_of_the_coin_alone():
+    """The states say nothing: E[y] of action 1 is p, and the worst third of outcomes 0, so that Λ = 2 leaves 0.75p."""
+    found = []
+    for seed in range(2):
+        coin, states = confounded(seed, 3000), np.random.default_rng(seed).standard_normal((3000, 2))
+        data = ov.LoggedDataset.from_arrays(states, coin.actions, coin.rewards, states, terminated=coin.terminated)
+        policy = ov.as_policy(lambda seen: np.tile([0.0, 1.0], (len(seen), 1)), n_actions=2)
+        bounds = ov.evaluate(data, policy, "vpm", n_features=20).sensitivity([2.0])
+        own = coin.rewards[coin.actions == 1].mean()
+        found.append([bounds.lower[1] / own, (1 - bounds.upper[1]) / (1 - own)])
+    assert np.mean(found, axis=0) == pytest.approx([0.75, 0.75], abs=0.02)

@@ -124,7 +124,7 @@ class PolicyValue:
             policy: the target, likewise.
 
         Raises:
-            ValueError: on continuous states or actions, or where Λ is below 1.
+            ValueError: on logs that are read in parts, or where Λ is below 1.
         """
         from ope_vpm.ope.questions import problem_of
         from ope_vpm.ope.questions.sensitivity import GRID, check_grid, sensitivity

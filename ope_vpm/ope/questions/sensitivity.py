@@ -9,7 +9,7 @@ another action was taken, and the least that Q(s, a) can be is, with y = r + γV
 b the log's own probability of a in s and CVaR_τ the mean of the worst share τ of outcomes (Bruns-Smith and Zhou, 2023,
 arXiv 2302.00662); the most is the same with the best share. V is the target's mean of Q, so that the bounds hold for
 causes that are drawn anew at each step. They are fixed points of counts, reached by policy iteration of an adversary
-who chooses the outcomes; with a time limit, by going backwards from it.
+who chooses the outcomes; with a time limit, by going backwards from it. Continuous states: see `adversary`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from ope_vpm.ope.finite.counts import PairCounts
 from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.questions.adversary import LinearOutcomes
 from ope_vpm.ope.questions.returns import ending_counts
 from ope_vpm.outside import printable
 
@@ -144,14 +145,11 @@ def sensitivity(problem: Problem, value: PolicyValue, odds: Floats) -> Sensitivi
         odds: odds ratios, rising from 1.
     """
     lead = value.lead
-    if not problem.finite or problem.streamed:
-        raise ValueError(
-            "sensitivity is known for finite states and actions in memory: put continuous states into bins, or into "
-            "classes such as 'low', 'high', for a coarse answer"
-        )
+    if problem.streamed:
+        raise ValueError("sensitivity needs all rows at once: read them into memory with load_dataset")
     if problem.gamma < 1 and problem.on_end == "restart":
         raise ValueError("sensitivity needs on_end='absorb' below gamma = 1")
-    model = _Model.of(problem)
+    model = _Model.of(problem) if problem.finite else LinearOutcomes.of(problem)
     plain = model.bound(1.0, 1.0)
     lower = np.array([model.bound(each, 1.0) - plain for each in odds]) + lead.value
     upper = np.array([-model.bound(each, -1.0) - plain for each in odds]) + lead.value
