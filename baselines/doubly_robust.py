@@ -84,7 +84,7 @@ class DoublyRobust(ProblemEstimator):
         """The value with a given ratio, about which there are doubts."""
         tau = ratio.ratio[problem.steps.rows]
         q, ridge = self._q(problem, folds, tau)
-        notes = {"solver": self.q, "ridge": ratio.ridge, "q_ridge": ridge, "clock": ratio.clock}
+        notes = {"solver": self.q, "ridge": ratio.ridge, "q_ridge": ridge, "clock": problem.limit}
         fit = CrossFit(q, tau, unseen_mass=None, error=0.0)
         found = corrected(problem, fit, notes).doubted(known)
         if not folds.any() and found.sums is not None:  # residuals of what was fitted to them are too small

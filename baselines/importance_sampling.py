@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ope_vpm.arrays import Bools, Floats
+from ope_vpm.ope.adapter.choices import Behaviour
 from ope_vpm.ope.authoring import (
     Bootstrap,
     EpisodeSums,
@@ -17,7 +18,7 @@ from ope_vpm.ope.authoring import (
     doubts_of_weights,
     remarks,
 )
-from ope_vpm.ope.behaviour.source import Behaviour, behaviour_log_prob, check_behaviour
+from ope_vpm.ope.behaviour.source import behaviour_log_prob, check_behaviour
 from ope_vpm.ope.finite.limits import with_rare_rewards
 from ope_vpm.ope.inference.doubts import DISAGREEMENT, Doubts, scaled
 from ope_vpm.ope.inference.estimate import value_or_nan

@@ -15,7 +15,7 @@ Differences from the paper:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -23,6 +23,7 @@ from scipy.sparse.linalg import splu
 
 from ope_vpm.arrays import ROUNDING, Floats, Integers, group_sums
 from ope_vpm.linear.features import median_bandwidth
+from ope_vpm.ope.adapter.choices import Behaviour
 from ope_vpm.ope.adapter.encoding import StateFeatures
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.authoring import (
@@ -36,7 +37,7 @@ from ope_vpm.ope.authoring import (
 )
 from ope_vpm.ope.behaviour.action_ratio import ActionRatio
 from ope_vpm.ope.behaviour.clone import Clone, logged_frequencies
-from ope_vpm.ope.behaviour.source import Behaviour, asked_behaviour, behaviour_log_prob, check_behaviour
+from ope_vpm.ope.behaviour.source import asked_behaviour, behaviour_log_prob, check_behaviour
 from ope_vpm.ope.finite.counts import number_states
 from ope_vpm.ope.inference.estimate import value_or_nan
 from ope_vpm.ope.inference.returns import with_weighted_return
@@ -119,7 +120,7 @@ class Liu2018(ProblemEstimator):
         their sums: log10 MSE on Taxi is -3.08 with plain frequencies and -2.50 with one more observation per state.
         """
         counted = self._counts_behaviour(problem) and problem.finite
-        return problem.log.shared(logged_frequencies) if counted else clone.log_prob
+        return logged_frequencies(problem.log) if counted else clone.log_prob
 
     def _counts_behaviour(self, problem: Problem) -> bool:
         """Whether the behaviour is that of the log's own frequencies, on finite pairs."""
@@ -147,7 +148,7 @@ def finite_state_ratio(problem: Problem, rho: Floats, prior: float | None) -> Fl
         prior: further steps of each state that begin again at the logged ones, with all that the target does and the
             log does not, for a ρ of logged frequencies; None for any other.
     """
-    numbered = problem.log.shared(number_states, problem.steps)
+    numbered = number_states(problem.log, problem.steps)
     left, state = np.unique(numbered.state, return_inverse=True)
     place = np.full(len(numbered.labels) + 1, -1)  # the last entry is that of "nothing follows", number -1
     place[left] = np.arange(len(left))
@@ -186,7 +187,7 @@ def balanced_ratio(
     mass = np.maximum(splu(system.tocsc()).solve(source), 0)
     if gamma == 1:
         mass = mass / mass.sum()
-    return cast(Floats, mass / p)
+    return mass / p
 
 
 def restarting_ratio(
@@ -213,7 +214,7 @@ def restarting_ratio(
     else:
         begun = factor.solve((1 - gamma) * initial)
         mass = begun + again * float(lost @ begun) / (1 - float(lost @ again))
-    return cast(Floats, np.maximum(mass, 0) / p)
+    return np.maximum(mass, 0) / p
 
 
 # -- Continuous states: a softplus network that balances the flow for every function of an RKHS ball

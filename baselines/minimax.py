@@ -91,5 +91,4 @@ def scaled_least_squares(matrix: Floats, right: Floats, scale: Floats, ridge: fl
     penalty[0] = FREE
     stacked = np.vstack([matrix / np.outer(root, root), np.diag(penalty)])
     answer = np.linalg.lstsq(stacked, np.concatenate([right / root, np.zeros_like(right)]), rcond=None)[0]
-    solution: Floats = answer / root
-    return solution
+    return answer / root

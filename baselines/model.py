@@ -27,6 +27,7 @@ from ope_vpm.ope.inference.doubts import DISAGREEMENT
 from ope_vpm.ope.inference.support import unsupported
 from ope_vpm.ope.inference.uncertainty import Spread
 from ope_vpm.ope.log import Log
+from ope_vpm.ope.memory import remembered
 from ope_vpm.with_torch import torch
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class ModelBased(ProblemEstimator):
 
     def _by_networks(self, problem: Problem) -> RawEstimate:
         """The mean of the members' values; their spread is the standard error."""
-        model = problem.log.shared(fit, self.members, self.training_steps, problem.seed)
+        model = fit(problem.log, self.members, self.training_steps, problem.seed)
         steps = self.horizon or rollout_length(problem)
         rolled = rolled_out(problem, model, self.members, self.rollouts, steps)
         diagnostics = {"solver": "ensemble", "horizon": steps, "member_values": rolled.values}
@@ -192,6 +193,7 @@ class NetworkModel:
         return np.clip(moved, *self.bounds), np.clip(reward, *self.reward_bounds), ended
 
 
+@remembered
 def fit(log: Log, members: int, steps: int, seed: int) -> NetworkModel:
     """Train every member on its own draw of the episodes."""
     from ope_vpm.ope.q.training import Ensemble  # which needs torch

@@ -27,6 +27,7 @@ from scipy.optimize import nnls
 
 from ope_vpm.arrays import ROUNDING, Bools, Floats, group_sums
 from ope_vpm.baselines.importance_sampling import SMALLEST, step_weights
+from ope_vpm.ope.adapter.choices import Behaviour
 from ope_vpm.ope.authoring import (
     Bootstrap,
     EpisodeSums,
@@ -36,7 +37,7 @@ from ope_vpm.ope.authoring import (
     doubts_of_weights,
     remarks,
 )
-from ope_vpm.ope.behaviour.source import Behaviour, behaviour_log_prob, check_behaviour
+from ope_vpm.ope.behaviour.source import behaviour_log_prob, check_behaviour
 from ope_vpm.ope.finite.counted import counted_value
 from ope_vpm.ope.finite.cross_fit import CrossFit, counted_fit
 from ope_vpm.ope.finite.limits import with_rare_rewards
@@ -231,8 +232,7 @@ class Terms:
 
     def share_of_times(self, blend: Floats) -> Floats:
         """How much the residual of each time counts: the blend's share of the horizons beyond it."""
-        beyond: Floats = (self.horizons[:, None] > np.arange(self.residuals.shape[1])).T @ blend
-        return beyond
+        return (self.horizons[:, None] > np.arange(self.residuals.shape[1])).T @ blend
 
     def episode_sums(self, by_time: Floats, beyond: float) -> EpisodeSums:
         """How each episode moves the blend.
@@ -262,8 +262,7 @@ class Terms:
         summed_up = np.concatenate([np.zeros((len(by_time), 1)), np.cumsum(by_time, axis=1)], axis=1)
         of_horizon = summed_up[:, self.horizons.astype(np.int64)]
         whole = of_horizon + self.q_influence[:, None] * self.share_beyond + self.initial.numerator
-        covariance: Floats = whole.T @ whole
-        return covariance
+        return whole.T @ whole
 
     def undecided(self, blend: Floats) -> float:
         """How far a blend of horizons lies from the nearer one of Q's own value and the longest horizon.
@@ -277,8 +276,7 @@ class Terms:
         """How far each g_j lies outside the longest one's 50 % interval."""
         error = float(np.sqrt(self.covariance()[-1, -1]))
         away: Floats = self.corrections - self.corrections[-1]
-        outside: Floats = np.sign(away) * np.maximum(np.abs(away) - HALF * error, 0)
-        return outside
+        return np.sign(away) * np.maximum(np.abs(away) - HALF * error, 0)
 
 
 HEAVY = 1e4
@@ -295,5 +293,4 @@ def least_on_simplex(matrix: Floats, otherwise: int = -1) -> Floats:
     value, vector = np.linalg.eigh(matrix / scale)
     root = np.sqrt(np.maximum(value, 0))[:, None] * vector.T
     found, _ = nnls(np.vstack([root, np.full(len(matrix), HEAVY)]), np.append(np.zeros(len(matrix)), HEAVY))
-    x: Floats = found / found.sum()
-    return x
+    return found / found.sum()

@@ -317,5 +317,4 @@ def median_bandwidth(sample: Floats) -> float:
 def _gaussian(a: Floats, b: Floats, bandwidth: float) -> Floats:
     from scipy.spatial.distance import cdist  # imported here: it takes long, and few need it
 
-    kernel: Floats = np.exp(cdist(a, b, "sqeuclidean") / (-2 * bandwidth**2))
-    return kernel
+    return np.exp(cdist(a, b, "sqeuclidean") / (-2 * bandwidth**2))

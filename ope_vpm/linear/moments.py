@@ -115,8 +115,7 @@ class Means:
     @property
     def cross(self) -> Floats:
         """E[w φφ'ᵀ], shape (D, k)."""
-        cross: Floats = self.gram[:, : self.change.shape[1]] - self.change
-        return cross
+        return self.gram[:, : self.change.shape[1]] - self.change
 
     @property
     def ended(self) -> Floats:
@@ -447,8 +446,7 @@ def residual_of(batch: Batch, value: Floats, following: Floats, asked: Coefficie
         theta = _after_step(np.column_stack([asked.theta]), asked.gamma)
         following = following + np.multiply.outer(1.0 - batch.phi_next[:, 0], asked.after_end @ theta)
     reward = 0.0 if batch.reward is None else batch.reward[:, None]
-    residual: Floats = reward - (value - asked.gamma * following)
-    return residual
+    return reward - (value - asked.gamma * following)
 
 
 def residuals(batch: Batch, asked: Coefficients) -> Floats:

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import eigvals, lu_solve, solve
 from scipy.linalg.lapack import dgetrf
 
-from ope_vpm.arrays import Floats, Integers
+from ope_vpm.arrays import Array, Floats, Integers
 from ope_vpm.linear.moments import Means
 
 JITTER = 1e-10
@@ -105,8 +106,33 @@ def solve_gram(gram: Floats, penalty: Floats, source: Floats) -> Floats:
     """(gram + diag(penalty))⁻¹ source, in units in which every feature has mean square 1: sizes then do no harm."""
     size = np.sqrt(np.maximum(np.diag(gram), 1e-300))  # a feature that is 0 everywhere has size 0
     scaled = gram / size[:, None] / size + np.diag(penalty / size**2 + JITTER)
-    solution: Floats = (solve(scaled, (source.T / size).T, assume_a="pos").T / size).T
-    return solution
+    return (solve(scaled, (source.T / size).T, assume_a="pos").T / size).T
+
+
+@dataclass(frozen=True, eq=False)
+class Halves:
+    """Ridge regressions on x in which each half of the rows is predicted by the other."""
+
+    x: Array
+    """(n, k), the first column constant."""
+    fold: Integers
+    """(n,): 0 or 1."""
+
+    @cached_property
+    def grams(self) -> list[Floats]:
+        """Σ xxᵀ of each half, whatever is predicted."""
+        # Sums of single-precision regressors are solved in double precision: a column of zeros needs its pivot.
+        halves = [self.x[self.fold == half] for half in (0, 1)]
+        return [(half.T @ half).astype(np.float64, copy=False) for half in halves]
+
+    def predicted(self, values: Floats, ridge: float, columns: Integers | slice = slice(None)) -> Floats:
+        """The values, (n,) or (n, m), as some columns of x predict them; the ridge is in units of mean squares."""
+        predicted, x = np.empty_like(values), self.x[:, columns]
+        for half in (0, 1):
+            others, gram = self.fold != half, self.grams[1 - half][columns][:, columns]
+            fitted = solve_gram(gram, gram_penalty(gram, ridge), x[others].T @ values[others])
+            predicted[~others] = x[~others] @ fitted
+        return predicted
 
 
 def predicted_mean(
@@ -125,18 +151,10 @@ def predicted_mean(
         fold: (n,): 0 or 1, the same within a group.
         ridges: to choose from, in units of the regressors' mean squares.
     """
-    halves = [x[fold == half] for half in (0, 1)]
-    wanted = [y[fold == half] for half in (0, 1)]
-    # Sums of single-precision regressors are solved in double precision: a column of zeros needs its pivot.
-    grams = [(half.T @ half).astype(np.float64, copy=False) for half in halves]
-    products = [half.T @ of_half for half, of_half in zip(halves, wanted, strict=True)]
-
-    def missed(ridge: float) -> float:
-        fitted = [solve_gram(gram, gram_penalty(gram, ridge), rest) for gram, rest in zip(grams, products, strict=True)]
-        return sum(float(np.sum((wanted[half] - halves[half] @ fitted[1 - half]) ** 2)) for half in (0, 1))
-
-    ridge, gram = min(ridges, key=missed), grams[0] + grams[1]
-    both = solve_gram(gram, gram_penalty(gram, ridge), np.stack([products[0] + products[1], at], axis=1))
+    halves = Halves(x, fold)
+    ridge = min(ridges, key=lambda ridge: float(np.sum((y - halves.predicted(y, ridge)) ** 2)))
+    gram = halves.grams[0] + halves.grams[1]
+    both = solve_gram(gram, gram_penalty(gram, ridge), np.stack([x.T @ y, at], axis=1))
     influence = np.bincount(group, (x @ both[:, 1]) * (y - x @ both[:, 0]))
     return float(at @ both[:, 0]), float(np.linalg.norm(influence))
 

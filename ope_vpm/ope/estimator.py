@@ -26,9 +26,9 @@ from ope_vpm.ope.inference.estimate import (
     outside,
     rewards_hull,
 )
+from ope_vpm.ope.inference.placebo import with_placebo
 from ope_vpm.ope.inference.returns import ONE_EPISODE, episode_return, with_return
 from ope_vpm.ope.inference.value import NOT_TOLD, PolicyValue
-from ope_vpm.ope.linear.placebo import with_placebo
 from ope_vpm.ope.problem import Problem
 from ope_vpm.providers import PLACES
 from ope_vpm.suggestions import suggestion

@@ -10,10 +10,9 @@ from typing import Any, Literal, Unpack, overload
 import numpy as np
 
 from ope_vpm.logged import LoggedDataset, scan_dataset
-from ope_vpm.ope.adapter.choices import Choices
+from ope_vpm.ope.adapter.choices import Behaviour, Choices
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
 from ope_vpm.ope.adapter.named import is_one_policy, is_table
-from ope_vpm.ope.behaviour.source import Behaviour
 from ope_vpm.ope.estimator import Estimator, ProblemEstimator, built_in, make, needs_rows
 from ope_vpm.ope.inference.asked import Asked
 from ope_vpm.ope.inference.value import PolicyValue

@@ -6,8 +6,7 @@ import hashlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
-from weakref import WeakKeyDictionary, ref
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -24,10 +23,9 @@ from ope_vpm.logged.merging import Mergeable
 from ope_vpm.logged.step_number import with_step_number
 from ope_vpm.logged.streamed import Charge, StreamedDataset
 from ope_vpm.ope.adapter.ends import TimeLimit, rows_of
+from ope_vpm.ope.memory import Memory, remembered
 from ope_vpm.policy import TargetPolicy
 
-Settings = ParamSpec("Settings")
-Result = TypeVar("Result")
 Merged = TypeVar("Merged", bound=Mergeable)
 
 HELD_OUT = 5
@@ -56,66 +54,6 @@ def precision_for(rows: int) -> Precision:
     return np.float32 if rows >= SINGLE_PRECISION_ROWS else np.float64
 
 
-class Memory:
-    """Results of functions, kept by the function and its settings, so that each is computed once."""
-
-    def __init__(self) -> None:
-        self._results: dict[Any, Any] = {}
-
-    def recall(self, make: Callable[..., Result], *given: Any, **settings: Any) -> Callable[..., Result]:
-        """A function of what does not enter the key (the log, the policy): it computes only at its first call."""
-        key = (make, given, tuple(sorted(settings.items())))
-
-        def result(*shared: Any) -> Result:
-            if key not in self._results:
-                self._results[key] = make(*shared, *given, **settings)
-            found: Result = self._results[key]
-            return found
-
-        return result
-
-    def lent(self) -> Memory:
-        """A weak reference to this cache, for objects that are stored inside it.
-
-        Without it there is a cycle of references, which Python frees only after so many new objects, however large they
-        are: ten evaluations of 20 000 rows each kept 2 GB alive.
-        """
-        return _Lent(self)
-
-
-class _Lent(Memory):
-    """A weak reference to a cache: once that is gone, nothing is remembered."""
-
-    def __init__(self, memory: Memory) -> None:
-        self._owner = ref(memory)
-
-    def recall(self, make: Callable[..., Result], *given: Any, **settings: Any) -> Callable[..., Result]:
-        """A function whose results the referenced cache keeps."""
-
-        def result(*shared: Any) -> Result:
-            memory = self._owner()
-            return (Memory() if memory is None else memory).recall(make, *given, **settings)(*shared)
-
-        return result
-
-    def lent(self) -> Memory:
-        """This weak reference."""
-        return self
-
-
-@dataclass(frozen=True, eq=False)
-class Same:
-    """An array as a setting of a function that is remembered: equal to the very same array, and to no other."""
-
-    array: Array
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and other.array is self.array
-
-    def __hash__(self) -> int:
-        return id(self.array)
-
-
 @dataclass(frozen=True, eq=False)
 class Log:
     """A data set that was checked at the door: build it by `Log.check`.
@@ -135,8 +73,7 @@ class Log:
     """Whether the doctor found that the step number explains more than state and action do."""
     sample_of_parts: Log | None = None
     """The sample of a log whose rows are read in parts; the `data` of such a log have no columns of rows."""
-    _memory: Memory = field(default_factory=Memory, repr=False)
-    _of_policies: WeakKeyDictionary[TargetPolicy, Memory] = field(default_factory=WeakKeyDictionary, repr=False)
+    memory: Memory = field(default_factory=Memory, repr=False)
 
     @classmethod
     def check(cls, data: LoggedDataset | StreamedDataset, ignore: Collection[str] = ()) -> Log:
@@ -160,26 +97,18 @@ class Log:
         matters = any(found.code == STEP_NUMBER for found in findings)
         return cls(data, _in_words(findings), _contents(data), matters)
 
-    def shared(
-        self, make: Callable[Concatenate[Log, Settings], Result], *given: Settings.args, **settings: Settings.kwargs
-    ) -> Result:
-        """The result of `make(log, *given, **settings)`, computed once for all policies.
-
-        The function sees the log and hashable settings only, so that nothing of a policy can get into its result.
-        """
-        return self._memory.recall(make, *given, **settings)(self)
-
     def forgetful(self) -> Log:
         """A copy of the checked log with nothing computed on it yet."""
-        return replace(self, _memory=Memory(), _of_policies=WeakKeyDictionary())
+        return replace(self, memory=Memory())
 
     def with_rewards(self, rewards: Floats) -> Log:
         """The checked log with other rewards, and with nothing computed on it yet."""
         return replace(self.forgetful(), data=replace(self.data, rewards=rewards))
 
+    @remembered
     def with_step_number(self) -> Log:
         """The checked log with the step number as the last coordinate of every observation."""
-        return self.shared(_with_step_number)
+        return replace(self.forgetful(), data=with_step_number(self.data), step_matters=False)
 
     def charged(self, keep: float, price: float, time_limit: TimeLimit) -> Log:
         """The checked log with the rewards keep·r - price·1[the task ends]; nothing is computed on it yet."""
@@ -191,8 +120,7 @@ class Log:
 
     def total(self, function: Callable[..., Merged], *settings: Any) -> Merged:
         """The merged results of a function of the log's parts: see `LoggedDataset.total`."""
-        found: Merged = self.data.total(function, *settings)
-        return found
+        return self.data.total(function, *settings)
 
     @property
     def facts(self) -> Any:
@@ -208,11 +136,7 @@ class Log:
         """The log for a policy with discrete actions, which takes floats that are their numbers for them."""
         if policy.n_actions is None or self.data.discrete_actions or self.data.action_space is not None:
             return self
-        return self.shared(_with_discrete_actions)
-
-    def memory_of(self, policy: TargetPolicy) -> Memory:
-        """The cache of one policy on this log, which is forgotten with the policy."""
-        return self._of_policies.setdefault(policy, Memory())
+        return _with_discrete_actions(self)
 
     @property
     def precision(self) -> Precision:
@@ -282,8 +206,7 @@ class Log:
         """(n,): the rows of every fifth episode, which judge what was fitted on the others."""
         place = np.empty_like(self.episodes)
         place[self.episodes] = np.arange(len(place))
-        held: Bools = (place % HELD_OUT == HELD_OUT - 1)[self.data.episode]
-        return held
+        return (place % HELD_OUT == HELD_OUT - 1)[self.data.episode]
 
     def folds(self, count: int) -> Integers:
         """(episodes,): the fold of each episode; equal episodes share one, so that no fold sees itself in another.
@@ -298,15 +221,12 @@ class Log:
         return place % count
 
 
+@remembered
 def _with_discrete_actions(log: Log) -> Log:
     if log.streamed or not are_numbers(log.data.actions):
         return log
     data = replace(log.data, actions=log.data.actions[:, 0].astype(np.int64))
     return replace(log.forgetful(), data=data, content=_contents(data))
-
-
-def _with_step_number(log: Log) -> Log:
-    return replace(log.forgetful(), data=with_step_number(log.data), step_matters=False)
 
 
 def _in_words(findings: Sequence[Finding]) -> tuple[str, ...]:

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 from ope_vpm.arrays import Array, Bools, Floats
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.streamed import StreamedDataset
-from ope_vpm.ope.adapter.choices import check_features, check_seed
+from ope_vpm.ope.adapter.choices import Behaviour, check_features, check_seed, checked_behaviour
 from ope_vpm.ope.adapter.encoding import check_match, target_of
 from ope_vpm.ope.adapter.ends import OnEnd, Steps, TimeLimit, check_choices, ended_episodes, ending_rows, plan_steps
 from ope_vpm.ope.adapter.pairs import Pairs, pairs_of
-from ope_vpm.ope.behaviour.source import Behaviour, checked_behaviour
-from ope_vpm.ope.log import Log, Memory
+from ope_vpm.ope.log import Log
+from ope_vpm.ope.memory import Memory, remembered
 from ope_vpm.policy import TargetPolicy
 from ope_vpm.policy.one_observation import check_function
 from ope_vpm.policy.relayed import WithoutLast
-
-Settings = ParamSpec("Settings")
-Result = TypeVar("Result")
-
 
 Discount = tuple[float, OnEnd]
 """A discount, and what follows a termination there."""
@@ -62,7 +58,7 @@ class Problem:
     together: tuple[Discount, ...] = ()
     """The discounts that are asked about in one call, this one among them: passes over the rows are made for all of
     them at once. Empty: this one alone."""
-    _memory: Memory = field(default_factory=Memory, repr=False)
+    memory: Memory = field(default_factory=Memory, repr=False)
 
     @classmethod
     def pose(
@@ -130,13 +126,13 @@ class Problem:
         if state_features is not None and not posed.finite:
             raise ValueError("state_features are for finite states and actions: leave them out, these are continuous")
         check_features(state_features)
-        posed.of_policy(_check_policy)
+        _check_policy(posed.log, posed.policy)
         return posed
 
     def with_policy(self, policy: Any) -> Problem:
         """This question about another policy; what depends on the log alone stays shared."""
-        posed = replace(self, policy=check_match(self.data, target_of(self.data, policy)), _memory=Memory())
-        posed.of_policy(_check_policy)
+        posed = replace(self, policy=check_match(self.data, target_of(self.data, policy)), memory=Memory())
+        _check_policy(posed.log, posed.policy)
         return posed
 
     def with_gamma(self, gamma: float, on_end: OnEnd | None = None, time_limit: TimeLimit | None = None) -> Problem:
@@ -158,12 +154,12 @@ class Problem:
     def at(self, discount: Discount) -> Problem:
         """This question at a discount that is asked about together with this one."""
         gamma, on_end = discount
-        return self if discount == self.discount else replace(self, gamma=gamma, on_end=on_end, _memory=Memory())
+        return self if discount == self.discount else replace(self, gamma=gamma, on_end=on_end, memory=Memory())
 
     @property
     def on_sample(self) -> Problem:
         """This question asked of the log's sample; the question itself where the sample is the whole log."""
-        return self if self.log.sample is self.log else self._memory.recall(_on_sample)(self)
+        return self if self.log.sample is self.log else _on_sample(self)
 
     @property
     def with_step_number(self) -> Problem:
@@ -172,10 +168,9 @@ class Problem:
         Where a time limit is part of the task, the time that it leaves is known already, and a log that is read in
         parts, or whose states have features of their own, stays as it is.
         """
-        known = self.time_limit == "restart" and self.data.limit is not None
-        if not self.log.step_matters or known or self.streamed or self.state_features is not None:
+        if not self.log.step_matters or self.limit is not None or self.streamed or self.state_features is not None:
             return self
-        return self._memory.recall(_with_step_number)(self)
+        return _with_step_number(self)
 
     @property
     def streamed(self) -> bool:
@@ -184,26 +179,15 @@ class Problem:
 
     def with_rewards(self, rewards: Floats) -> Problem:
         """This question about other rewards; nothing is shared, for most of what is kept depends on them."""
-        return replace(self, log=self.log.with_rewards(rewards), _memory=Memory())
+        return replace(self, log=self.log.with_rewards(rewards), memory=Memory())
 
     def charged(self, keep: float, price: float) -> Problem:
         """This question about the rewards keep·r - price·1[the task ends with this row]; nothing is shared."""
-        return replace(self, log=self.log.charged(keep, price, self.time_limit), _memory=Memory())
+        return replace(self, log=self.log.charged(keep, price, self.time_limit), memory=Memory())
 
-    def shared(
-        self, make: Callable[Concatenate[Problem, Settings], Result], *given: Settings.args, **settings: Settings.kwargs
-    ) -> Result:
-        """The result of `make(problem, *given, **settings)`, computed once for all estimators."""
-        return self._memory.recall(make, *given, **settings)(replace(self, _memory=self._memory.lent()))
-
-    def of_policy(
-        self,
-        make: Callable[Concatenate[Log, TargetPolicy, Settings], Result],
-        *given: Settings.args,
-        **settings: Settings.kwargs,
-    ) -> Result:
-        """The result of `make(log, policy, *given, **settings)`, computed once for all discounts."""
-        return self.log.memory_of(self.policy).recall(make, *given, **settings)(self.log, self.policy)
+    def lent(self) -> Problem:
+        """This question with a weak reference to its memory, for results that are kept there."""
+        return replace(self, memory=self.memory.lent())
 
     @property
     def data(self) -> LoggedDataset:
@@ -222,14 +206,23 @@ class Problem:
         """Whether states and actions are finite, so that their pairs can be counted."""
         return self.log.finite
 
+    @remembered
     def pairs(self, draws: int = 1) -> Pairs:
         """The transitions over pairs (s, a), shared."""
-        return self.shared(_pairs, draws)
+        if draws < 1:
+            raise ValueError(f"draws must be at least 1: got {draws}")
+        log, first = self.log, self.log.initial_observations
+        return pairs_of(log.data, self.policy, self.steps, first, self.gamma, self.seed, draws)
+
+    @property
+    def limit(self) -> int | None:
+        """The time limit, where it is part of the task and the log shows it."""
+        return self.data.limit if self.time_limit == "restart" else None
 
     @property
     def steps(self) -> Steps:
         """What follows each logged step, shared by all policies."""
-        return self.log.shared(_steps, self.on_end, self.time_limit, self.seed)
+        return _steps(self.log, self.on_end, self.time_limit, self.seed)
 
     @property
     def following(self) -> Array:
@@ -257,36 +250,32 @@ class Problem:
     @property
     def target_log_prob(self) -> Floats:
         """Log π of each logged action, shared by all discounts."""
-        return self.of_policy(_target_log_prob)
+        return _target_log_prob(self.log, self.policy)
 
 
+@remembered
 def _with_step_number(problem: Problem) -> Problem:
     policy = WithoutLast(problem.policy, problem.data.observations.shape[1:])
     acted = problem.behaviour if isinstance(problem.behaviour, str) else policy.alike(problem.behaviour)
-    return replace(problem, log=problem.log.with_step_number(), policy=policy, behaviour=acted, _memory=Memory())
+    return replace(problem, log=problem.log.with_step_number(), policy=policy, behaviour=acted, memory=Memory())
 
 
+@remembered
 def _on_sample(problem: Problem) -> Problem:
-    return replace(problem, log=problem.log.sample, _memory=Memory())
+    return replace(problem, log=problem.log.sample, memory=Memory())
 
 
+@remembered
 def _steps(log: Log, on_end: OnEnd, time_limit: TimeLimit, seed: int) -> Steps:
     return plan_steps(log.data, on_end, time_limit, seed, log.episodes, as_logged=log.sample is not log)
 
 
-def _pairs(problem: Problem, draws: int) -> Pairs:
-    log = problem.log
-    if draws < 1:
-        raise ValueError(f"draws must be at least 1: got {draws}")
-    return pairs_of(
-        log.data, problem.policy, problem.steps, log.initial_observations, problem.gamma, problem.seed, draws
-    )
-
-
+@remembered
 def _check_policy(log: Log, policy: TargetPolicy) -> None:
     """Refuse a policy that is no function of one observation; asked on rows in memory."""
     check_function(policy, (log.sample if log.streamed else log).data.observations)
 
 
+@remembered
 def _target_log_prob(log: Log, policy: TargetPolicy) -> Floats:
     return policy.log_likelihood(log.data.observations, log.data.actions)

@@ -16,9 +16,8 @@ from typing import Any, Unpack
 import numpy as np
 
 from ope_vpm.logged import LoggedDataset, load_dataset
-from ope_vpm.ope.adapter.choices import Settings
+from ope_vpm.ope.adapter.choices import Behaviour, Settings
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
-from ope_vpm.ope.behaviour.source import Behaviour
 from ope_vpm.ope.estimator import Estimator
 from ope_vpm.ope.inference.doubts import LEVELS
 from ope_vpm.ope.inference.value import PolicyValue

@@ -19,9 +19,8 @@ from ope_vpm.logged import Episode, LoggedDataset, load_dataset
 from ope_vpm.logged.columns import observation_column
 from ope_vpm.logged.formats import check_output, save_as
 from ope_vpm.logged.spaces import numbered_space
-from ope_vpm.ope.adapter.choices import Settings
+from ope_vpm.ope.adapter.choices import Behaviour, Settings
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
-from ope_vpm.ope.behaviour.source import Behaviour
 from ope_vpm.ope.estimator import Estimator
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.questions.gate import Gate

@@ -13,10 +13,9 @@ from typing import Any, Literal, Unpack, get_args
 import numpy as np
 
 from ope_vpm.logged import LoggedDataset, scan_dataset
-from ope_vpm.ope.adapter.choices import Settings
+from ope_vpm.ope.adapter.choices import Behaviour, Settings
 from ope_vpm.ope.adapter.encoding import target_of
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
-from ope_vpm.ope.behaviour.source import Behaviour
 from ope_vpm.ope.estimator import Estimator
 from ope_vpm.ope.inference.estimate import return_hull, rewards_hull
 from ope_vpm.ope.inference.uncertainty import LEVEL

@@ -10,9 +10,8 @@ from typing import Any
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.doctor import check_ignored
 from ope_vpm.logged.streamed import StreamedDataset
-from ope_vpm.ope.adapter.choices import check_seed
+from ope_vpm.ope.adapter.choices import Behaviour, check_seed
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit, check_choices
-from ope_vpm.ope.behaviour.source import Behaviour
 from ope_vpm.ope.estimator import Estimator, made_of
 from ope_vpm.ope.inference.doubts import LEVELS
 from ope_vpm.ope.inference.value import PolicyValue

@@ -5,7 +5,7 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.ope import Problem
-from ope_vpm.ope.adapter.pair_features import pair_features
+from ope_vpm.ope.adapter.pair_stream import pair_features
 from ope_vpm.ope.dynamics.estimate import _checked_rows, _Equations
 from ope_vpm.policy import CategoricalPolicy, DeterministicPolicy
 
@@ -42,14 +42,14 @@ def test_as_many_waves_as_the_rows_allow(rows, waves, expected):
     problem = pose(rows, np.arange(rows) % 3, 3)
     pairs = pair_features(problem, 18, draws=1, waves=waves)
     assert pairs.next_size == 1 + 2 + 18
-    assert pairs.action_base == expected
+    assert pairs.recipe.action_base == expected
     assert pairs.size == 21 + 3 * expected
 
 
 def test_there_are_at_most_400_columns():
     """10,000 rows would allow 1000; three actions have 133 columns each."""
     pairs = pair_features(pose(10_000, np.arange(10_000) % 3, 3), 300, draws=1, waves=300)
-    assert pairs.action_base == 133
+    assert pairs.recipe.action_base == 133
 
 
 def test_rows_with_enough_steps_after_them():

@@ -76,7 +76,7 @@ def test_the_share_that_the_action_before_foretells():
     def foretold(residual, rows=slice(None)):
         place = np.arange(4000)[rows]
         still, number = nothing[rows], episode[rows]
-        steps = PastSteps(place, still, still, before[rows], still, number, number % 2)
+        steps = PastSteps.of(place, [*regressors(still, still, before[rows]), still], number, number % 2)
         alone, jointly = steps.foretold(residual, 1.0)
         assert jointly == 0
         return alone
@@ -95,7 +95,7 @@ def test_halves_are_predicted_by_each_other():
     episode = np.repeat(np.arange(40), 30)
     z, now, last = (rng.standard_normal((1200, 1)) for _ in range(3))
     residual = np.append(99.0, last[:, 0] * (1 + 2 * z[:, 0]))  # the first row is not among the steps
-    steps = PastSteps(np.arange(1, 1201), z, now, last, np.zeros((1200, 1)), episode, episode % 2)
+    steps = PastSteps.of(np.arange(1, 1201), [*regressors(z, now, last), np.zeros((1200, 1))], episode, episode % 2)
     assert steps.foretold(residual, 1.0) == (pytest.approx(1, abs=1e-6), 0)
     assert steps.foretold(residual, 1.0) == steps.foretold(residual, 1.0)  # by what was remembered
 
@@ -120,7 +120,9 @@ def test_the_share_that_both_actions_foretell_together():
     noise = np.sqrt(3) * rng.standard_normal(4000)
 
     def foretold(residual, joint):
-        steps = PastSteps(np.arange(4000), nothing, now[:, None], last[:, None], joint, episode, episode % 2)
+        steps = PastSteps.of(
+            np.arange(4000), [*regressors(nothing, now[:, None], last[:, None]), joint], episode, episode % 2
+        )
         alone, jointly = steps.foretold(residual, 1.0)
         assert alone == 0
         return jointly

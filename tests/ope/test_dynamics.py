@@ -6,7 +6,7 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.linear.features import BATCH_ROWS
 from ope_vpm.ope import Problem
-from ope_vpm.ope.adapter.pair_features import pair_features
+from ope_vpm.ope.adapter.pair_stream import pair_features
 from ope_vpm.ope.auto.estimator import Auto, _with_departure
 from ope_vpm.ope.dynamics.ahead import Charge, Simulator
 from ope_vpm.ope.dynamics.departure import Surroundings, Walks, departure, nearest

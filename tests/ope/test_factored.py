@@ -7,8 +7,9 @@ from scipy.stats import norm
 import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
-from ope_vpm.ope.adapter.ends import ending_rows, limit_of, times
-from ope_vpm.ope.adapter.pair_features import centred_features, pair_features
+from ope_vpm.ope.adapter.ends import ending_rows, times
+from ope_vpm.ope.adapter.pair_features import centred_features
+from ope_vpm.ope.adapter.pair_stream import pair_features
 from ope_vpm.ope.behaviour.action_ratio import ActionRatio, action_ratio, categorical_clone
 from ope_vpm.ope.behaviour.gaussian import fit_clone
 from ope_vpm.ope.behaviour.regression import Design, Draws
@@ -24,7 +25,7 @@ ENV = LinearGaussian()
 def test_ratio_keeps_mass_one_and_value_is_the_weighted_reward(gamma, power):
     problem = Problem.pose(ENV.dataset(20, 30, BEHAVIOUR, seed=0), TARGET.policy(), gamma=gamma)
     pairs = pair_features(problem, 20, draws=1).weighted(action_ratio(problem).ratio ** power)
-    equations = PairEquations.of(problem, pairs)
+    equations = PairEquations(problem, pairs)
     theta, beta = equations.system.solve(1e-3)
     tau, _ = equations.apply(beta, theta)
     assert tau.mean() == pytest.approx(1)
@@ -150,7 +151,7 @@ def test_a_time_limit_is_a_clock(name):
 def test_an_unfinished_or_a_headless_episode_does_not_stop_the_clock(lengths, from_reset):
     """Both leave an episode shorter than the limit: the task went on after the one, and before the other."""
     data = walks(lengths, from_reset=from_reset)
-    assert limit_of(data) == 20
+    assert data.limit == 20
     assert ending_rows(data, "restart").sum() == 60 + (from_reset is not None)
     found = ov.evaluate(data, FASTER, "vpm", time_limit="restart")
     assert found.diagnostics["clock"] == 20

@@ -5,7 +5,8 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.log import Log, Same
+from ope_vpm.ope.log import Log
+from ope_vpm.ope.memory import Same, remembered
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import GaussianPolicy
 
@@ -86,11 +87,12 @@ def test_single_steps_that_repeat_each_other_are_dealt_over_all_folds_whatever_t
 def test_results_are_computed_once_for_a_function_and_its_settings():
     log, calls = Log.check(walk(), QUIET), []
 
+    @remembered
     def longest(log, factor):
         calls.append(factor)
         return factor * int(log.data.lengths.max())
 
-    assert [log.shared(longest, factor) for factor in (1, 2, 1)] == [6, 12, 6]
+    assert [longest(log, factor) for factor in (1, 2, 1)] == [6, 12, 6]
     assert calls == [1, 2]
 
 

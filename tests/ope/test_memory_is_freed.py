@@ -1,6 +1,8 @@
 """What an evaluation remembers is freed with it: nothing waits until Python looks for cycles."""
 
 import gc
+import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +11,8 @@ import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import log as log_module
 from ope_vpm.ope.linear.estimate import PairEquations
-from ope_vpm.ope.log import Log, Memory
+from ope_vpm.ope.log import Log
+from ope_vpm.ope.memory import Memory, remembered
 from ope_vpm.ope.problem import Problem
 
 CONTINUOUS = ("vpm", "auto", "dr", "fqe", "mwl", "mql", "gendice", "wdr", "wiss", "onestep", "model", "naive")
@@ -68,14 +71,22 @@ def test_nor_of_one_that_looked_at_a_sample(monkeypatch):
 def test_a_lent_memory_is_that_of_its_owner_while_there_is_one():
     calls = []
 
-    def make(number):
+    @remembered
+    def make(keeper, number):
         calls.append(number)
         return number + 1
 
-    memory = Memory()
-    lent = memory.lent()
-    assert lent.recall(make)(1) == memory.recall(make)(1) == lent.lent().recall(make)(1) == 2
+    owner = SimpleNamespace(memory=Memory())
+    lent = SimpleNamespace(memory=owner.memory.lent())
+    again = SimpleNamespace(memory=lent.memory.lent())
+    assert make(lent, 1) == make(owner, 1) == make(again, 1) == 2
     assert calls == [1]
-    del memory
-    assert [lent.recall(make)(5) for _ in range(2)] == [6, 6]  # it remembers nothing, and still answers
+    del owner
+    assert [make(lent, 5) for _ in range(2)] == [6, 6]  # it remembers nothing, and still answers
     assert calls == [1, 5, 5]
+
+
+def test_a_memory_in_another_process_is_empty():
+    memory = Memory()
+    memory.results["a"] = 1
+    assert pickle.loads(pickle.dumps(memory)).results == {}

@@ -9,7 +9,7 @@ import ope_vpm as ov
 from ope_vpm.ope import Problem
 from ope_vpm.ope.adapter.encoding import Encoder
 from ope_vpm.ope.adapter.ends import Clock
-from ope_vpm.ope.adapter.pair_features import pair_features
+from ope_vpm.ope.adapter.pair_stream import pair_features
 from ope_vpm.ope.behaviour.action_ratio import action_ratio
 from ope_vpm.ope.dynamics.world import _explained as explained_by_model
 from ope_vpm.ope.finite.problem import finite_problem

@@ -9,7 +9,7 @@ import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, LinearGaussian
 from ope_vpm.linear.moments import accumulate
 from ope_vpm.ope import Problem
-from ope_vpm.ope.adapter.pair_features import pair_features
+from ope_vpm.ope.adapter.pair_stream import pair_features
 from ope_vpm.ope.linear.estimate import PairEquations
 from ope_vpm.ope.q.linear import find_lstd, lstd_equations
 from ope_vpm.policy import CategoricalPolicy
@@ -90,7 +90,7 @@ def test_all_feature_maps_of_a_policy_ask_for_its_usual_action_once():
     problem = Problem.pose(data, CategoricalPolicy(probabilities, 2), gamma=0.9, ignore=(*IGNORE, "broken-chain"))
     pairs = [pair_features(problem, number, 1) for number in (6, 4)]
     first, second = ([batch.phi.copy() for batch in each] for each in pairs)
-    assert pairs[0].states.coordinates() is pairs[1].states.coordinates()
+    assert pairs[0].states.coordinates is pairs[1].states.coordinates
     before = sum(asked)
     again = pair_features(problem, 8, 1)
     assert len(list(again)) == 1
@@ -105,7 +105,7 @@ def test_one_pass_serves_absorbed_and_restarted_ends():
     """The moments of γ < 1, where ends absorb, are those of γ = 1, where an initial state follows."""
     problem = Problem.pose(log(), coin(0.25), gamma=0.9, ignore=IGNORE)
     absorbed, restarted = (
-        PairEquations.of(each, pair_features(each, 0, draws=1)) for each in (problem, problem.with_gamma(1.0))
+        PairEquations(each, pair_features(each, 0, draws=1)) for each in (problem, problem.with_gamma(1.0))
     )
     assert np.array_equal(absorbed.means.change, restarted.means.change)
     (batch,) = restarted.pairs

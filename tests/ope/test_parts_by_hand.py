@@ -19,7 +19,7 @@ from ope_vpm.ope import log as logs
 from ope_vpm.ope.adapter import encoding
 from ope_vpm.ope.adapter.encoding import ActionCoordinates, ActionFunctions, Encoder, StateFeatures
 from ope_vpm.ope.adapter.ends import check_choices, clock_remarks, rows_of, steps, times
-from ope_vpm.ope.adapter.pair_features import pair_features
+from ope_vpm.ope.adapter.pair_stream import on_sample, pair_features
 from ope_vpm.ope.adapter.pair_sums import PairSums
 from ope_vpm.ope.adapter.pairs import absorbed_share
 from ope_vpm.ope.behaviour.action_ratio import RatioWeighting, action_ratio, ratio_model, weighted_pairs
@@ -447,8 +447,10 @@ def test_weights_of_pairs_have_mean_one_and_are_those_of_the_model(monkeypatch):
     sampled = action_ratio(long.on_sample).ratio
     whole = ratio_model(long).ratio(long.data, long.policy)
     np.testing.assert_allclose(weighted.weight, whole**0.5 / np.mean(sampled**0.5))
-    np.testing.assert_allclose(np.sort(weighted.sample_weight()), np.sort(weighted.weight[long.log.sample_rows]))
-    assert len(weighted.on_sample()) <= 20
+    there = on_sample(long, weighted)
+    np.testing.assert_allclose(np.sort(there.weight), np.sort(weighted.weight[long.log.sample_rows]))
+    assert len(there) <= 20
+    assert on_sample(long, weighted).moments is there.moments
 
 
 # -- Networks that learn nothing leave the linear Q

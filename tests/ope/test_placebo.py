@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
-from ope_vpm.ope.linear.placebo import SURE, placebo
+from ope_vpm.ope.inference.placebo import SURE, placebo
 from ope_vpm.ope.log import Log
 
 

@@ -8,7 +8,16 @@ from typing import Any, TypedDict
 import numpy as np
 
 from ope_vpm.arrays import usable
+from ope_vpm.logged import LoggedDataset
+from ope_vpm.ope.adapter.encoding import check_match, target_of
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
+from ope_vpm.policy import TargetPolicy
+
+Behaviour = Any
+"""What a user gives: "cloned" (fitted to the log), "logged" (as `behaviour_log_prob` of the data has it), or the policy
+that acted, as `as_policy` takes it. Once checked a policy is a `TargetPolicy`."""
+ROUNDING = 1e-5
+"""How far above 0 the logarithm of a probability may lie, as one that was computed in single precision does."""
 
 
 class Settings(TypedDict, total=False):
@@ -67,7 +76,34 @@ class Choices(Settings, total=False):
     time_limit: TimeLimit
     ignore: Collection[str]
     state_features: Any
-    behaviour: Any
+    behaviour: Behaviour
+
+
+def checked_behaviour(data: LoggedDataset, target: TargetPolicy, behaviour: Behaviour) -> Behaviour:
+    """What was given, a policy as a `TargetPolicy`; what the data or a policy cannot give is refused.
+
+    Args:
+        data: the log.
+        target: the policy that is asked about; that which acted sees the observations that it sees.
+        behaviour: what the user gave.
+    """
+    if not isinstance(behaviour, str):
+        policy = check_match(data, target.alike(target_of(data, behaviour)))
+        if not policy.has_log_prob:
+            raise ValueError("a behaviour policy needs densities, and this one has none: use behaviour='cloned'")
+        return policy
+    if behaviour not in ("cloned", "logged"):
+        raise ValueError(f"behaviour must be 'cloned', 'logged' or a policy: got {behaviour!r}")
+    if behaviour == "logged":
+        if data.behaviour_log_prob is None:
+            raise ValueError("behaviour='logged' needs behaviour_log_prob in the data: use behaviour='cloned'")
+        if data.discrete_actions and float(np.max(data.behaviour_log_prob)) > ROUNDING:
+            row = int(np.argmax(data.behaviour_log_prob))
+            raise ValueError(
+                "behaviour_log_prob of discrete actions must be logarithms of probabilities, 0 or less: "
+                f"row {row} is {data.behaviour_log_prob[row]:.6g} (probabilities: give their np.log)"
+            )
+    return behaviour
 
 
 def check_seed(seed: int) -> None:

@@ -104,8 +104,7 @@ class Encoder:
         """The x of each row."""
         states = self.states(observations)
         if self.shape is not None and self.n_actions is not None:
-            numbers: Array = states * self.n_actions + np.asarray(actions)
-            return numbers
+            return states * self.n_actions + np.asarray(actions)
         if self.shape is not None:
             states = np.eye(prod(self.shape))[states]
         moves = self.action_scale(actions) if self.n_actions is None else np.eye(self.n_actions)[actions]
@@ -136,8 +135,7 @@ def _labels(data: LoggedDataset) -> dict[bytes, int]:
 def _keys(observations: Array) -> list[bytes]:
     """The bytes of each row."""
     rows = np.ascontiguousarray(observations, dtype=np.int64).reshape(len(observations), -1)
-    keys: list[bytes] = rows.view(f"V{rows.itemsize * rows.shape[1]}")[:, 0].tolist()
-    return keys
+    return rows.view(f"V{rows.itemsize * rows.shape[1]}")[:, 0].tolist()
 
 
 MOST_ACTION_COORDINATES = 16

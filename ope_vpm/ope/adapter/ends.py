@@ -131,13 +131,7 @@ def rows_of(data: LoggedDataset, episodes: Integers) -> Integers:
     """The numbers of the rows of some episodes, one episode after another."""
     lengths = data.lengths[episodes]
     before = np.cumsum(lengths) - lengths
-    rows: Integers = np.repeat(data.starts[episodes] - before, lengths) + np.arange(lengths.sum())
-    return rows
-
-
-def limit_of(data: LoggedDataset) -> int | None:
-    """The task's time limit, as the log shows it: the length of most truncated episodes, none being longer."""
-    return data.limit
+    return np.repeat(data.starts[episodes] - before, lengths) + np.arange(lengths.sum())
 
 
 def ended_episodes(data: LoggedDataset, time_limit: TimeLimit) -> Bools:
@@ -178,8 +172,7 @@ def _restarts(data: LoggedDataset, ends: int, seed: int, episodes: Integers) -> 
         raise ValueError(NO_INITIAL_STATES)
     shuffled = np.random.default_rng(seed).permutation(first)
     copies = min(len(first), max(1, len(data) // ends))
-    dealt: Integers = np.resize(shuffled, (ends, copies))
-    return dealt
+    return np.resize(shuffled, (ends, copies))
 
 
 @dataclass(frozen=True)
@@ -190,14 +183,12 @@ class Clock:
 
     def __call__(self, time: Floats | Integers) -> Floats:
         """The scaled time of each step."""
-        scaled: Floats = (time / self.length - 0.5) * np.sqrt(12)
-        return scaled
+        return (time / self.length - 0.5) * np.sqrt(12)
 
 
 def clock_of(data: LoggedDataset, time_limit: TimeLimit) -> Clock | None:
     """The task's clock, where a time limit ends its episodes: what is left then depends on the time."""
-    limit = limit_of(data) if time_limit == "restart" else None
-    return None if limit is None else Clock(limit)
+    return Clock(data.limit) if time_limit == "restart" and data.limit is not None else None
 
 
 def times(data: LoggedDataset, time_limit: TimeLimit) -> Integers:

@@ -8,10 +8,10 @@ be drawn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,24 +20,16 @@ from ope_vpm.linear.features import BATCH_ROWS, Standardiser
 from ope_vpm.linear.moments import Batch, Coefficients, KeptRows, Moments, accumulate, apply_to_groups
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.encoding import NEAR, ActionCoordinates, ActionFunctions, Encoder, StateFeatures
-from ope_vpm.ope.adapter.ends import (
-    NOTHING_FOLLOWS,
-    Steps,
-    TimeLimit,
-    clock_of,
-    ending_rows,
-    times,
-)
+from ope_vpm.ope.adapter.ends import TimeLimit, clock_of, ending_rows, times
 from ope_vpm.ope.adapter.pair_sums import PairSums
-from ope_vpm.ope.log import Log, Memory, Precision, Same
+from ope_vpm.ope.log import Log, Precision
+from ope_vpm.ope.memory import Memory, Same, remembered
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy
 from ope_vpm.policy.target import DRAWS
 
 if TYPE_CHECKING:
-    from ope_vpm.ope.adapter.pair_stream import Pairs
-
-Result = TypeVar("Result")
+    from ope_vpm.ope.adapter.pair_stream import PairRecipe, Pairs
 
 KEPT_ROWS = 1 << 15
 """State features of at most so many rows are kept in memory, some 100 MB each for s and s': they are needed in every
@@ -77,7 +69,7 @@ class StateRows:
     """The numbers of the episodes that begin at a reset, in the canonical order of the log."""
     precision: Precision
     """The type of the features' numbers."""
-    coordinates: Callable[[], Array] | None = None
+    coordinates: Array | None = None
     """The coordinates z of these rows' states, which all feature maps of a policy share; None: made when needed."""
 
     @property
@@ -130,7 +122,7 @@ class StateRows:
         if self.coordinates is None:
             self.features.fill(self.data.observations[self.at(part)], time, here)
         else:
-            self.features.fourier.fill(self.coordinates()[part], here)
+            self.features.fourier.fill(self.coordinates[part], here)
         there[:-1] = here[1:]  # V(s') is V(s) of the next row, but for a few rows
         apart = ~self._goes_on[part] & ~ended
         apart[-1] = not ended[-1]  # the next row is in the next batch
@@ -159,40 +151,21 @@ class PairFeatures:
     states: StateRows
     centred: Array
     """u at each logged row, shape (n, k)."""
-    action_base: int
-    """How many features of the state each u is multiplied with: 1, the coordinates, and some waves."""
+    recipe: PairRecipe
+    """How they are made."""
     weight: Floats | None = None
     """w of each logged row; None: 1."""
-    plan: Callable[[], Steps] | None = None
-    """The steps that follow the rows, for estimators that look at steps rather than rows."""
-    sampled: Callable[[], PairFeatures] | None = None
-    """These features for the log's sample, without weights."""
-    sample_rows: Callable[[], Integers] | None = None
-    """The logged rows that are in the sample."""
-    _memory: Memory = field(default_factory=Memory, repr=False)
+    memory: Memory = field(default_factory=Memory, repr=False)
     """The results that were computed from these features and weights, for every discount."""
 
     def weighted(self, weight: Floats) -> PairFeatures:
         """These rows with a weight for each logged row; moments are computed once for each array."""
-        return replace(self, weight=weight, _memory=self._memory.recall(memory_of, Same(weight))())
-
-    def on_sample(self) -> PairFeatures:
-        """These features and weights for the rows in the log's sample."""
-        if self.sampled is None:
-            return self
-        weight = self.sample_weight()
-        return self.sampled() if weight is None else self.sampled().weighted(weight)
-
-    def sample_weight(self) -> Floats | None:
-        """The weights of the sample's rows; None: 1."""
-        if self.weight is None or self.sample_rows is None:
-            return self.weight
-        return self._memory.recall(_picked)(self.weight, self.sample_rows())
+        return replace(self, weight=weight, memory=memory_of(self, Same(weight)))
 
     @property
     def moments(self) -> Moments:
         """The moments of all rows and initial states, made in one pass when they are first asked for."""
-        return self._memory.recall(accumulate)(self)
+        return _moments(self)
 
     @property
     def rows(self) -> Integers:
@@ -202,14 +175,7 @@ class PairFeatures:
     @property
     def rewards(self) -> Floats:
         """The reward of each row of the batches."""
-        rewards: Floats = self.states.data.rewards[self.rows]
-        return rewards
-
-    @property
-    def clock(self) -> int | None:
-        """The length of episodes that a time limit ends, where the features know the time."""
-        clock = self.states.features.clock
-        return None if clock is None else clock.length
+        return self.states.data.rewards[self.rows]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -217,7 +183,7 @@ class PairFeatures:
     @property
     def size(self) -> int:
         """The number of features of a pair: those of the state, then each u times the first of these."""
-        return self.next_size + int(self.centred.shape[1]) * self.action_base
+        return self.next_size + int(self.centred.shape[1]) * self.recipe.action_base
 
     @property
     def next_size(self) -> int:
@@ -226,7 +192,7 @@ class PairFeatures:
 
     def __iter__(self) -> Iterator[Batch]:
         """All rows, in batches that share their memory."""
-        data, k, base = self.states.data, self.next_size, self.action_base
+        data, k, base = self.states.data, self.next_size, self.recipe.action_base
         length = min(len(self), BATCH_ROWS)
         phi, phi_next = (np.empty((length, size), self.states.precision) for size in (self.size, k))
         # Batches begin at multiples of BATCH_ROWS in the log, whatever rows are left out: so that a part of a log which
@@ -274,132 +240,53 @@ class PairFeatures:
             found.append(PairSums(0, sums, rows, first))
         return found
 
-    def remembered(self, make: Callable[..., Result], *settings: Any) -> Callable[..., Result]:
-        """A function whose results are kept with these features and weights, for every discount: see `Memory`."""
-        return self._memory.recall(make, *settings)
-
-    @property
-    def steps(self) -> Steps:
-        """The steps that follow the rows."""
-        if self.plan is None:
-            raise TypeError("these rows are a part of a log: what follows each of them is not planned")
-        return self.plan()
-
-    @property
-    def ended(self) -> int:
-        """How many rows end the task."""
-        return int(self.states.ended.sum())
-
-    @property
-    def dropped(self) -> int:
-        """Logged rows left out because the state after them is unknown."""
-        return len(self.states.data) - len(self)
-
     def by_logged_row(self, values: Floats) -> Floats:
         """Values of the batches' rows at every logged row; 0 at rows that are left out."""
         spread = np.zeros((len(self.states.data), *values.shape[1:]))
         spread[self.rows] = values
         return spread
 
-    def by_step(self, values: Floats) -> Floats:
-        """Values of the batches' rows at every step of the plan."""
-        return self.by_logged_row(values)[self.steps.rows]
 
-
-def _picked(weight: Floats, rows: Integers) -> Floats:
-    return weight[rows]
-
-
-def memory_of(weight: object) -> Memory:
+@remembered
+def memory_of(pairs: Pairs, weighting: object) -> Memory:
     """A memory of its own for each weighting."""
     return Memory()
 
 
-def any_pairs(
-    problem: Problem,
-    n_features: int,
-    draws: int,
-    waves: int = WAVES,
-    rich: bool = False,
-) -> Pairs:
-    """The features of the problem's pairs, of a log in memory or in parts; those of states are shared by all discounts.
-
-    Args:
-        problem: the question.
-        n_features: random Fourier features of the state.
-        draws: target actions drawn for each state where the policy's mean action is not known otherwise.
-        waves: of the state with which functions of the action are multiplied at most.
-        rich: whether continuous actions have more functions than lines and parabolas.
-    """
-    if not problem.data.leads_on(problem.time_limit):
-        raise ValueError(NOTHING_FOLLOWS)
-    features = problem.of_policy(_state_features, n_features, problem.time_limit, problem.seed)
-    memory = problem.of_policy(_memory_of_pairs, n_features, problem.time_limit, problem.seed, draws, waves, rich)
-    base = problem.of_policy(_action_base, features, waves, problem.time_limit, rich)
-    log, policy = problem.log, problem.policy
-    if log.sample is log:
-        states = problem.of_policy(_state_rows, features, problem.time_limit)
-        centred = centred_features(problem, draws, rich)
-        return PairFeatures(states, centred, base, plan=lambda: problem.steps, _memory=memory)
-    from ope_vpm.ope.adapter.pair_stream import PairRecipe, PairStream, of_sample  # which builds upon this module
-
-    functions = action_functions(problem, rich)
-    recipe = PairRecipe(features, functions, base, draws, problem.seed, problem.time_limit, log.precision)
-    if log.streamed:
-        return PairStream(log, policy, recipe, _memory=memory)
-    return PairFeatures(
-        problem.of_policy(_state_rows, features, problem.time_limit),
-        centred_features(problem, draws, rich),
-        base,
-        plan=lambda: problem.steps,
-        sampled=lambda: memory.recall(of_sample)(recipe, log, policy),
-        sample_rows=lambda: log.sample_rows,
-        _memory=memory,
-    )
+@remembered
+def _moments(pairs: PairFeatures) -> Moments:
+    return accumulate(pairs)
 
 
-def pair_features(
-    problem: Problem,
-    n_features: int,
-    draws: int,
-    waves: int = WAVES,
-    rich: bool = False,
-) -> PairFeatures:
-    """The features of the pairs of a log that is in memory."""
-    pairs = any_pairs(problem, n_features, draws, waves, rich)
-    if not isinstance(pairs, PairFeatures):
-        raise TypeError("the rows of a log that is read in parts are not all there")
-    return pairs
-
-
-def _memory_of_pairs(log: Log, policy: TargetPolicy, *settings: object) -> Memory:
-    """The cache of results from features with these settings, for one policy and all discounts."""
-    return Memory()
-
-
-def _state_features(log: Log, policy: TargetPolicy, n_features: int, time_limit: TimeLimit, seed: int) -> StateFeatures:
+@remembered
+def state_features(log: Log, policy: TargetPolicy, n_features: int, time_limit: TimeLimit, seed: int) -> StateFeatures:
     """V, its scales taken from the log's sample."""
     sample, usual = log.sample, None
     if not log.data.finite:
         rows = sample.rows[:: max(1, len(sample.rows) // SCALE_ROWS)]
         usual = ActionCoordinates.of(policy, sample.data.observations[rows], sample.data.actions[rows])
-    clock, encoder = clock_of(log.data, time_limit), log.shared(state_encoder)
+    clock, encoder = clock_of(log.data, time_limit), state_encoder(log)
     return StateFeatures.draw(sample.data, n_features, seed, clock, usual, encoder)
 
 
-def _state_rows(log: Log, policy: TargetPolicy, features: StateFeatures, time_limit: TimeLimit) -> StateRows:
+@remembered
+def rows_of_log(log: Log, policy: TargetPolicy, n_features: int, time_limit: TimeLimit, seed: int) -> StateRows:
+    """The rows of a log in memory, with the coordinates of their states where these are few."""
+    features = state_features(log, policy, n_features, time_limit, seed)
     made = state_rows(log.data, features, time_limit, log.initial_episodes, log.precision)
     if log.sample is not log or features.encoder.shape is not None or len(made.rows) * features.linear > KEPT_NUMBERS:
         return made
-    shared = log.memory_of(policy).lent().recall(_coordinates, time_limit)
-    return replace(made, coordinates=lambda: shared(made))
+    return replace(made, coordinates=_coordinates(log, policy, time_limit, seed))
 
 
-def _coordinates(states: StateRows, time_limit: TimeLimit) -> Array:
+@remembered
+def _coordinates(log: Log, policy: TargetPolicy, time_limit: TimeLimit, seed: int) -> Array:
     """The coordinates of each row's state: the policy, which may be a large network, is asked once for all features."""
-    data, found = states.data, np.empty((len(states.rows), states.features.linear), states.precision)
+    features, data = state_features(log, policy, 0, time_limit, seed), log.data
+    states = state_rows(data, features, time_limit, log.initial_episodes, log.precision)
+    found = np.empty((len(states.rows), features.linear), states.precision)
     for part in chunks(len(found), BATCH_ROWS, of=[data.observations]):
-        found[part] = states.features.coordinates(data.observations[states.at(part)], states.time[part])
+        found[part] = features.coordinates(data.observations[states.at(part)], states.time[part])
     return found
 
 
@@ -420,17 +307,7 @@ def state_rows(
     return StateRows(data, features, rows, ending[rows], times(data, time_limit)[rows], first, precision)
 
 
-def _action_base(
-    log: Log, policy: TargetPolicy, features: StateFeatures, waves: int, time_limit: TimeLimit, rich: bool
-) -> int:
-    """How many features of the state each function of the action is multiplied with: as many waves as fit."""
-    data, functions = log.sample.data, log.memory_of(policy).recall(_action_functions, rich)(log, policy)
-    width = functions.number(policy, data.observations[:1], data.actions[:1])
-    linear = 1 + features.linear
-    most = min(ACTION_COLUMNS, log.data.leads_on(time_limit) // ROWS_PER_COLUMN)
-    return min(linear + int(np.clip(most // max(width, 1) - linear, 0, waves)), features.size)
-
-
+@remembered
 def state_encoder(log: Log) -> Encoder:
     """The scales of a log's states, which all feature maps share; those of a long log are its sample's."""
     return Encoder.of_states(log.data if log.data.finite else log.sample.data)
@@ -444,9 +321,10 @@ def centred_features(problem: Problem, draws: int = DRAWS, rich: bool = False) -
         draws: target actions per state where the policy's moments have no closed form.
         rich: as in `any_pairs`.
     """
-    return problem.of_policy(_centred_features, draws, problem.seed, rich)
+    return _centred_features(problem.log, problem.policy, draws, problem.seed, rich)
 
 
+@remembered
 def _centred_features(log: Log, policy: TargetPolicy, draws: int, seed: int, rich: bool) -> Array:
     """The functions u at each logged step, in the precision of the features.
 
@@ -455,7 +333,7 @@ def _centred_features(log: Log, policy: TargetPolicy, draws: int, seed: int, ric
     Those of long logs draw in the order of the log, which may be read in parts.
     """
     data, rng, out = log.data, np.random.default_rng(seed), np.empty((0, 0), log.precision)
-    functions = log.memory_of(policy).recall(_action_functions, rich)(log, policy)
+    functions = functions_of_action(log, policy, rich)
     for part in chunks(len(data)):
         rows = log.rows[part] if log.sample is log else part
         values = functions(data.observations[rows], data.actions[rows], policy, rng, draws)
@@ -467,16 +345,17 @@ def _centred_features(log: Log, policy: TargetPolicy, draws: int, seed: int, ric
 
 def action_functions(problem: Problem, rich: bool = False) -> ActionFunctions:
     """The functions of the action that a problem's features have."""
-    return problem.of_policy(_action_functions, rich)
+    return functions_of_action(problem.log, problem.policy, rich)
 
 
-def _action_functions(log: Log, policy: TargetPolicy, rich: bool) -> ActionFunctions:
+@remembered
+def functions_of_action(log: Log, policy: TargetPolicy, rich: bool) -> ActionFunctions:
     """Scales from the log's sample; rich ones as far as there is room for them beside the coordinates of states."""
     data = log.sample.data
     if data.discrete_actions:
         return ActionFunctions(None)
     scale, size = Standardiser.fit(data.actions), data.actions.shape[1]
-    linear = 1 + log.shared(state_encoder).size + size
+    linear = 1 + state_encoder(log).size + size
     room = min(ACTION_COLUMNS, len(log.data) // ROWS_PER_COLUMN) // linear - len(NEAR)
     if not rich or room < 2 * size:
         return ActionFunctions(scale)

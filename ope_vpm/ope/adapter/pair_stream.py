@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -13,11 +13,30 @@ from ope_vpm.linear.moments import Coefficients, Moments, accumulate
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.streamed import Part
 from ope_vpm.ope.adapter.encoding import ActionFunctions, StateFeatures
-from ope_vpm.ope.adapter.ends import TimeLimit, ended_episodes
-from ope_vpm.ope.adapter.pair_features import PairFeatures, Result, memory_of, state_rows
+from ope_vpm.ope.adapter.ends import NOTHING_FOLLOWS, TimeLimit
+from ope_vpm.ope.adapter.pair_features import (
+    ACTION_COLUMNS,
+    ROWS_PER_COLUMN,
+    WAVES,
+    PairFeatures,
+    centred_features,
+    functions_of_action,
+    rows_of_log,
+    state_features,
+    state_rows,
+)
 from ope_vpm.ope.adapter.pair_sums import PairSums
-from ope_vpm.ope.log import Log, Memory, Precision
+from ope_vpm.ope.log import Log, Precision
+from ope_vpm.ope.memory import Memory, Same, remembered
+from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy
+
+
+class Weighting(Protocol):
+    """A function that weighs logged rows."""
+
+    def __call__(self, data: LoggedDataset, policy: TargetPolicy) -> Floats:
+        """(n,): the weight of each row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,13 +48,15 @@ class PairRecipe:
     functions: ActionFunctions
     """The functions u of the action."""
     action_base: int
-    """The number of state features that each u is multiplied with: see `PairFeatures`."""
+    """How many features of the state each u is multiplied with: 1, the coordinates, and some waves."""
     draws: int
     seed: int
     time_limit: TimeLimit
     precision: Precision
     weighting: Weighting | None = None
     """The weight of each row; None: 1."""
+    memory: Memory = field(default_factory=Memory, repr=False)
+    """The results that were computed from these features and weights."""
 
     def pairs(self, data: LoggedDataset, policy: TargetPolicy) -> PairFeatures:
         """The features of a part of the log."""
@@ -44,14 +65,32 @@ class PairRecipe:
         rng = np.random.default_rng([self.seed, data.first_row])
         centred = self.functions(data.observations, data.actions, policy, rng, self.draws)
         weight = None if self.weighting is None else self.weighting(data, policy)
-        return PairFeatures(states, centred.astype(self.precision, copy=False), self.action_base, weight)
+        return PairFeatures(states, centred.astype(self.precision, copy=False), self, weight)
 
 
-class Weighting(Protocol):
-    """A function that weighs logged rows."""
+@remembered
+def pair_recipe(
+    log: Log,
+    policy: TargetPolicy,
+    n_features: int,
+    draws: int,
+    seed: int,
+    time_limit: TimeLimit,
+    waves: int,
+    rich: bool,
+) -> PairRecipe:
+    """The recipe of a log's pairs; arguments as in `any_pairs`.
 
-    def __call__(self, data: LoggedDataset, policy: TargetPolicy) -> Floats:
-        """(n,): the weight of each row."""
+    Each function of the action is multiplied with as many waves of the state as fit.
+    """
+    features, functions = (
+        state_features(log, policy, n_features, time_limit, seed),
+        functions_of_action(log, policy, rich),
+    )
+    width = functions.number(policy, log.sample.data.observations[:1], log.sample.data.actions[:1])
+    linear, most = 1 + features.linear, min(ACTION_COLUMNS, log.data.leads_on(time_limit) // ROWS_PER_COLUMN)
+    base = min(linear + int(np.clip(most // max(width, 1) - linear, 0, waves)), features.size)
+    return PairRecipe(features, functions, base, draws, seed, time_limit, log.precision)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,60 +100,41 @@ class PairStream:
     log: Log
     policy: TargetPolicy
     recipe: PairRecipe
-    _memory: Memory = field(default_factory=Memory, repr=False)
+
+    @property
+    def memory(self) -> Memory:
+        """The results that were computed from these features and weights, for every discount."""
+        return self.recipe.memory
 
     def weighted_by(self, weighting: Weighting) -> PairStream:
         """These rows with a weight for each; moments are computed once for each function."""
-        recipe = replace(self.recipe, weighting=weighting)
-        return replace(self, recipe=recipe, _memory=self._memory.recall(memory_of, weighting)())
-
-    def on_sample(self) -> PairFeatures:
-        """These features and weights for the rows in the log's sample."""
-        return self._memory.recall(of_sample)(self.recipe, self.log, self.policy)
-
-    def sample_weight(self) -> Floats | None:
-        """The weights of the sample's rows; None: 1."""
-        return self.on_sample().weight
+        return replace(self, recipe=_weighted(self.recipe, weighting))
 
     @property
     def moments(self) -> Moments:
         """The moments of all rows and initial states, made in one pass when they are first asked for."""
-        return self._memory.recall(_moments_of_stream)(self)
+        return _moments_of_stream(self)
 
     def sums(self, asked: Sequence[Coefficients], weights: bool = False) -> list[PairSums]:
         """As `PairFeatures.sums`, over all parts."""
         return self.log.total(_sums_of_part, self.policy, self.recipe, asked, weights).each
 
-    def remembered(self, make: Callable[..., Result], *settings: Any) -> Callable[..., Result]:
-        """As `PairFeatures.remembered`."""
-        return self._memory.recall(make, *settings)
-
-    @property
-    def clock(self) -> int | None:
-        """The length of episodes that a time limit ends, where the features know the time."""
-        clock = self.recipe.features.clock
-        return None if clock is None else clock.length
-
     def __len__(self) -> int:
         return self.log.data.leads_on(self.recipe.time_limit)
-
-    @property
-    def dropped(self) -> int:
-        """Logged rows left out because the state after them is unknown."""
-        return len(self.log.data) - len(self)
-
-    @property
-    def ended(self) -> int:
-        """How many rows end the task."""
-        return int(ended_episodes(self.log.data, self.recipe.time_limit).sum())
 
 
 Pairs = PairFeatures | PairStream
 """Features of the pairs of a log that is in memory, or is not."""
 
 
+@remembered
 def _moments_of_stream(stream: PairStream) -> Moments:
     return stream.log.total(_moments_of_part, stream.policy, stream.recipe)
+
+
+@remembered
+def _weighted(recipe: PairRecipe, weighting: Weighting) -> PairRecipe:
+    return replace(recipe, weighting=weighting, memory=Memory())
 
 
 def _moments_of_part(part: Part, policy: TargetPolicy, recipe: PairRecipe) -> Moments:
@@ -139,6 +159,55 @@ def _sums_of_part(
     return _SumsOfAll([replace(each, place=part.first_episode) for each in found])
 
 
-def of_sample(recipe: PairRecipe, log: Log, policy: TargetPolicy) -> PairFeatures:
+@remembered
+def of_sample(log: Log, policy: TargetPolicy, recipe: PairRecipe) -> PairFeatures:
     """The features that a recipe makes of the log's sample."""
     return replace(recipe, precision=log.sample.precision).pairs(log.sample.data, policy)
+
+
+@remembered
+def _weight_at(pairs: PairFeatures, rows: Same) -> Floats:
+    assert pairs.weight is not None
+    return pairs.weight[rows.array]
+
+
+def any_pairs(problem: Problem, n_features: int, draws: int, waves: int = WAVES, rich: bool = False) -> Pairs:
+    """The features of the problem's pairs, of a log in memory or in parts; those of states are shared by all discounts.
+
+    Args:
+        problem: the question.
+        n_features: random Fourier features of the state.
+        draws: target actions drawn for each state where the policy's mean action is not known otherwise.
+        waves: of the state with which functions of the action are multiplied at most.
+        rich: whether continuous actions have more functions than lines and parabolas.
+    """
+    log, policy, time_limit, seed = problem.log, problem.policy, problem.time_limit, problem.seed
+    if not log.data.leads_on(time_limit):
+        raise ValueError(NOTHING_FOLLOWS)
+    recipe = pair_recipe(log, policy, n_features, draws, seed, time_limit, waves, rich)
+    if log.streamed:
+        return PairStream(log, policy, recipe)
+    states = rows_of_log(log, policy, n_features, time_limit, seed)
+    return PairFeatures(states, centred_features(problem, draws, rich), recipe, memory=recipe.memory)
+
+
+def pair_features(
+    problem: Problem, n_features: int, draws: int, waves: int = WAVES, rich: bool = False
+) -> PairFeatures:
+    """The features of the pairs of a log that is in memory."""
+    pairs = any_pairs(problem, n_features, draws, waves, rich)
+    if not isinstance(pairs, PairFeatures):
+        raise TypeError("the rows of a log that is read in parts are not all there")
+    return pairs
+
+
+def on_sample(problem: Problem, pairs: Pairs) -> PairFeatures:
+    """Features and weights of a problem's pairs for the rows in the log's sample."""
+    log = problem.log
+    if log.sample is log:
+        assert isinstance(pairs, PairFeatures)
+        return pairs
+    sampled = of_sample(log, problem.policy, pairs.recipe)
+    if isinstance(pairs, PairStream) or pairs.weight is None:
+        return sampled
+    return sampled.weighted(_weight_at(pairs, Same(log.sample_rows)))

@@ -16,14 +16,16 @@ from scipy.special import log_softmax
 from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks
 from ope_vpm.linear.features import Standardiser
 from ope_vpm.logged import LoggedDataset
+from ope_vpm.ope.adapter.choices import Behaviour
 from ope_vpm.ope.adapter.encoding import StateFeatures
 from ope_vpm.ope.adapter.pair_features import PairFeatures, state_encoder
 from ope_vpm.ope.adapter.pair_stream import Pairs
 from ope_vpm.ope.behaviour.clone import Clone
 from ope_vpm.ope.behaviour.gaussian import CloneRows, GaussianClone, fit_gaussians
 from ope_vpm.ope.behaviour.regression import Design, Draws
-from ope_vpm.ope.behaviour.source import Behaviour, known_log_prob
+from ope_vpm.ope.behaviour.source import known_log_prob
 from ope_vpm.ope.log import Log, Precision
+from ope_vpm.ope.memory import remembered
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy
 
@@ -70,14 +72,14 @@ class ActionRatio:
 
 def action_ratio(problem: Problem) -> ActionRatio:
     """The ratio to the behaviour, or to a clone of it around the target, shared by the estimators that use it."""
-    return problem.of_policy(_action_ratio, problem.seed, problem.behaviour)
+    return _action_ratio(problem.log, problem.policy, problem.seed, problem.behaviour)
 
 
 def ratio_model(problem: Problem) -> RatioModel | ActionRatio:
     """The same ratio as a function of logged rows, fitted to the log's sample; of a known behaviour, at each row."""
     if problem.behaviour != "cloned":
         return action_ratio(problem)
-    return problem.of_policy(_ratio_model, problem.seed)
+    return _ratio_model(problem.log, problem.policy, problem.seed)
 
 
 def weighted_pairs(problem: Problem, pairs: Pairs, power: float) -> Pairs:
@@ -85,18 +87,18 @@ def weighted_pairs(problem: Problem, pairs: Pairs, power: float) -> Pairs:
 
     One array, or one function, for all discounts, so that they share what is computed from it.
     """
+    log, policy, seed = problem.log, problem.policy, problem.seed
     if isinstance(pairs, PairFeatures):
-        return pairs.weighted(problem.of_policy(_ratio_power, power, problem.seed, problem.behaviour))
-    return pairs.weighted_by(problem.of_policy(_ratio_weighting, power, problem.seed))
+        return pairs.weighted(_ratio_power(log, policy, power, seed, problem.behaviour))
+    return pairs.weighted_by(_ratio_weighting(log, policy, power, seed))
 
 
+@remembered
 def _ratio_power(log: Log, policy: TargetPolicy, power: float, seed: int, behaviour: Behaviour) -> Floats:
-    memory = log.memory_of(policy)
     if log.sample is not log and behaviour == "cloned":
-        return memory.recall(_ratio_weighting, power, seed)(log, policy)(log.data, policy)
-    weight = memory.recall(_action_ratio, seed, behaviour)(log, policy).ratio ** power
-    scaled: Floats = weight / weight.mean()
-    return scaled
+        return _ratio_weighting(log, policy, power, seed)(log.data, policy)
+    weight = _action_ratio(log, policy, seed, behaviour).ratio ** power
+    return weight / weight.mean()
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,21 +111,20 @@ class RatioWeighting:
 
     def __call__(self, data: LoggedDataset, policy: TargetPolicy) -> Floats:
         """(n,): the weight of each row."""
-        weight: Floats = self.model.ratio(data, policy) ** self.power / self.mean
-        return weight
+        return self.model.ratio(data, policy) ** self.power / self.mean
 
 
+@remembered
 def _ratio_weighting(log: Log, policy: TargetPolicy, power: float, seed: int) -> RatioWeighting:
-    model = log.memory_of(policy).recall(_ratio_model, seed)(log, policy)
-    sampled = log.sample.memory_of(policy).recall(_action_ratio, seed, "cloned")(log.sample, policy)
-    return RatioWeighting(model, power, float(np.mean(sampled.ratio**power)))
+    sampled = _action_ratio(log.sample, policy, seed, "cloned")
+    return RatioWeighting(_ratio_model(log, policy, seed), power, float(np.mean(sampled.ratio**power)))
 
 
 def known_overlap(problem: Problem) -> float | None:
     """How much of what the target does the log holds, at most 1; None for discrete actions without probabilities."""
     if problem.policy.has_log_prob:
         return min(ratio_model(problem).overlap, 1.0)
-    return None if problem.data.discrete_actions else problem.of_policy(_held_actions, problem.seed)
+    return None if problem.data.discrete_actions else _held_actions(problem.log, problem.policy, problem.seed)
 
 
 def held_actions(problem: Problem) -> float | None:
@@ -134,26 +135,23 @@ def held_actions(problem: Problem) -> float | None:
     """
     if problem.data.discrete_actions or not problem.policy.has_log_prob:
         return None
-    return problem.of_policy(_held_actions, problem.seed)
+    return _held_actions(problem.log, problem.policy, problem.seed)
 
 
+@remembered
 def _held_actions(log: Log, policy: TargetPolicy, seed: int) -> float:
-    return _held_share(log.sample, policy, log.sample.shared(_clone_rows, seed), seed)
-
-
-def _held_share(log: Log, policy: TargetPolicy, rows: CloneRows, seed: int) -> float:
     """The share of the target's actions, in logged states, that are as likely as all but 1 % of the logged ones.
 
     The behaviour is cloned as a Gaussian around the target's mean action, and the target's actions are looked at by the
     clone: those that are less likely than nearly all logged ones were not logged, whatever a smooth Q says of them.
 
     Args:
-        log: a log with continuous actions, all of it in memory.
+        log: a log with continuous actions, of which the sample is looked at.
         policy: the target.
-        rows: the log's, as clones share them.
         seed: of the target's draws.
     """
-    data, rng = log.data, np.random.default_rng(seed)
+    log, rng = log.sample, np.random.default_rng(seed)
+    data, rows = log.data, _clone_rows(log, seed)
     mean, drawn = np.empty(data.actions.shape), np.empty(data.actions.shape)
     seen = data.observations[log.rows]  # in the canonical order, so that draws do not depend on that of the log
     mean[log.rows] = policy.action_moments(seen, rng)[0]
@@ -218,28 +216,31 @@ def _all_features(design: Design) -> Floats:
     return np.concatenate([part for _, part in design.batches()])
 
 
+@remembered
 def _action_ratio(log: Log, policy: TargetPolicy, seed: int, behaviour: Behaviour) -> ActionRatio:
     known = known_log_prob(log.data, behaviour)
     if known is not None:
         return ActionRatio.of_logs(policy.log_likelihood(log.data.observations, log.data.actions) - known, float("nan"))
     if log.sample is not log:
-        model = log.memory_of(policy).recall(_ratio_model, seed)(log, policy)
+        model = _ratio_model(log, policy, seed)
         return ActionRatio(model.ratio(log.data, policy), model.overlap, model.held_out_log_likelihood)
-    clone, log_ratio = log.memory_of(policy).recall(_fitted, seed)(log, policy)
+    clone, log_ratio = _fitted(log, policy, seed)
     return ActionRatio.of_logs(log_ratio, clone.held_out_log_likelihood)
 
 
+@remembered
 def _ratio_model(log: Log, policy: TargetPolicy, seed: int) -> RatioModel:
     sample = log.sample
-    clone, _ = sample.memory_of(policy).recall(_fitted, seed)(sample, policy)
-    overlap = sample.memory_of(policy).recall(_action_ratio, seed, "cloned")(sample, policy).overlap
+    clone, _ = _fitted(sample, policy, seed)
+    overlap = _action_ratio(sample, policy, seed, "cloned").overlap
     scale = Standardiser.fit(sample.data.actions)
-    return RatioModel(clone, sample.shared(_clone_features, seed), scale, overlap, log.precision)
+    return RatioModel(clone, _clone_features(sample, seed), scale, overlap, log.precision)
 
 
+@remembered
 def _fitted(log: Log, policy: TargetPolicy, seed: int) -> tuple[GaussianClone | CategoricalClone, Floats]:
     """The clone of the behaviour, and log π - log b̂ of each logged action."""
-    data, rows = log.data, log.shared(_clone_rows, seed)
+    data, rows = log.data, _clone_rows(log, seed)
     if data.discrete_actions:
         target, features = policy.probabilities(data.observations), _all_features(rows.design)
         clone = fit_categorical(target, data.actions, features, log.held_out)
@@ -283,13 +284,11 @@ class CategoricalClone:
 
     def log_probabilities(self, probabilities: Floats, features: Floats) -> Floats:
         """(n, actions): of every action."""
-        logs: Floats = log_softmax(features @ self.theta + self.beta * _log_target(probabilities), axis=1)
-        return logs
+        return log_softmax(features @ self.theta + self.beta * _log_target(probabilities), axis=1)
 
 
 def _log_target(probabilities: Floats) -> Floats:
-    logs: Floats = np.log(np.maximum(probabilities, LEAST_PROBABILITY))
-    return logs
+    return np.log(np.maximum(probabilities, LEAST_PROBABILITY))
 
 
 def _chosen(logs: Floats, actions: Integers) -> Floats:
@@ -344,11 +343,13 @@ def fit_categorical(probabilities: Floats, actions: Integers, features: Floats, 
     return replace(clone, held_out_log_likelihood=float(fitted.mean()))
 
 
+@remembered
 def _clone_rows(log: Log, seed: int) -> CloneRows:
     """The rows with features of their states, which all targets share."""
-    design = Design.of_states(log.shared(_clone_features, seed), log.data.observations)
+    design = Design.of_states(_clone_features(log, seed), log.data.observations)
     return CloneRows(design, log.held_out, log.data.episode)
 
 
+@remembered
 def _clone_features(log: Log, seed: int) -> StateFeatures:
-    return StateFeatures.draw(log.data, WAVES, seed, encoder=log.shared(state_encoder))
+    return StateFeatures.draw(log.data, WAVES, seed, encoder=state_encoder(log))

@@ -14,6 +14,7 @@ from ope_vpm.arrays import Floats, Integers
 from ope_vpm.linear.features import Standardiser
 from ope_vpm.ope.adapter.encoding import StateFeatures
 from ope_vpm.ope.log import Log
+from ope_vpm.ope.memory import remembered
 from ope_vpm.policy.continuous import LOG_ROOT_TWO_PI
 from ope_vpm.policy.target import Clipping
 from ope_vpm.with_torch import torch
@@ -39,6 +40,7 @@ class Clone:
     """The mean of `log_prob` over rows that were not fitted; NaN where nothing was fitted or held out."""
 
 
+@remembered
 def clone(log: Log, clipping: Clipping, seed: int) -> Clone:
     """The behaviour policy, fitted to the log.
 
@@ -66,13 +68,13 @@ def counted_clone(states: Integers, actions: Integers, n_actions: int, smoothing
     return Clone(log_prob, float(left_out.mean()))
 
 
+@remembered
 def logged_frequencies(log: Log) -> Floats:
     """(n,): log n(s, a)/n(s) of each logged action on finite states, as it is: no logged action has frequency 0."""
     states = StateFeatures.draw(log.data, 0, 0).encoder.states(log.data.observations)
     _, state = np.unique(states, return_inverse=True)
     _, pair = np.unique(state * (log.data.n_actions or 1) + log.data.actions, return_inverse=True)
-    frequency: Floats = np.log(np.bincount(pair)[pair] / np.bincount(state)[state])
-    return frequency
+    return np.log(np.bincount(pair)[pair] / np.bincount(state)[state])
 
 
 def network_clone(log: Log, clipping: Clipping, seed: int) -> Clone:

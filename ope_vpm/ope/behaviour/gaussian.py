@@ -78,8 +78,7 @@ def share_near(design: Design, gate: Floats) -> Floats:
 
 
 def _mixed(logs: Sequence[Floats], near: Floats) -> Floats:
-    mixed: Floats = np.logaddexp(logs[0] + np.log(1 - near), logs[1] + np.log(near))
-    return mixed
+    return np.logaddexp(logs[0] + np.log(1 - near), logs[1] + np.log(near))
 
 
 def fit_clone(draws: Draws, design: Design, held_out: Bools, episode: Integers) -> Clone:

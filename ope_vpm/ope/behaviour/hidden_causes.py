@@ -22,10 +22,11 @@ from scipy.special import chdtrc
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers, group_sums
 from ope_vpm.linear.features import Standardiser
-from ope_vpm.linear.system import gram_penalty, solve_gram
+from ope_vpm.linear.system import Halves
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.encoding import Encoder, StateFeatures
 from ope_vpm.ope.log import Log
+from ope_vpm.ope.memory import remembered
 
 LEAST_EPISODES = 30
 """Fewer cannot show a gain of `SURE` standard errors, which is at most the root of their number, with any power."""
@@ -52,6 +53,7 @@ Regression = Callable[[Floats], Floats]
 """From numbers of each row, (n, k), to their cross-fitted predictions."""
 
 
+@remembered
 def hidden_causes(log: Log) -> float:
     """The share of the variance of actions, given the state, that a hidden cause of rewards explains.
 
@@ -88,7 +90,7 @@ class SurpriseSteps:
     def predicted(self) -> Floats:
         """(n, k): the present surprise as earlier ones predict it, each half of the episodes by the other; 0 first."""
         past, predicted, rows = self.past - self.by_state(self.past), np.zeros_like(self.surprise), self.later
-        predicted[rows] = cross_fitted(past[rows], self.surprise[rows], self.fold[rows], RIDGE)
+        predicted[rows] = Halves(past[rows], self.fold[rows]).predicted(self.surprise[rows], RIDGE)
         return predicted
 
     def action_gain(self, predicted: Floats) -> tuple[float, float]:
@@ -156,7 +158,7 @@ def _continuous_steps(data: LoggedDataset, fold: Integers) -> SurpriseSteps:
     x, z = features(data.observations), features.limited_coordinates(data.observations)
     acting = (taken[:, :, None] * np.hstack([np.ones((len(z), 1)), z])[:, None, :]).reshape(len(z), -1)
     both = np.hstack([x, acting] if data.discrete_actions else [x, acting, taken**2])
-    by_state, by_pair = (partial(cross_fitted, each, fold=fold, ridge=RIDGE) for each in (x, both))
+    by_state, by_pair = (partial(Halves(each, fold).predicted, ridge=RIDGE) for each in (x, both))
     surprise = taken - by_state(taken)
     past, number = earlier_surprises(surprise, data.episode)
     after = np.where(data.next_known[:, None], data.next_observations, data.observations)
@@ -230,14 +232,4 @@ def cell_means(cell: Integers, fold: Integers, values: Floats) -> Floats:
         for column in range(values.shape[1]):
             sums = group_sums(cell[others], values[others, column], cells) + values[others, column].mean()
             predicted[mine, column] = (sums / times)[cell[mine]]
-    return predicted
-
-
-def cross_fitted(x: Array, values: Floats, fold: Integers, ridge: float) -> Floats:
-    """(n, k): ridge regressions of the values on x, each half of the episodes predicted by the other."""
-    predicted = np.empty_like(values)
-    for number in range(2):
-        others, mine = x[fold != number], fold == number
-        gram = others.T @ others
-        predicted[mine] = x[mine] @ solve_gram(gram, gram_penalty(gram, ridge), others.T @ values[fold != number])
     return predicted

@@ -138,8 +138,7 @@ class Seen:
         logs = log_densities((self.draws.z - self.mean) / self.std, self.std)
         if self.draws.any_clipped:
             logs.ravel()[self.draws.entries.place] = self._tails[2]
-        total: Floats = logs.sum(axis=1)
-        return total
+        return logs.sum(axis=1)
 
     @cached_property
     def centre(self) -> Floats:
@@ -155,8 +154,7 @@ class Seen:
     def variance(self) -> Floats:
         """Of each clipped entry given that it lies beyond its bound; all others are known."""
         width, edge, _, hazard = self._tails
-        variance: Floats = width**2 * np.clip(1 + edge * hazard - hazard**2, 0.0, 1.0)
-        return variance
+        return width**2 * np.clip(1 + edge * hazard - hazard**2, 0.0, 1.0)
 
     def variances(self, weight: Floats) -> Floats:
         """(m,): Σ w·Var[draw]."""
@@ -282,8 +280,7 @@ class Gaussian:
 
     def mean(self, features: Floats) -> Floats:
         """(n, m), at rows with these features."""
-        mean: Floats = features[:, : len(self.coefficients)] @ self.coefficients
-        return mean
+        return features[:, : len(self.coefficients)] @ self.coefficients
 
     def seen(self, draws: Draws, features: Floats) -> Seen:
         """What is known of draws at rows with these features."""
@@ -346,8 +343,7 @@ class Regression:
 
     def solve(self, products: Floats) -> Floats:
         """The coefficients, from Σ w φ·value."""
-        coefficients: Floats = cho_solve(self.factor, products)
-        return coefficients
+        return cho_solve(self.factor, products)
 
     def coefficients(self, values: Floats) -> Floats:
         """(size,): of the regression of a value at every row."""

@@ -1,52 +1,14 @@
-"""Where action ratios take the behaviour's probabilities from: what `behaviour=` means, for every estimator."""
+"""Where action ratios take the behaviour's probabilities from, for every estimator."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ope_vpm.arrays import Floats
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.adapter.encoding import check_match, target_of
+from ope_vpm.ope.adapter.choices import Behaviour, checked_behaviour
 from ope_vpm.ope.behaviour.clone import Clone, clone
-from ope_vpm.policy import TargetPolicy
-
-if TYPE_CHECKING:
-    from ope_vpm.ope.problem import Problem
-
-Behaviour = Any
-"""What a user gives: "cloned" (fitted to the log), "logged" (as `behaviour_log_prob` of the data has it), or the policy
-that acted, as `as_policy` takes it. Once checked a policy is a `TargetPolicy`."""
-ROUNDING = 1e-5
-"""How far above 0 the logarithm of a probability may lie, as one that was computed in single precision does."""
-
-
-def checked_behaviour(data: LoggedDataset, target: TargetPolicy, behaviour: Behaviour) -> Behaviour:
-    """What was given, a policy as a `TargetPolicy`; what the data or a policy cannot give is refused.
-
-    Args:
-        data: the log.
-        target: the policy that is asked about; that which acted sees the observations that it sees.
-        behaviour: what the user gave.
-    """
-    if not isinstance(behaviour, str):
-        policy = check_match(data, target.alike(target_of(data, behaviour)))
-        if not policy.has_log_prob:
-            raise ValueError("a behaviour policy needs densities, and this one has none: use behaviour='cloned'")
-        return policy
-    if behaviour not in ("cloned", "logged"):
-        raise ValueError(f"behaviour must be 'cloned', 'logged' or a policy: got {behaviour!r}")
-    if behaviour == "logged":
-        if data.behaviour_log_prob is None:
-            raise ValueError("behaviour='logged' needs behaviour_log_prob in the data: use behaviour='cloned'")
-        if data.discrete_actions and float(np.max(data.behaviour_log_prob)) > ROUNDING:
-            row = int(np.argmax(data.behaviour_log_prob))
-            raise ValueError(
-                "behaviour_log_prob of discrete actions must be logarithms of probabilities, 0 or less: "
-                f"row {row} is {data.behaviour_log_prob[row]:.6g} (probabilities: give their np.log)"
-            )
-    return behaviour
+from ope_vpm.ope.problem import Problem
 
 
 def known_log_prob(data: LoggedDataset, behaviour: Behaviour) -> Floats | None:
@@ -91,5 +53,5 @@ def behaviour_log_prob(problem: Problem, own: Behaviour = None) -> Clone:
     """Log b of each logged action; a clone is shared by all targets with the same bounds; arguments as above."""
     known = known_log_prob(problem.data, asked_behaviour(problem, own))
     if known is None:  # where the target clips, the log was clipped too
-        return problem.log.shared(clone, problem.policy.clipping, problem.seed)
+        return clone(problem.log, problem.policy.clipping, problem.seed)
     return Clone(known, float("nan"))

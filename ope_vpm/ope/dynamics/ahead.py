@@ -15,7 +15,8 @@ from ope_vpm.arrays import Array, Bools, Floats, Integers
 from ope_vpm.ope.adapter.encoding import StateFeatures
 from ope_vpm.ope.adapter.ends import TimeLimit, times
 from ope_vpm.ope.dynamics.world import World
-from ope_vpm.ope.log import Log, Same
+from ope_vpm.ope.log import Log
+from ope_vpm.ope.memory import Same, remembered
 from ope_vpm.ope.problem import Problem
 
 
@@ -32,8 +33,7 @@ class Charge:
 
     def of(self, reward: Floats, ended: Floats) -> Floats:
         """The rewards of some rows, from what was paid on the way and the probability of an end."""
-        charged: Floats = self.scale * (reward - self.per_end * ended)
-        return charged
+        return self.scale * (reward - self.per_end * ended)
 
 
 NO_CHARGE = Charge(0.0, 1.0)
@@ -68,10 +68,8 @@ class Ahead:
             first: V of an initial state, where ends restart; otherwise 0.
         """
         if gamma < 1:
-            found: Floats = self.reward + gamma**steps * (self.features @ theta)
-            return found
-        relative: Floats = self.reward - theta[0] * self.time + self.features[:, 1:] @ theta[1:] + self.ended * first
-        return relative
+            return self.reward + gamma**steps * (self.features @ theta)
+        return self.reward - theta[0] * self.time + self.features[:, 1:] @ theta[1:] + self.ended * first
 
 
 @dataclass
@@ -109,6 +107,7 @@ def by_clock(clock: Integers, ending: Floats, length: int | None) -> Floats:
     return ending if length is None else np.where(clock >= length, 1.0, ending)
 
 
+@remembered
 def _walk_of_log(
     log: Log, world: World, rows: Same, steps: int, gamma: float, time_limit: TimeLimit, length: int | None
 ) -> tuple[Walk, Floats, Floats]:
@@ -165,8 +164,8 @@ class Simulator:
         policies share that of one model, one array of rows and one discount.
         """
         data, problem = self.problem.data, self.problem
-        walk, reward, time = problem.log.shared(
-            _walk_of_log, self.world, Same(rows), steps, problem.gamma, problem.time_limit, self.length
+        walk, reward, time = _walk_of_log(
+            problem.log, self.world, Same(rows), steps, problem.gamma, problem.time_limit, self.length
         )
         place = np.minimum(rows + steps - 1, data.ends[data.episode[rows]])
         ended = problem.ending[place]

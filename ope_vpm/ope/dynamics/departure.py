@@ -18,6 +18,7 @@ import numpy as np
 from ope_vpm.arrays import Array, Floats, Integers
 from ope_vpm.ope.dynamics.world import World, fit_world, world_of
 from ope_vpm.ope.log import Log
+from ope_vpm.ope.memory import remembered
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy
 
@@ -81,8 +82,7 @@ def nearest(square: Floats, count: int) -> Integers:
     """The numbers of the nearest logged states, in no order, from the squared distances."""
     if count >= square.shape[1]:
         return np.tile(np.arange(square.shape[1]), (len(square), 1))
-    near: Integers = np.argpartition(square, count - 1, axis=1)[:, :count]
-    return near
+    return np.argpartition(square, count - 1, axis=1)[:, :count]
 
 
 def departure(problem: Problem) -> float | None:
@@ -90,15 +90,16 @@ def departure(problem: Problem) -> float | None:
 
     About 1 % where the target stays within the log. None where there is no model, or no episode begins at a reset.
     """
-    return problem.of_policy(_departure, problem.seed)
+    return _departure(problem.log, problem.policy, problem.seed)
 
 
+@remembered
 def _departure(log: Log, policy: TargetPolicy, seed: int) -> float | None:
     """The same, for all discounts."""
-    world = log.shared(fit_world, policy.clipping, policy.n_actions, seed)
+    world = fit_world(log, policy.clipping, policy.n_actions, seed)
     if world is None or not len(log.initial_episodes):
         return None
-    around, usual = log.shared(_of_behaviour, world, seed)
+    around, usual = _of_behaviour(log, world, seed)
     rng = np.random.default_rng([seed, 1])  # other draws than the behaviour's
 
     def of_target(z: Floats, square: Floats) -> Array:
@@ -134,6 +135,7 @@ def _some(rows: Integers, rng: np.random.Generator) -> Integers:
     return rows[np.sort(rng.choice(len(rows), LOGGED_STATES, replace=False))]
 
 
+@remembered
 def _of_behaviour(log: Log, world: World, seed: int) -> tuple[Surroundings, float]:
     """The logged states, and how far from them 99 % of the behaviour's steps stay: there is no policy in it."""
     rng = np.random.default_rng(seed)
@@ -141,8 +143,7 @@ def _of_behaviour(log: Log, world: World, seed: int) -> tuple[Surroundings, floa
 
     def of_log(z: Floats, square: Floats) -> Array:
         near = nearest(square, NEIGHBOURS)
-        actions: Array = around.actions[near[np.arange(len(z)), rng.integers(near.shape[1], size=len(z))]]
-        return actions
+        return around.actions[near[np.arange(len(z)), rng.integers(near.shape[1], size=len(z))]]
 
     return around, _walks(log, world, around, of_log, rng).quantile(USUAL)
 

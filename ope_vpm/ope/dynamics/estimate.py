@@ -18,7 +18,7 @@ import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
 from ope_vpm.linear.system import RIDGES, LinearSystem, choose_ridge, penalty_scale
-from ope_vpm.ope.adapter.pair_features import pair_features
+from ope_vpm.ope.adapter.pair_stream import pair_features
 from ope_vpm.ope.dynamics.ahead import NO_CHARGE, Ahead, Charge, Simulator
 from ope_vpm.ope.dynamics.departure import unfamiliar
 from ope_vpm.ope.dynamics.world import World, world_of
@@ -28,6 +28,7 @@ from ope_vpm.ope.inference.returns import reaches_ends
 from ope_vpm.ope.inference.support import unsupported
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, initial_sums
 from ope_vpm.ope.log import Log
+from ope_vpm.ope.memory import remembered
 from ope_vpm.ope.problem import Problem
 
 LEAST_EXPLAINED = 0.9995
@@ -158,8 +159,7 @@ def _starts(problem: Problem, rng: np.random.Generator) -> Integers:
     rows = problem.log.rows[np.asarray(problem.data.next_known)[problem.log.rows]]
     if len(rows) <= STARTS:
         return rows
-    chosen: Integers = rows[np.sort(rng.choice(len(rows), STARTS, replace=False))]
-    return chosen
+    return rows[np.sort(rng.choice(len(rows), STARTS, replace=False))]
 
 
 def _solved(problem: Problem, parts: list[_Equations], simulator: Simulator, initial: Floats) -> Followed:
@@ -272,8 +272,7 @@ class _Equations:
 
     def residual(self, theta: Floats) -> Floats:
         """What the equations leave at each row."""
-        left: Floats = self.reward - self.change @ theta
-        return left
+        return self.reward - self.change @ theta
 
     def moved(self, theta: Floats, beta: Floats) -> float:
         """How far these rows alone would move the value of a solution, to first order."""
@@ -301,7 +300,7 @@ def _missed(
 
     Held-out rows with so many steps after them, or an end: infinite where there are too few to tell.
     """
-    data, gamma, rows = problem.data, problem.gamma, problem.log.shared(_checked_rows, steps)
+    data, gamma, rows = problem.data, problem.gamma, _checked_rows(problem.log, steps)
     if len(rows) < LEAST_CHECKED:
         return float("inf")
     modelled, logged = (each.charged(charge) for each in simulator.of_log(rows, steps))
@@ -314,6 +313,7 @@ def _missed(
     return float(np.hypot(np.mean(tau * gap), np.sqrt(np.sum(by_episode**2))))
 
 
+@remembered
 def _checked_rows(log: Log, steps: int) -> Integers:
     """Held-out rows with so many steps after them, or an end: all of them where they are too few, otherwise a part."""
     data, known = log.data, np.asarray(log.data.next_known)

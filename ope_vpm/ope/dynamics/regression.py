@@ -162,13 +162,11 @@ class Regression:
 
     def __call__(self, x: Floats) -> Floats:
         """The predicted columns of each row."""
-        predicted: Floats = x @ self.coefficients * self.deviation + self.mean
-        return predicted
+        return x @ self.coefficients * self.deviation + self.mean
 
     def variance(self, x: Floats) -> Floats:
         """(n, columns): the variance of each prediction by that of the coefficients, in units of the column's own."""
-        variance: Floats = np.square(x @ self.axes) @ np.square(self.spread)
-        return variance
+        return np.square(x @ self.axes) @ np.square(self.spread)
 
     def drawn(self, rng: np.random.Generator) -> Regression:
         """The regression with coefficients drawn from their posterior distribution."""

@@ -17,6 +17,7 @@ from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks
 from ope_vpm.linear.features import BATCH_ROWS, DistinctColumns, Standardiser, cosines
 from ope_vpm.ope.dynamics.regression import Columns, Regression, sums_over
 from ope_vpm.ope.log import Log
+from ope_vpm.ope.memory import remembered
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy.target import Clipping
 
@@ -92,8 +93,7 @@ class World:
 
     def observations(self, z: Floats, like: Array) -> Array:
         """States of the model as a policy is asked about them, in the type of the logged ones."""
-        found: Array = self.states.restored(z).astype(like.dtype)
-        return found
+        return self.states.restored(z).astype(like.dtype)
 
     def inside(self, z: Floats) -> Floats:
         """The nearest states that the model may reach."""
@@ -128,9 +128,10 @@ def with_products(x: Floats) -> Floats:
 
 def world_of(problem: Problem) -> World | None:
     """The model of a problem's log, which all policies with actions of one kind share."""
-    return problem.log.shared(fit_world, problem.policy.clipping, problem.policy.n_actions, problem.seed)
+    return fit_world(problem.log, problem.policy.clipping, problem.policy.n_actions, problem.seed)
 
 
+@remembered
 def fit_world(log: Log, clipping: Clipping, n_actions: int | None, seed: int) -> World | None:
     """Learn the model of a log; None where its states are no vectors or too little is known to judge it.
 
@@ -265,5 +266,4 @@ def _end_coefficients(after: Floats, ended: Bools) -> Floats:
 
     from scipy.optimize import minimize  # imported here: it takes long, and few need it
 
-    found: Floats = minimize(loss, start, jac=True, method="L-BFGS-B", options=END_OPTIONS).x
-    return found
+    return minimize(loss, start, jac=True, method="L-BFGS-B", options=END_OPTIONS).x

@@ -13,6 +13,7 @@ from ope_vpm.chain.finite.solve import SparseMatrix
 from ope_vpm.ope.adapter.encoding import Encoder
 from ope_vpm.ope.adapter.ends import Steps
 from ope_vpm.ope.log import Log
+from ope_vpm.ope.memory import remembered
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +32,7 @@ class NumberedStates:
     """The number of each initial state, in the order of `Log.initial_episodes`."""
 
 
+@remembered
 def number_states(log: Log, steps: Steps) -> NumberedStates:
     """Number the states of a log.
 
@@ -205,9 +207,10 @@ class PairCounts:
         return replace(self, weight=self.weight * steps, initial_weight=self.initial_weight * initial)
 
 
+@remembered
 def count_pairs(log: Log, steps: Steps) -> PairCounts:
     """Count the pairs of a log with finite states and actions; arguments as in `number_states`."""
-    numbered, actions = log.shared(number_states, steps), steps.of_rows(log.data.actions)
+    numbered, actions = number_states(log, steps), steps.of_rows(log.data.actions)
     factor = int(actions.max()) + 1
     codes = numbered.state * factor
     codes += actions

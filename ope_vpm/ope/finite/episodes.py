@@ -22,12 +22,11 @@ from functools import cached_property
 import numpy as np
 
 from ope_vpm.arrays import Floats
-from ope_vpm.ope.adapter.ends import limit_of
 from ope_vpm.ope.finite.fit import Fit, fitted
 from ope_vpm.ope.finite.model import CompletedModel
 from ope_vpm.ope.finite.problem import FiniteProblem, finite_problem
 from ope_vpm.ope.finite.treatments import exact_model
-from ope_vpm.ope.log import Memory
+from ope_vpm.ope.memory import Memory, remembered
 from ope_vpm.ope.problem import Problem
 
 NOBODY_LEFT = 1e-12
@@ -99,20 +98,17 @@ class Course:
 
 def limited_steps(problem: Problem) -> int | None:
     """The most steps of an episode, where a time limit is part of the task and the log shows it; None elsewhere."""
-    limit = limit_of(problem.data) if problem.time_limit == "restart" else None
+    limit = problem.limit
     if limit is None:
         return None
     transitions = finite_problem(ongoing(problem)).counts.transitions
     return limit if limit * (transitions.nnz + transitions.shape[1]) <= MOST_PRODUCTS else None
 
 
+@remembered
 def ongoing(problem: Problem) -> Problem:
     """The question whose steps go on after a truncation, and nowhere after a termination."""
-    return problem.shared(_ongoing)
-
-
-def _ongoing(problem: Problem) -> Problem:
-    return replace(problem, on_end="absorb", time_limit="continue", _memory=Memory())
+    return replace(problem, on_end="absorb", time_limit="continue", memory=Memory())
 
 
 def course_of(finite: FiniteProblem, steps: int) -> tuple[Course, Fit | None]:

@@ -12,6 +12,7 @@ from ope_vpm.ope.adapter.pairs import absorbed_share
 from ope_vpm.ope.finite.counts import PairCounts, count_pairs
 from ope_vpm.ope.finite.similar import Borrowed, borrowed, standardised_features
 from ope_vpm.ope.finite.tally import count_stream
+from ope_vpm.ope.memory import remembered
 from ope_vpm.ope.problem import Problem
 
 
@@ -85,12 +86,9 @@ class FiniteProblem:
         return self.counts.reward - level + self.gamma * after
 
 
+@remembered
 def finite_problem(problem: Problem) -> FiniteProblem:
     """The counts of a problem's log and the target on them, shared by all estimators."""
-    return problem.shared(_count)
-
-
-def _count(problem: Problem) -> FiniteProblem:
     counts = _counts(problem)
     target = problem.policy.probabilities(counts.observations)
     absorbed = absorbed_share(problem.data, problem.ends, problem.gamma) if problem.on_end == "absorb" else 0.0
@@ -102,5 +100,5 @@ def _count(problem: Problem) -> FiniteProblem:
 def _counts(problem: Problem) -> PairCounts:
     """The counts, which all policies share."""
     if problem.streamed:
-        return problem.log.shared(count_stream, problem.on_end, problem.time_limit, problem.seed)
-    return problem.log.shared(count_pairs, problem.steps)
+        return count_stream(problem.log, problem.on_end, problem.time_limit, problem.seed)
+    return count_pairs(problem.log, problem.steps)

@@ -89,7 +89,7 @@ def one_step(problem: Problem) -> RawEstimate:
     finite = finite_problem(problem)
     ratio = ratio_of_actions(finite)
     if problem.log.streamed:
-        plan = problem.log.shared(planned, problem.on_end, problem.time_limit, problem.seed)
+        plan = planned(problem.log, problem.on_end, problem.time_limit, problem.seed)
         weighting = _OfParts(plan, numbers_of(finite.counts, plan), ratio)
         return weighted_estimate(problem, streamed_sums(problem, problem.log, weighting), None)
     by_time, tail = time_weights(problem)

@@ -43,7 +43,7 @@ def numbers_of(counts: PairCounts, plan: StepPlan) -> Numbers:
 
 def evidence_of_parts(problem: Problem, log: Log, solution: FiniteSolution) -> RowEvidence:
     """From a pass over the parts; arguments as in `evidence_of_rows`."""
-    plan = log.shared(planned, problem.on_end, problem.time_limit, problem.seed)
+    plan = planned(log, problem.on_end, problem.time_limit, problem.seed)
     solved = SolvedSteps.of(problem, solution, log.facts.rewards.commonest)
     sums = log.total(_sums_of_part, plan, numbers_of(finite_problem(problem).counts, plan), solved)
     return sums.evidence(problem, solution, None)

@@ -12,6 +12,7 @@ from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
 from ope_vpm.ope.finite.counts import PairCounts
 from ope_vpm.ope.finite.part_steps import StepPlan, step_plan
 from ope_vpm.ope.log import Log
+from ope_vpm.ope.memory import remembered
 
 SPARE = 1 << 18
 """Entries that may wait to be added up, 10 MB: adding each part at once would sort all that is known for every one."""
@@ -79,12 +80,14 @@ class Tally:
         return Tally(code[first], total, np.add.reduceat(self.steps[order], first), mean, spread, len(first))
 
 
+@remembered
 def count_stream(log: Log, on_end: OnEnd, time_limit: TimeLimit, seed: int) -> PairCounts:
     """Count the pairs of a log that is read in parts, in one pass; arguments as in `plan_steps`."""
-    plan = log.shared(planned, on_end, time_limit, seed)
+    plan = planned(log, on_end, time_limit, seed)
     return _numbered(plan, log.total(Tally.of_part, plan).summed(), log)
 
 
+@remembered
 def planned(log: Log, on_end: OnEnd, time_limit: TimeLimit, seed: int) -> StepPlan:
     """The plan of a log that is read in parts, which all passes share."""
     return step_plan(log, on_end, time_limit, seed)

@@ -97,7 +97,7 @@ def timed_sums(problem: Problem, steps: TimedSteps) -> TimedSums:
     asked, ends = ongoing(problem), problem.ends
     log, counts = asked.log, finite_problem(asked).counts
     if log.streamed:
-        plan = log.shared(planned, asked.on_end, asked.time_limit, asked.seed)
+        plan = planned(log, asked.on_end, asked.time_limit, asked.seed)
         return log.total(_of_part, plan, numbers_of(counts, plan), steps, ends)
     data, plan_rows = asked.data, asked.steps
     moved, of_ends = np.zeros((data.n_episodes, 2)), np.zeros(2)

@@ -11,7 +11,6 @@ import numpy as np
 from ope_vpm.arrays import ROUNDING, Floats, effective_sample_size, group_sums
 from ope_vpm.linear.weight_sums import WeightSums
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.adapter.ends import limit_of
 from ope_vpm.ope.behaviour.hidden_causes import hidden_causes
 from ope_vpm.ope.inference.doubts import (
     FEW,
@@ -88,12 +87,11 @@ def return_hull(problem: Problem) -> Hull:
     Where only ends pay, as for a probability of survival, it is the hull of what they pay and of 0. Otherwise an
     episode has at least one step, and at most as many as a time limit that is part of the task leaves it.
     """
-    data, rewards, ends = problem.data, problem.data.reward_facts, problem.ends
+    rewards, ends = problem.data.reward_facts, problem.ends
     if not (rewards.inner or rewards.last[~ends].any()):
         paid = rewards.last[ends]
         return Hull(float(paid.min(initial=0.0)), float(paid.max(initial=0.0)))
-    limit = limit_of(data) if problem.time_limit == "restart" else None
-    longest = np.inf if limit is None else float(limit)
+    longest = np.inf if problem.limit is None else float(problem.limit)
     least, largest = rewards.least, rewards.largest
     return Hull(least * longest if least < 0 else least, largest * longest if largest > 0 else largest)
 
@@ -217,7 +215,7 @@ def interval_of(problem: Problem, raw: RawEstimate) -> tuple[float | None, Inter
 def all_doubts(problem: Problem, raw: RawEstimate) -> Doubts:
     """What speaks against an estimate, and against every estimate from this log; the doctor's warnings among it."""
     episodes, look = problem.data.n_episodes, "look at what `ope-vpm inspect` finds in the data"
-    of_log = *FEW.of(episodes, episodes), *HIDDEN_CAUSES.of(problem.log.sample.shared(hidden_causes))
+    of_log = *FEW.of(episodes, episodes), *HIDDEN_CAUSES.of(hidden_causes(problem.log.sample))
     return joined(of_log, raw.doubts, remarks(problem.log.warnings, look))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -12,11 +12,13 @@ from ope_vpm.linear.weight_sums import WeightSums, added
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.streamed import Part
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit, ended_episodes
+from ope_vpm.ope.adapter.pair_stream import Weighting
 from ope_vpm.ope.inference.doubts import remarks
 from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.returns import with_return_of_sums
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
 from ope_vpm.ope.log import Log
+from ope_vpm.ope.memory import remembered
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy
 
@@ -132,13 +134,6 @@ def _sums_of_part(
     return reward_sums(part, weights, tail, time_limit, part.first_episode)
 
 
-class Weighting(Protocol):
-    """A function that weighs logged rows."""
-
-    def __call__(self, data: LoggedDataset, policy: TargetPolicy) -> Floats:
-        """(n,): the weight of each row."""
-
-
 def streamed_sums(problem: Problem, log: Log, weighting: Weighting | None = None) -> RewardSums:
     """The sums of a log that is read in parts, in one pass."""
     settings = problem.gamma, problem.on_end, problem.time_limit
@@ -167,12 +162,9 @@ def weighted_estimate(problem: Problem, sums: RewardSums, weights: Floats | None
     return with_return_of_sums(problem, found, EpisodeSums(sums.reward[:, None], sums.ended[:, None]), rate)
 
 
+@remembered
 def logged_mean(problem: Problem) -> RawEstimate:
     """The mean logged reward, weighted by γ^t: what the behaviour policy is worth."""
-    return problem.shared(_logged_mean)
-
-
-def _logged_mean(problem: Problem) -> RawEstimate:
     doubts = remarks(["the logged mean is the behaviour's value, whatever the target does"])
     if problem.log.streamed:
         return weighted_estimate(problem, streamed_sums(problem, problem.log), None, doubts=doubts)

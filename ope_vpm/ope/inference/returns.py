@@ -17,7 +17,6 @@ import numpy as np
 from scipy.special import betaincinv
 
 from ope_vpm.arrays import Floats, effective_sample_size
-from ope_vpm.ope.adapter.ends import limit_of
 from ope_vpm.ope.inference.doubts import FEW, among, judge, remarks, scaled
 from ope_vpm.ope.inference.estimate import (
     RawEstimate,
@@ -43,9 +42,7 @@ UNKNOWN = RawEstimate(value=float("nan"))
 
 def fixed_length(problem: Problem) -> int | None:
     """The length of every episode, where a time limit alone ends them: the return is then length · value."""
-    if problem.time_limit == "continue" or problem.data.table.terminated.any():
-        return None
-    return limit_of(problem.data)
+    return None if problem.data.table.terminated.any() else problem.limit
 
 
 def reaches_ends(problem: Problem, rate: float) -> bool:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 from scipy.special import ndtr, stdtrit
@@ -63,7 +62,7 @@ class EpisodeSums:
     def ratios(self) -> Floats:
         """Each of the K ratios over all episodes; 0 where the denominator is."""
         below = self.denominator.sum(axis=0)
-        return cast(Floats, np.divide(self.numerator.sum(axis=0), below, out=np.zeros_like(below), where=below != 0))
+        return np.divide(self.numerator.sum(axis=0), below, out=np.zeros_like(below), where=below != 0)
 
     @property
     def influence(self) -> Floats:
@@ -72,7 +71,7 @@ class EpisodeSums:
         moved = np.divide(
             self.numerator - self.denominator * self.ratios, below, out=np.zeros_like(self.numerator), where=below != 0
         )
-        return cast(Floats, moved.sum(axis=1))
+        return moved.sum(axis=1)
 
     @property
     def standard_error(self) -> float:
@@ -270,7 +269,7 @@ def replicates(sums: EpisodeSums, seed: int, number: int = REPLICATES) -> Floats
         times = rng.multinomial(episodes, equal, size=some.stop - some.start).astype(np.float64)
         above[some], below[some] = times @ sums.numerator, times @ sums.denominator
     ratio = np.divide(above, below, out=np.broadcast_to(sums.ratios, above.shape).copy(), where=below > 0)
-    return cast(Floats, ratio.sum(axis=1))
+    return ratio.sum(axis=1)
 
 
 def percentile_interval(drawn: Floats, value: float, episodes: int, bias: float) -> Interval:

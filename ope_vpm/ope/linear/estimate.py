@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from ope_vpm.linear.system import DECADE, RIDGES, LinearSystem, choose_ridge, su
 from ope_vpm.linear.weight_sums import WeightSums
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.adapter.pair_features import PairFeatures
-from ope_vpm.ope.adapter.pair_stream import Pairs
+from ope_vpm.ope.adapter.pair_stream import Pairs, on_sample
 from ope_vpm.ope.adapter.pair_sums import PairSums
 from ope_vpm.ope.inference.doubts import FITTED, RIDGE, remarks
 from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_sums, rows_worth, weight_sums
@@ -28,6 +29,7 @@ from ope_vpm.ope.inference.returns import reaches_ends, with_rate_doubt
 from ope_vpm.ope.inference.support import doubts_of_actions
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, influence_sums, initial_sums
 from ope_vpm.ope.linear.residuals import Missed
+from ope_vpm.ope.memory import Memory, remembered
 from ope_vpm.ope.problem import Discount, Problem
 
 KEPT_NUMBERS = 24_000_000
@@ -50,8 +52,6 @@ class LinearEstimate(RawEstimate):
     """The coefficients of τ."""
     residual: Floats | None
     """The Bellman residual of each row of the equations; None where rows are not kept."""
-    clock: int | None
-    """The length of episodes that a time limit ends, where the features know the time."""
     steps: float | None = None
     """Of returns: the mean length of an episode."""
     per_episode: LinearEstimate | None = None
@@ -73,14 +73,26 @@ class PairEquations:
 
     problem: Problem
     pairs: Pairs
-    means: Means
-    system: LinearSystem
 
-    @classmethod
-    def of(cls, problem: Problem, pairs: Pairs) -> PairEquations:
-        """Make them in one pass over the rows, which all discounts share."""
-        means = pairs.moments.means()
-        return cls(problem, pairs, means, LinearSystem.of(means, problem.gamma, restart=problem.on_end == "restart"))
+    @cached_property
+    def means(self) -> Means:
+        """Of one pass over the rows, which all discounts share."""
+        return self.pairs.moments.means()
+
+    @cached_property
+    def system(self) -> LinearSystem:
+        """The linear system at the problem's discount."""
+        return LinearSystem.of(self.means, self.problem.gamma, restart=self.problem.on_end == "restart")
+
+    @property
+    def memory(self) -> Memory:
+        """That of the rows, for what is computed for all discounts together."""
+        return self.pairs.memory
+
+    @property
+    def on_sample(self) -> PairEquations:
+        """These equations on the rows of the log's sample."""
+        return PairEquations(self.problem.on_sample, on_sample(self.problem, self.pairs))
 
     @property
     def rows(self) -> PairFeatures:
@@ -100,7 +112,7 @@ class PairEquations:
 
     def at(self, discount: Discount) -> PairEquations:
         """The equations of the same rows at a discount that is asked about together with this one."""
-        return self if discount == self.problem.discount else PairEquations.of(self.problem.at(discount), self.pairs)
+        return self if discount == self.problem.discount else PairEquations(self.problem.at(discount), self.pairs)
 
     def solved(self, ridges: tuple[float, ...], choices: int) -> SolvedRidges:
         """The solutions for some ridges, made in one pass with those of all discounts that are asked about.
@@ -109,13 +121,12 @@ class PairEquations:
             ridges: the ridges.
             choices: how many of them, the first ones, may be chosen; of the others the value alone is asked for.
         """
-        asked = ridges, choices, self.problem.all_discounts
-        return self.pairs.remembered(_solved_together, *asked)(self)[self.problem.discount]
+        return _solved_together(self, ridges, choices, self.problem.all_discounts)[self.problem.discount]
 
     def at_rows(self, path: RidgePath) -> tuple[Floats, Floats]:
         """The ratio τ and the Bellman residual of each row for the ridge that was chosen; one pass as in `solved`."""
         problem = self.problem
-        return self.pairs.remembered(_rows_together, path.ridges, problem.all_discounts)(self)[problem.discount]
+        return _rows_together(self, path.ridges, problem.all_discounts)[problem.discount]
 
     def influence(self, tau: Floats, residual: Floats, theta: Floats) -> EpisodeSums:
         """How each episode moves the value, from the τ and the residual of each row."""
@@ -179,6 +190,7 @@ class Influences:
         return (self[ridge] for ridge in range(len(self)))
 
 
+@remembered
 def _solved_together(
     equations: PairEquations, ridges: tuple[float, ...], choices: int, discounts: tuple[Discount, ...]
 ) -> dict[Discount, SolvedRidges]:
@@ -224,6 +236,7 @@ def _solved(equations: PairEquations, ridges: tuple[float, ...], choices: int) -
     return _Solved(theta, beta, asked)
 
 
+@remembered
 def _rows_together(
     equations: PairEquations, ridges: tuple[float, ...], discounts: tuple[Discount, ...]
 ) -> dict[Discount, tuple[Floats, Floats]]:
@@ -352,21 +365,22 @@ def linear_estimate(
         solver: its name, for the record.
         diagnostics: further entries for the record.
     """
-    path, pairs = ridge_path(equations, ridge), equations.pairs
+    path = ridge_path(equations, ridge)
     found = _estimate(equations, path)
     per_episode = None
     if path.per_episode is not None:
         per_episode = with_rate_doubt(_estimate(equations, path.per_episode), path.per_episode.rate_error)
-    notes = {"solver": solver, "ridge": found.ridge, **(diagnostics or {}), "clock": found.clock}
+    problem = equations.problem
+    notes = {"solver": solver, "ridge": found.ridge, **(diagnostics or {}), "clock": problem.limit}
     if per_episode is not None:
         notes["return_ridge"] = per_episode.ridge
-    notes |= {"dropped": pairs.dropped, "ended": pairs.ended}
+    notes |= {"dropped": len(problem.data) - len(equations.pairs), "ended": int(problem.ends.sum())}
     return replace(found, per_episode=per_episode, diagnostics=notes)
 
 
 def _estimate(equations: PairEquations, path: RidgePath) -> LinearEstimate:
     """What was found at the chosen ridge."""
-    problem, pairs = equations.problem, equations.pairs
+    problem = equations.problem
     chosen, sums = path.ridges[path.chosen], path.sums[path.chosen]
     value, bias = float(path.values[path.chosen]), suspected_bias(path.values, path.chosen)
     if not np.isfinite(bias):  # with a larger ridge no end is reached: nothing is known about the return
@@ -389,7 +403,6 @@ def _estimate(equations: PairEquations, path: RidgePath) -> LinearEstimate:
         theta=path.theta[:, path.chosen],
         beta=path.beta[:, path.chosen],
         residual=residual,
-        clock=pairs.clock,
         steps=path.steps,
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -79,7 +79,7 @@ def shares_of(estimates: Sequence[LinearEstimate]) -> Floats:
     errors = np.hypot(known, [each.size(RIDGE) or 0.0 for each in estimates])
     errors = np.clip(np.nan_to_num(errors, nan=np.inf), limits.tiny, limits.max)
     precision = (errors.min() / errors) ** 2
-    return cast(Floats, precision / precision.sum())
+    return precision / precision.sum()
 
 
 def _mixed_rows(parts: Sequence[Solved]) -> tuple[Floats, Floats]:

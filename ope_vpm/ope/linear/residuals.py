@@ -14,18 +14,22 @@ see `Missed`. Importance weights would need no such functions, but a target with
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ope_vpm.arrays import ROUNDING, Array, Bools, Floats, Integers
 from ope_vpm.linear.features import Standardiser
-from ope_vpm.linear.system import gram_penalty, predicted_mean, solve_gram
+from ope_vpm.linear.system import Halves, predicted_mean
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.encoding import NEAR, nearness
 from ope_vpm.ope.adapter.pair_features import PairFeatures, action_functions
-from ope_vpm.ope.log import Log, Memory
+from ope_vpm.ope.memory import remembered
 from ope_vpm.ope.problem import Problem
+
+if TYPE_CHECKING:
+    from ope_vpm.ope.linear.estimate import PairEquations
 
 UNCORRELATED = 0.2
 """|ρ| of residuals up to which states may be complete: Pendulum, Acrobot, CartPole and Hopper have up to 0.21."""
@@ -94,17 +98,24 @@ class History:
         return bound * float(np.sqrt(self.share))
 
 
-def history(sample: Log, pairs: PairFeatures, residual: Floats) -> History:
-    """What the past foretells of the residuals of a log's rows."""
-    rows, size = pairs.rows, sample.data.reward_facts.size
-    together = (np.diff(rows) == 1) & (np.diff(sample.data.episode[rows]) == 0)
-    correlation = residual_correlation(together, residual, size)
-    past = pairs.remembered(_past_steps)(sample, pairs, together)
+def history(equations: PairEquations, residual: Floats) -> History:
+    """What the past predicts of the residuals of the rows of a log in memory."""
+    size = equations.problem.data.reward_facts.size
+    correlation = residual_correlation(_together(equations), residual, size)
+    past = _past_steps(equations)
     return History(correlation, *((0.0, 0.0) if past is None else past.foretold(residual, size)))
 
 
-def _past_steps(sample: Log, pairs: PairFeatures, together: Bools) -> PastSteps | None:
+def _together(equations: PairEquations) -> Bools:
+    """(n - 1,): whether each row but the first is the step after the row before it."""
+    rows = equations.rows.rows
+    return (np.diff(rows) == 1) & (np.diff(equations.problem.data.episode[rows]) == 0)
+
+
+@remembered
+def _past_steps(equations: PairEquations) -> PastSteps | None:
     """The steps that have one before them; None where there are none, or states are numbers or too large."""
+    sample, pairs, together = equations.problem.log, equations.rows, _together(equations)
     data, rows, encoder = sample.data, pairs.rows, pairs.states.features.encoder
     vectors = encoder.shape is None and encoder.size <= MOST_COORDINATES
     if not vectors or not together.any():
@@ -116,9 +127,10 @@ def _past_steps(sample: Log, pairs: PairFeatures, together: Bools) -> PastSteps 
     asked = sample.content // 2 % every == 0  # folds are odd and even numbers
     later = np.flatnonzero(together & asked[data.episode[rows[1:]]]) + 1
     now, last = kinds[rows[later]], kinds[rows[later - 1], :actions]
+    known = regressors(encoder.states(data.observations[rows[later]]), now, last)
     joint = joint_actions(plain[rows[later]], plain[rows[later - 1]], data.n_actions)
-    states, episode = encoder.states(data.observations[rows[later]]), data.episode[rows[later]]
-    return PastSteps(later, states, now, last, joint, episode, sample.folds(2)[episode])
+    episode = data.episode[rows[later]]
+    return PastSteps.of(later, [*known, joint], episode, sample.folds(2)[episode])
 
 
 def _kinds(data: LoggedDataset, pairs: PairFeatures) -> tuple[Array, int]:
@@ -158,18 +170,17 @@ class PastSteps:
 
     place: Integers
     """Of each step among the rows."""
-    states: Floats
-    """Standardised, (n, d)."""
-    now: Array
-    """Functions of the action, (n, k)."""
-    last: Array
-    """Functions of the action before, (n, m)."""
-    joint: Array
-    """Functions of both actions together, (n, p): see `joint_actions`."""
+    halves: Halves
+    """Functions of the present, of the action before, and of both actions together."""
+    columns: list[Integers]
+    """The columns of these three."""
     episode: Integers
-    fold: Integers
-    """0 or 1 for each step, the same within an episode."""
-    _memory: Memory = field(default_factory=Memory, repr=False)
+
+    @classmethod
+    def of(cls, place: Integers, parts: list[Floats], episode: Integers, fold: Integers) -> PastSteps:
+        """From the functions of the present, of the action before, and of both, (n, columns) each."""
+        x, ends = np.hstack(parts), np.cumsum([part.shape[1] for part in parts])
+        return cls(place, Halves(x, fold), np.split(np.arange(x.shape[1]), ends[:-1]), episode)
 
     def foretold(self, residual: Floats, size: float) -> tuple[float, float]:
         """The shares of the squared residuals by which the action before improves their prediction.
@@ -183,49 +194,26 @@ class PastSteps:
         values = residual[self.place]
         if np.sqrt(np.mean(values**2)) <= ROUNDING * size:
             return 0.0, 0.0
-        present, before = regressors(self.states, self.now, self.last)
-        x = np.hstack([present, before, self.joint])
-        known, alone, joint = np.split(np.arange(x.shape[1]), np.cumsum([present.shape[1], before.shape[1]]))
-        return self._gain(x, values, known, alone, SURE), self._gain(x, values, known, joint, JOINT_SURE)
+        _, alone, joint = self.columns
+        return self._gain(values, alone, SURE), self._gain(values, joint, JOINT_SURE)
 
-    def _gain(self, x: Floats, values: Floats, known: Integers, more: Integers, sure: float) -> float:
+    def _gain(self, values: Floats, more: Integers, sure: float) -> float:
         """The share of the squares of values by which more regressors improve their prediction.
 
         0 where noise alone may be the reason, or there are too few steps to tell.
 
         Args:
-            x: (n, k): all regressors.
             values: (n,): what is predicted.
-            known: the columns that predict anyway.
-            more: those that are asked about.
+            more: the columns that are asked about, beside those that predict anyway.
             sure: how many standard errors the gain must have.
         """
-        both = np.concatenate([known, more])
-        if min(np.bincount(self.fold, minlength=2)) <= 2 * len(both):
+        known, both = self.columns[0], np.concatenate([self.columns[0], more])
+        if min(np.bincount(self.halves.fold, minlength=2)) <= 2 * len(both):
             return 0.0
-        plain, better = (self._left(x, values, columns) ** 2 for columns in (known, both))
+        plain, better = (np.square(values - self.halves.predicted(values, RIDGE, each)) for each in (known, both))
         by_episode = np.bincount(self.episode, plain - better)
         gained, noise = float(by_episode.sum()), float(np.sqrt(np.sum(by_episode**2)))
         return gained / float(plain.sum()) if gained > sure * noise else 0.0
-
-    def _left(self, x: Floats, values: Floats, columns: Integers) -> Floats:
-        """What some regressors leave of the values, each half of the episodes predicted by the other."""
-        left = np.empty(len(values))
-        for number, gram in enumerate(self._grams(x)):
-            mine, others = self.fold == number, self.fold != number
-            known, chosen = gram[np.ix_(columns, columns)], x[:, columns]
-            fitted = solve_gram(known, gram_penalty(known, RIDGE), chosen[others].T @ values[others])
-            left[mine] = values[mine] - chosen[mine] @ fitted
-        return left
-
-    def _grams(self, x: Floats) -> list[Floats]:
-        """Σ xxᵀ of the half that predicts each half: the same whatever is predicted, and so for all discounts."""
-        grams: list[Floats] = self._memory.recall(_grams_of_others)(x, self.fold)
-        return grams
-
-
-def _grams_of_others(x: Floats, fold: Integers) -> list[Floats]:
-    return [x[fold != number].T @ x[fold != number] for number in range(2)]
 
 
 def regressors(z: Floats, now: Floats, last: Floats) -> tuple[Floats, Floats]:
@@ -260,10 +248,8 @@ def joint_actions(now: Array, last: Array, number: int | None) -> Floats:
     """
     if number is not None:
         if number**2 > MOST_PRODUCTS:
-            same: Floats = (now == last)[:, None].astype(np.float64)
-            return same
-        pairs: Floats = np.eye(number**2)[now * number + last]
-        return pairs
+            return (now == last)[:, None].astype(np.float64)
+        return np.eye(number**2)[now * number + last]
     size = now.shape[1]
     products = now[:, :, None] * last[:, None, :] if size * (size + 1) <= MOST_PRODUCTS else now * last
     return np.hstack([products.reshape(len(now), -1), last**2])
@@ -289,18 +275,17 @@ class Missed:
         return abs(self.value) > MISSED_SURE * self.error
 
 
-def missed(problem: Problem, pairs: PairFeatures, tau: Floats, residual: Floats) -> Missed:
+def missed(equations: PairEquations, tau: Floats, residual: Floats) -> Missed:
     """How far the value would move by functions of state and action that the features lack.
 
     Nothing, where there are too few steps to tell.
 
     Args:
-        problem: the question, about a log in memory.
-        pairs: the features of its rows.
+        equations: of a log in memory.
         tau: the ratio of each row.
         residual: the Bellman residual of each row.
     """
-    joint = pairs.remembered(_joint_steps)(problem, pairs)
+    joint = _joint_steps(equations)
     return Missed() if joint is None else joint.missed(tau, residual)
 
 
@@ -332,8 +317,10 @@ class JointSteps:
         return Missed(*predicted_mean(self.here, left, at, self.episode, self.fold, MISSED_RIDGES))
 
 
-def _joint_steps(problem: Problem, pairs: PairFeatures) -> JointSteps | None:
+@remembered
+def _joint_steps(equations: PairEquations) -> JointSteps | None:
     """The steps of all episodes, or of some in a long log; None where there are too few, or states are no vectors."""
+    problem, pairs = equations.problem, equations.rows
     data, log, encoder = problem.data, problem.log, pairs.states.features.encoder
     if encoder.shape is not None or encoder.size > MOST_COORDINATES:
         return None

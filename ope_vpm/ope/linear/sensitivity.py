@@ -70,10 +70,10 @@ class Rows:
 
     def on_sample(self, equations: PairEquations) -> tuple[Floats, Floats]:
         """Both at the rows of the log's sample."""
-        pairs = equations.rows
-        if pairs.sample_rows is None:
+        log, pairs = equations.problem.log, equations.rows
+        if log.sample is log:
             return self.tau, self.residual
-        kept = pairs.sample_rows()[pairs.on_sample().rows]
+        kept = log.sample_rows[equations.on_sample.rows.rows]
         tau, residual = (pairs.by_logged_row(part)[kept] for part in (self.tau, self.residual))
         return tau, residual
 
@@ -155,11 +155,10 @@ def _of_linear(own: Doubts, linear: Doubts) -> Doubts:
 
 def row_doubt(equations: PairEquations, tau: Floats, residual: Floats) -> RowDoubt:
     """B, what the past foretells, and what the features miss, from τ and δ of the sample's rows."""
-    problem, pairs = equations.problem.on_sample, equations.pairs.on_sample()
-    if np.abs(residual).max(initial=0.0) <= ROUNDING * problem.data.reward_facts.size:
+    sampled = equations.on_sample
+    if np.abs(residual).max(initial=0.0) <= ROUNDING * sampled.problem.data.reward_facts.size:
         residual = np.zeros_like(residual)  # equal rewards leave rounding errors, of which features miss nothing
-    past, lacking = history(problem.log, pairs, residual), missed(problem, pairs, tau, residual)
-    return RowDoubt(ratio_error_bound(tau, residual), past, lacking)
+    return RowDoubt(ratio_error_bound(tau, residual), history(sampled, residual), missed(sampled, tau, residual))
 
 
 def ratio_error_bound(tau: Floats, residual: Floats) -> float:
@@ -174,7 +173,7 @@ def sample_rows(equations: PairEquations, estimate: LinearEstimate) -> tuple[Flo
     if equations.problem.log.sample is equations.problem.log and estimate.weights is not None:
         assert estimate.residual is not None
         return estimate.weights[equations.rows.rows], estimate.residual
-    pairs = equations.pairs.on_sample()
+    pairs = equations.on_sample.rows
     tau, residual = apply(pairs, estimate.beta, estimate.theta, equations.problem.gamma, equations.after_end)
     if estimate.steps is not None:
         residual = charged_residual(pairs, residual, estimate.steps, estimate.value)

@@ -13,9 +13,11 @@ import numpy as np
 from ope_vpm.arrays import Floats, Integers
 from ope_vpm.linear.folds import apply_folds
 from ope_vpm.linear.system import RIDGES
-from ope_vpm.ope.adapter.pair_features import WAVES, action_functions, any_pairs, pair_features
+from ope_vpm.ope.adapter.pair_features import WAVES, action_functions
+from ope_vpm.ope.adapter.pair_stream import any_pairs, pair_features
 from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations, linear_estimate
 from ope_vpm.ope.linear.sensitivity import with_feature_doubt
+from ope_vpm.ope.memory import remembered
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.values import QValues, influence
 
@@ -39,12 +41,13 @@ def lstd_equations(
         rich: as in `any_pairs`.
     """
     if weight is None:
-        return problem.shared(_equations, n_features, draws, waves, rich)
-    return PairEquations.of(problem, pair_features(problem, n_features, draws, waves, rich).weighted(weight))
+        return _equations(problem, n_features, draws, waves, rich)
+    return PairEquations(problem, pair_features(problem, n_features, draws, waves, rich).weighted(weight))
 
 
+@remembered
 def _equations(problem: Problem, n_features: int, draws: int, waves: int, rich: bool) -> PairEquations:
-    return PairEquations.of(problem, any_pairs(problem, n_features, draws, waves, rich))
+    return PairEquations(problem, any_pairs(problem, n_features, draws, waves, rich))
 
 
 def find_lstd(
@@ -57,7 +60,7 @@ def find_lstd(
 ) -> LinearEstimate:
     """The value by LSTD-Q, the ridge chosen from the data unless it is given; other arguments as `lstd_equations`."""
     if weight is None:
-        return problem.shared(_find_lstd, n_features, ridge, draws, waves)
+        return _find_lstd(problem, n_features, ridge, draws, waves)
     return linear_estimate(lstd_equations(problem, n_features, draws, weight, waves), ridge, "linear")
 
 
@@ -77,6 +80,7 @@ def doubted_lstd(
     return with_feature_doubt(equations, linear_estimate(equations, ridge, "linear", {"action_functions": "rich"}))
 
 
+@remembered
 def _find_lstd(problem: Problem, n_features: int, ridge: float | None, draws: int, waves: int) -> LinearEstimate:
     return linear_estimate(lstd_equations(problem, n_features, draws, waves=waves), ridge, "linear")
 
@@ -105,7 +109,7 @@ def linear_base(equations: PairEquations, folds: Integers, ridge: float) -> Base
     theta = np.stack([system.solve(ridge)[0] for system in equations.without_each(folds)], axis=1)
     _, residual = equations.apply(theta, theta)
     level = theta[0] if equations.problem.gamma == 1 else np.zeros(theta.shape[1])
-    return Base(pairs.by_step(residual).T, pairs.initial_values(theta).T, level)
+    return Base(pairs.by_logged_row(residual)[equations.problem.steps.rows].T, pairs.initial_values(theta).T, level)
 
 
 @dataclass(frozen=True)
@@ -150,4 +154,5 @@ def cross_fitted_q(equations: PairEquations, folds: Integers, ridge: float | Non
     level = theta[fold, 0] if problem.gamma == 1 else np.zeros((len(fold), len(ridges)))
     values = np.stack([pairs.initial_values(of_fold) for of_fold in theta])
     first = values[first_fold, np.arange(len(first_fold))]
-    return CrossFittedQ(ridges, pairs.by_step(residual), first, pairs.by_step(level))
+    by_step, by_level = (pairs.by_logged_row(each)[problem.steps.rows] for each in (residual, level))
+    return CrossFittedQ(ridges, by_step, first, by_level)

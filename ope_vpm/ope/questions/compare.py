@@ -11,9 +11,8 @@ import numpy as np
 from scipy.special import stdtr
 
 from ope_vpm.logged import LoggedDataset, scan_dataset
-from ope_vpm.ope.adapter.choices import Settings
+from ope_vpm.ope.adapter.choices import Behaviour, Settings
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
-from ope_vpm.ope.behaviour.source import Behaviour
 from ope_vpm.ope.estimator import Estimator, made_of, policy_value
 from ope_vpm.ope.inference.doubts import LEVELS, Level
 from ope_vpm.ope.inference.estimate import return_hull, rewards_hull

@@ -15,7 +15,6 @@ from typing import ClassVar
 import numpy as np
 
 from ope_vpm.arrays import ROUNDING, Bools, Floats, Integers, effective_sample_size, group_sums
-from ope_vpm.ope.adapter.ends import limit_of
 from ope_vpm.ope.behaviour.source import behaviour_log_prob
 from ope_vpm.ope.finite.counts import PairCounts
 from ope_vpm.ope.finite.problem import finite_problem
@@ -205,7 +204,7 @@ class _Drawn:
 
 def _horizon(problem: Problem) -> int:
     """After how many steps an episode has ended, or what is left of it does not matter."""
-    limit = limit_of(problem.data) if problem.time_limit == "restart" else None
+    limit = problem.limit
     if limit is not None:
         return limit
     if problem.gamma < 1:

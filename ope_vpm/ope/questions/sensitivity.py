@@ -23,7 +23,6 @@ from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
 from ope_vpm.arrays import Floats, Integers, group_sums, number_codes
-from ope_vpm.ope.adapter.ends import limit_of
 from ope_vpm.ope.finite.counts import PairCounts
 from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.inference.value import PolicyValue
@@ -207,7 +206,7 @@ class _Model:
             logged=counts.times / counts.visits[counts.state_of_pair],
             policy=policy,
             gamma=problem.gamma,
-            limit=limit_of(problem.data) if problem.time_limit == "restart" else None,
+            limit=problem.limit,
             episodic=problem.gamma < 1 or problem.episodic,
         )
 

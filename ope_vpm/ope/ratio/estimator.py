@@ -103,7 +103,12 @@ def ratio_estimate(
             *DISAGREEMENT.suspects(distance),
             *remarks((*cautions, *clock_remarks(problem.data, problem.time_limit, known=True))),
         ),
-        diagnostics={"mean_ratio": total / len(zeta), "solver": solver, "ridge": lstd.ridge, "dropped": pairs.dropped},
+        diagnostics={
+            "mean_ratio": total / len(zeta),
+            "solver": solver,
+            "ridge": lstd.ridge,
+            "dropped": len(problem.data) - len(pairs),
+        },
     )
     rows = Rows(tau, residual)
     if not problem.episodic:

@@ -11,7 +11,7 @@ import numpy as np
 from ope_vpm.chain import VPM
 from ope_vpm.chain.vpm import SOLVERS as CHAIN_SOLVERS
 from ope_vpm.linear.weight_sums import WeightSums
-from ope_vpm.ope.adapter.pair_features import any_pairs
+from ope_vpm.ope.adapter.pair_stream import any_pairs
 from ope_vpm.ope.behaviour.action_ratio import ratio_model, weighted_pairs
 from ope_vpm.ope.estimator import ProblemEstimator, check_ridge, needs_rows
 from ope_vpm.ope.finite.treatments import Pooled, Smooth, treatment
@@ -19,6 +19,7 @@ from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_sums
 from ope_vpm.ope.inference.support import OVERLAP, unsupported
 from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations, linear_estimate
 from ope_vpm.ope.linear.sensitivity import with_feature_doubt
+from ope_vpm.ope.memory import remembered
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.vpm.finite import EXACT_TREATMENTS, find_finite
 from ope_vpm.ope.vpm.pairs import find_by_solver
@@ -179,6 +180,7 @@ N_FEATURES = 400
 """Random Fourier features of the state: more gained nothing over all tasks that were tried."""
 
 
+@remembered
 def find_factored(
     problem: Problem, n_features: int = N_FEATURES, ridge: float | None = None, power: float = POWER, draws: int = 8
 ) -> LinearEstimate:
@@ -191,10 +193,6 @@ def find_factored(
         power: κ.
         draws: target actions drawn for each state where the policy's mean action is not known otherwise.
     """
-    return problem.shared(_find_factored, n_features, ridge, power, draws)
-
-
-def _find_factored(problem: Problem, n_features: int, ridge: float | None, power: float, draws: int) -> LinearEstimate:
     if not ratio_model(problem).overlap > 0:
         return nothing_in_common(problem)
     return with_feature_doubt(*solve_factored(problem, n_features, ridge, power, draws))
@@ -206,7 +204,7 @@ def solve_factored(
     """The equations of the factored ratio and their solution, before its features are doubted; arguments as above."""
     pairs = weighted_pairs(problem, any_pairs(problem, n_features, draws), power)
     fit = {"power": power, "behaviour_held_out_log_likelihood": ratio_model(problem).held_out_log_likelihood}
-    equations = PairEquations.of(problem, pairs)
+    equations = PairEquations(problem, pairs)
     return equations, linear_estimate(equations, ridge, "factored", fit)
 
 
@@ -221,5 +219,4 @@ def nothing_in_common(problem: Problem) -> LinearEstimate:
         theta=np.zeros(0),
         beta=np.zeros(0),
         residual=np.zeros(0),
-        clock=None,
     )

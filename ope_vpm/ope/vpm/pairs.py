@@ -183,8 +183,7 @@ def initial_values(problem: Problem, pairs: Pairs, h: ValueFunction, draws: int)
         return np.zeros(0)
     values = h(pairs.transitions.x_initial)
     if pairs.encoder.n_actions is None:
-        mean: Floats = values.reshape(len(first), draws).mean(axis=1)
-        return mean
+        return values.reshape(len(first), draws).mean(axis=1)
     probability = problem.policy.probabilities(first)
     possible = probability > 0
     episode = np.nonzero(possible)[0]

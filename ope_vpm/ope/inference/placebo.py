@@ -28,6 +28,7 @@ from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit, clock_of, ending_rows, ti
 from ope_vpm.ope.inference.doubts import PLACEBO
 from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.log import Log
+from ope_vpm.ope.memory import remembered
 from ope_vpm.ope.problem import Problem
 
 ROWS = 10_000
@@ -55,6 +56,7 @@ class Placebo:
     """The distance beyond its noise; 0 where noise may be the reason."""
 
 
+@remembered
 def placebo(log: Log, gamma: float, on_end: OnEnd, time_limit: TimeLimit) -> Placebo:
     """Fit V of the behaviour to some thousand rows, and look at the mean of its residuals by time.
 
@@ -88,7 +90,7 @@ def with_placebo(problem: Problem, found: RawEstimate) -> RawEstimate:
     log = problem.log.sample
     if problem.gamma == 1 or found.sums is None or found.uncertainty is None:
         return found
-    seen = log.shared(placebo, problem.gamma, problem.on_end, problem.time_limit)
+    seen = placebo(log, problem.gamma, problem.on_end, problem.time_limit)
     return found if seen.bias == 0 else found.doubted(PLACEBO.suspects(seen.bias))
 
 
