@@ -327,7 +327,7 @@ def test_policies_share_one_model_and_are_answered_as_if_alone():
     shared, alone = first.with_policy(other), Problem.pose(data, other, gamma=GAMMA)
     find_followed(first, 40, 8)
     found, expected = find_followed(shared, 40, 8), find_followed(alone, 40, 8)
-    world = [each.log.shared(fit_world, other.clipping, other.n_actions, 0) for each in (first, shared, alone)]
+    world = [fit_world(each.log, other.clipping, other.n_actions, 0) for each in (first, shared, alone)]
     assert world[0] is world[1]
     assert world[0] is not world[2]
     assert found.value == expected.value

@@ -19,9 +19,9 @@ import numpy as np
 from scipy.linalg import lu_factor, lu_solve
 
 from ope_vpm.arrays import Floats
-from ope_vpm.ope.adapter.pair_features import pair_features
+from ope_vpm.ope.adapter.pair_stream import pair_features
 from ope_vpm.ope.behaviour.source import behaviour_log_prob
-from ope_vpm.ope.log import Memory
+from ope_vpm.ope.memory import Memory
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy.target import DRAWS
 
@@ -59,7 +59,7 @@ class LinearOutcomes:
     def of(cls, problem: Problem) -> LinearOutcomes:
         """Of a problem in memory, with the step number where it matters."""
         posed = problem.with_step_number
-        asked = replace(posed, log=posed.log.beginning(ROWS), _memory=Memory())
+        asked = replace(posed, log=posed.log.beginning(ROWS), memory=Memory())
         pairs = pair_features(asked, FEATURES, DRAWS, WAVES)
         batches = [(each.phi.copy(), each.phi_next.copy()) for each in pairs]
         here, after = (np.concatenate(each).astype(np.float64) for each in zip(*batches, strict=True))
@@ -69,7 +69,7 @@ class LinearOutcomes:
         if len(pairs.states.first_episodes):
             first[: after.shape[1]] = pairs.states.initial.mean(axis=0)
         linear = 1 + pairs.states.features.linear
-        columns = [*range(linear), *range(pairs.next_size, pairs.size, pairs.action_base)]
+        columns = [*range(linear), *range(pairs.next_size, pairs.size, pairs.recipe.action_base)]
         logged = np.zeros(len(pairs))
         if asked.data.discrete_actions:
             known = "cloned" if asked.data.behaviour_log_prob is None else "logged"
