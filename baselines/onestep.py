@@ -16,13 +16,7 @@ from ope_vpm.ope.behaviour.source import asked_behaviour, behaviour_log_prob, ch
 from ope_vpm.ope.estimator import NEEDS_ROWS
 from ope_vpm.ope.inference.doubts import remarks
 from ope_vpm.ope.inference.estimate import doubts_of_sums, value_or_nan
-from ope_vpm.ope.inference.logged_mean import (
-    RewardSums,
-    reward_sums,
-    streamed_sums,
-    time_weights,
-    weighted_estimate,
-)
+from ope_vpm.ope.inference.logged_mean import RewardSums, reward_sums, streamed_sums, time_weights, weighted_estimate
 from ope_vpm.ope.inference.support import OVERLAP, unsupported
 from ope_vpm.policy import TargetPolicy
 

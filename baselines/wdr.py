@@ -42,17 +42,7 @@ from ope_vpm.ope.finite.counted import counted_value
 from ope_vpm.ope.finite.cross_fit import CrossFit, counted_fit
 from ope_vpm.ope.finite.limits import with_rare_rewards
 from ope_vpm.ope.finite.treatments import DEFAULT
-from ope_vpm.ope.inference.doubts import (
-    DISAGREEMENT,
-    MISSED,
-    PAST,
-    RIDGE,
-    SUPPORT,
-    UNSEEN,
-    among,
-    joined,
-    scaled,
-)
+from ope_vpm.ope.inference.doubts import DISAGREEMENT, MISSED, PAST, RIDGE, SUPPORT, UNSEEN, among, joined, scaled
 from ope_vpm.ope.inference.support import NO_DATA, doubts_of_actions
 from ope_vpm.ope.inference.uncertainty import entry_rate, initial_sums
 from ope_vpm.ope.linear.sensitivity import with_feature_doubt

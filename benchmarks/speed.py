@@ -48,8 +48,7 @@ def kernel() -> None:
     product = fastest(lambda: here.T @ both, 10) * len(pairs) / BATCH_ROWS
     ours = fastest(lambda: accumulate(TransitionBatches(pairs, features)), 3)
     print(
-        f"kernel: products {product:.2f} s, moments pass {ours:.2f} s: {product / ours:.0%} of the GEMM rate",
-        end=" ",
+        f"kernel: products {product:.2f} s, moments pass {ours:.2f} s: {product / ours:.0%} of the GEMM rate", end=" "
     )
     print("(at least 50 %)")
 

@@ -133,11 +133,7 @@ class LinearGaussian:
         return LoggedDataset.from_arrays(here, taken, self.reward(here, taken), there, truncated=last)
 
     def transitions(
-        self,
-        n: int,
-        seed: int,
-        behaviour: GaussianController = BEHAVIOUR,
-        target: GaussianController = TARGET,
+        self, n: int, seed: int, behaviour: GaussianController = BEHAVIOUR, target: GaussianController = TARGET
     ) -> tuple[Transitions, Floats]:
         """Draw n transitions from x = (s, a) to x' = (s', a'), and the rewards of x.
 

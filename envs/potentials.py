@@ -44,12 +44,7 @@ def banana(z: torch.Tensor) -> torch.Tensor:
     return z[:, 0] ** 2 / 2 + (z[:, 1] - z[:, 0] ** 2 + 1) ** 2 / 2
 
 
-POTENTIALS: dict[str, Potential] = {
-    "2gauss": two_gaussians,
-    "funnel": funnel,
-    "kidney": kidney,
-    "banana": banana,
-}
+POTENTIALS: dict[str, Potential] = {"2gauss": two_gaussians, "funnel": funnel, "kidney": kidney, "banana": banana}
 """The potentials by the paper's names."""
 
 

@@ -48,11 +48,7 @@ SETTINGS: dict[str, object] = {
 
 
 def train(
-    output: Path,
-    *,
-    seed: int = 0,
-    progress: Callable[[int, float], None] | None = None,
-    iterations: int = ITERATIONS,
+    output: Path, *, seed: int = 0, progress: Callable[[int, float], None] | None = None, iterations: int = ITERATIONS
 ) -> list[Path]:
     """Train, and write the policy of every 50th iteration as `iteration-NNNN.npy` with a JSON file beside it.
 

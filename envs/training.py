@@ -80,11 +80,7 @@ def scaled(recipe: Recipe, steps: int) -> Recipe:
 
 
 def train(
-    recipe: Recipe,
-    output: Path,
-    *,
-    seed: int = 0,
-    progress: Callable[[int, float], None] | None = None,
+    recipe: Recipe, output: Path, *, seed: int = 0, progress: Callable[[int, float], None] | None = None
 ) -> list[Path]:
     """Train, write every checkpoint as `step-NNNNNNN.npz` with a JSON file of its settings, and return the files.
 

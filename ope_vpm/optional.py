@@ -11,12 +11,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppres
 from importlib import import_module
 from typing import Any
 
-ANNOUNCES = {
-    "d3rlpy": "gym",
-    "stable_baselines3": "gym",
-    "icu_sepsis": "gym",
-    "pybullet_envs_gymnasium": "pybullet",
-}
+ANNOUNCES = {"d3rlpy": "gym", "stable_baselines3": "gym", "icu_sepsis": "gym", "pybullet_envs_gymnasium": "pybullet"}
 """Libraries that import another one which prints on import: gym that it is unmaintained, PyBullet when it was built.
 Nobody who evaluates a policy can do anything about either."""
 

@@ -64,10 +64,7 @@ class Diagnostics:
             ("E_p[τ]", f"{self.mean_ratio:.4f}"),
             ("effective sample size", f"{self.effective_sample_size:.0f} of {self.rows} ({share:.1%})"),
             ("Pareto k̂ of weights", _tail_in_words(self.pareto_k)),
-            (
-                "stationarity residual",
-                f"{self.stationarity_residual:.2g} (noise: {self.stationarity_noise:.2g})",
-            ),
+            ("stationarity residual", f"{self.stationarity_residual:.2g} (noise: {self.stationarity_noise:.2g})"),
             ("mass on unseen x'", f"{self.unseen_mass:.2%}"),
             ("last change of τ", last),
         ]

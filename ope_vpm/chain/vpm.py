@@ -75,13 +75,7 @@ class VPM:
             raise ValueError(f"unknown solver {solver!r}: known are auto, {', '.join(SOLVERS)}")
         if solver != "auto":
             _settings(solver, options)
-        self.gamma, self.solver, self.seed, self.callback, self.options = (
-            gamma,
-            solver,
-            seed,
-            callback,
-            options,
-        )
+        self.gamma, self.solver, self.seed, self.callback, self.options = (gamma, solver, seed, callback, options)
 
     def __repr__(self) -> str:
         given = "".join(f", {name}={value!r}" for name, value in self.options.items())

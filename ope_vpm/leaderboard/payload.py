@@ -84,10 +84,7 @@ def _details(own: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def _table(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Dictionaries with the same names as a head and rows."""
-    return {
-        "names": list(entries[0]) if entries else [],
-        "rows": [rounded(list(entry.values())) for entry in entries],
-    }
+    return {"names": list(entries[0]) if entries else [], "rows": [rounded(list(entry.values())) for entry in entries]}
 
 
 def rounded(value: Any) -> Any:

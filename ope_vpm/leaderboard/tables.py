@@ -104,10 +104,7 @@ def markdown(made: dict[str, Any]) -> str:
     for number, setting in enumerate(made["settings"]):
         parts += [f"## {_md(setting['label'])}", _md_table(*_text(own[number]))]
     for label, heads, rows in rankings(made):
-        parts += [
-            f"## {_md(label)}: policies, best first by mean estimate",
-            _md_table(heads, rows),
-        ]
+        parts += [f"## {_md(label)}: policies, best first by mean estimate", _md_table(heads, rows)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

@@ -75,11 +75,7 @@ class Description:
 def describe(data: LoggedDataset) -> Description:
     """Count and measure a dataset."""
     found = described(
-        data,
-        int((~data.next_known).sum()),
-        range_of(data.rewards),
-        _ranges(data.observations),
-        _ranges(data.actions),
+        data, int((~data.next_known).sum()), range_of(data.rewards), _ranges(data.observations), _ranges(data.actions)
     )
     if data.encoding is None:
         return found

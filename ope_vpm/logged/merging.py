@@ -17,10 +17,7 @@ Result = TypeVar("Result", bound=Mergeable)
 
 
 def merged(
-    parts: Iterable[Any],
-    function: Callable[..., Result],
-    settings: tuple[Any, ...],
-    told: Callable[[int], None] | None,
+    parts: Iterable[Any], function: Callable[..., Result], settings: tuple[Any, ...], told: Callable[[int], None] | None
 ) -> Result:
     """The merged results of a function over parts.
 

@@ -17,15 +17,7 @@ from ope_vpm import others
 from ope_vpm.arrays import Floats, effective_sample_size, read_only
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.inference.doubts import advise, judge
-from ope_vpm.ope.inference.estimate import (
-    Hull,
-    RawEstimate,
-    all_doubts,
-    interval_of,
-    noise_of,
-    outside,
-    rewards_hull,
-)
+from ope_vpm.ope.inference.estimate import Hull, RawEstimate, all_doubts, interval_of, noise_of, outside, rewards_hull
 from ope_vpm.ope.inference.placebo import with_placebo
 from ope_vpm.ope.inference.returns import ONE_EPISODE, episode_return, with_return
 from ope_vpm.ope.inference.value import NOT_TOLD, PolicyValue

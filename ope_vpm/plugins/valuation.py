@@ -114,9 +114,4 @@ def as_numbers(value: PolicyValue, gate: Gate | None = None) -> dict[str, float]
     """
     low, high = value.interval or (NAN, NAN)
     judged = {} if gate is None else {"gain": gate.comparison.value, "gate": float(gate.exit_code)}
-    return judged | {
-        "value": value.value,
-        "lower": low,
-        "upper": high,
-        "verdict": float(LEVELS.index(value.verdict)),
-    }
+    return judged | {"value": value.value, "lower": low, "upper": high, "verdict": float(LEVELS.index(value.verdict))}

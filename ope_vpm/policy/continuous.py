@@ -9,15 +9,7 @@ import numpy.typing as npt
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from ope_vpm.arrays import Array, Bools, Floats
-from ope_vpm.policy.target import (
-    DRAWS,
-    Bounds,
-    Clipping,
-    Generator,
-    TargetPolicy,
-    checked_actions,
-    in_batches,
-)
+from ope_vpm.policy.target import DRAWS, Bounds, Clipping, Generator, TargetPolicy, checked_actions, in_batches
 
 Moments = Callable[[Array], tuple[npt.ArrayLike, npt.ArrayLike]]
 SATURATED = 1e-6

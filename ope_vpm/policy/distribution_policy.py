@@ -13,13 +13,7 @@ from ope_vpm.arrays import Array, Floats
 from ope_vpm.policy.calls import Call, as_array
 from ope_vpm.policy.continuous import GaussianPolicy
 from ope_vpm.policy.discrete import CategoricalPolicy
-from ope_vpm.policy.distributions import (
-    Normal,
-    correlated_normal_of,
-    is_discrete,
-    normal_of,
-    probabilities_of,
-)
+from ope_vpm.policy.distributions import Normal, correlated_normal_of, is_discrete, normal_of, probabilities_of
 from ope_vpm.policy.target import DRAWS, Generator, TargetPolicy, in_batches
 
 ANOTHER_KIND = "the function must return the same kind of distribution for all observations: the first was {}"

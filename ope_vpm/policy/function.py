@@ -24,11 +24,7 @@ OUTPUTS = ("action", "probabilities", "logits", "distribution")
 
 
 def from_function(
-    function: Callable[[Any], Any],
-    *,
-    n_actions: int | None = None,
-    output: Output | None = None,
-    batched: bool = True,
+    function: Callable[[Any], Any], *, n_actions: int | None = None, output: Output | None = None, batched: bool = True
 ) -> TargetPolicy:
     """A policy from what a function returns.
 

@@ -17,11 +17,7 @@ from ope_vpm.policy.target import Bounds, Clipping, Generator, TargetPolicy
 
 
 def with_noise(
-    policy: Any,
-    *,
-    epsilon: float | None = None,
-    std: npt.ArrayLike | None = None,
-    bounds: Bounds | None = None,
+    policy: Any, *, epsilon: float | None = None, std: npt.ArrayLike | None = None, bounds: Bounds | None = None
 ) -> TargetPolicy:
     """The policy with noise on its actions.
 
@@ -76,10 +72,7 @@ def _epsilon_greedy(policy: TargetPolicy, epsilon: float) -> TargetPolicy:
 def _with_gaussian_noise(policy: TargetPolicy, std: Floats, bounds: Bounds | None) -> TargetPolicy:
     if policy.has_probabilities:
         raise TypeError("std is for continuous actions: this policy is discrete (use epsilon)")
-    sizes: dict[str, Any] = {
-        "action_dimension": policy.action_dimension,
-        "observation_size": policy.observation_size,
-    }
+    sizes: dict[str, Any] = {"action_dimension": policy.action_dimension, "observation_size": policy.observation_size}
     if isinstance(policy, DeterministicPolicy):
         return GaussianPolicy(lambda seen: (policy.action(seen), std), bounds=bounds, **sizes)
     if isinstance(policy, GaussianPolicy) and not policy.squash and policy.bounds is None:

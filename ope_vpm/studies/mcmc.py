@@ -108,12 +108,7 @@ def estimators(sizes: Sizes) -> dict[str, Callable[[Transitions, int], Sample]]:
         start = uniform_sample(HOLD_OUT, np.random.default_rng([seed, 1]))
         return sizes.model.sample(data, start, seed), None
 
-    return {
-        "MCMC": uncorrected,
-        "VPM": on_cells,
-        "model-based": model_based,
-        "VPM (paper)": network,
-    }
+    return {"MCMC": uncorrected, "VPM": on_cells, "model-based": model_based, "VPM (paper)": network}
 
 
 def pictures(method: str, data: Transitions, sample: Floats, weights: Floats | None) -> Arrays:

@@ -45,12 +45,7 @@ def study(quick: bool) -> Study:
     cells = [{"samples": n, "finish": FINISH} for n in ((50, 100, 1000) if quick else SAMPLE_SWEEP)]
     finishes = (0.86,) if quick else FINISH_SWEEP
     cells += [{"samples": SAMPLES, "finish": finish} for finish in finishes if finish != FINISH]
-    settings = {
-        "arrival": ARRIVAL,
-        "VPM (paper)": PAPER_VPM,
-        "VPM": OUR_VPM,
-        "simulated_steps": SIMULATED_STEPS,
-    }
+    settings = {"arrival": ARRIVAL, "VPM (paper)": PAPER_VPM, "VPM": OUR_VPM, "simulated_steps": SIMULATED_STEPS}
     return Study("queue", "Queue lengths (fig:queue)", settings, cells, run, table, draw)
 
 

@@ -90,9 +90,7 @@ SWEEPS = {
 }
 """The paper's default (2, 2, 2) with each parameter one lower and one higher, and a process that the paper does not
 have, with two modes and no closed form."""
-PHYLOGENY = {
-    "phylogeny studies": [_ou(0.618, 1.584, 3.85, 0.0005), _ou(0.661, 0.710, 8.837, 0.0005)],
-}
+PHYLOGENY = {"phylogeny studies": [_ou(0.618, 1.584, 3.85, 0.0005), _ou(0.661, 0.710, 8.837, 0.0005)]}
 """The parameters of Beaulieu et al. (2012) and Santana et al. (2012), and the paper's time step for them."""
 STUDIES = {
     "sde": ("Solving SDEs (fig:OUP): log MMD", SWEEPS),

@@ -10,14 +10,7 @@ from matplotlib.axes import Axes
 
 from ope_vpm.arrays import Floats
 from ope_vpm.chain import Transitions
-from ope_vpm.envs.potentials import (
-    HALF_WIDTH,
-    POTENTIALS,
-    exact_sample,
-    grid_probabilities,
-    hmc_step,
-    uniform_sample,
-)
+from ope_vpm.envs.potentials import HALF_WIDTH, POTENTIALS, exact_sample, grid_probabilities, hmc_step, uniform_sample
 from ope_vpm.studies.distance import histogram, log_mmd, median_distance
 
 TRUE_SAMPLE = 2000

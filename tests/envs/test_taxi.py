@@ -102,10 +102,7 @@ def test_exact_values_agree_with_a_million_steps(iteration):
     policy = taxi.shipped(iteration)
     data = taxi.simulate(policy, 1400, 1500, seed=iteration)
     by_time = data.rewards.reshape(1400, 1500)
-    answers = {
-        1.0: by_time[:, 700:].mean(axis=1),
-        0.99: by_time @ (0.01 * 0.99 ** np.arange(1500)),
-    }
+    answers = {1.0: by_time[:, 700:].mean(axis=1), 0.99: by_time @ (0.01 * 0.99 ** np.arange(1500))}
     for gamma, means in answers.items():
         error = means.std(ddof=1) / np.sqrt(1400)
         assert abs(means.mean() - taxi.exact_value(policy, gamma)) < 4 * error

@@ -34,11 +34,7 @@ def line(name, ratio, wrong, reliable=40, **changed):
 
 
 def test_the_sentence_names_the_safest_of_those_that_are_level():
-    total = [
-        line("dr", 1.1, 0.2, best=True),
-        line("vpm", 1.2, 0.0, p_value=0.3),
-        line("naive", 9.0, 0.0, p_value=0.01),
-    ]
+    total = [line("dr", 1.1, 0.2, best=True), line("vpm", 1.2, 0.0, p_value=0.3), line("naive", 9.0, 0.0, p_value=0.01)]
     assert trusted(total, 3) == (
         "Here, trust vpm: its error is 1.2 times that of an on-policy mean of as many episodes, over all 3 settings, "
         "and none of its 40 answers called reliable was confidently wrong. "

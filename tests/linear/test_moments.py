@@ -6,10 +6,7 @@ from functools import reduce
 import numpy as np
 import pytest
 
-from ope_vpm.linear.moments import (
-    Moments,
-    accumulate,
-)
+from ope_vpm.linear.moments import Moments, accumulate
 from tests.linear.batches import by_hand, random_rows, same
 
 

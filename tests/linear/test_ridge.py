@@ -3,13 +3,7 @@
 import numpy as np
 import pytest
 
-from ope_vpm.linear.system import (
-    COARSE_RIDGES,
-    RIDGES,
-    choose_ridge,
-    smallest_as_good,
-    suspected_bias,
-)
+from ope_vpm.linear.system import COARSE_RIDGES, RIDGES, choose_ridge, smallest_as_good, suspected_bias
 
 
 def test_the_grids():

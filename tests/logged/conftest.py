@@ -44,9 +44,7 @@ def rollout(env_id, steps, seed=0, act=None, **options):
         if terminated or truncated:
             seen, _ = env.reset()
     return LoggedDataset.from_arrays(
-        *env.columns(),
-        observation_space=env.observation_space,
-        action_space=env.action_space,
+        *env.columns(), observation_space=env.observation_space, action_space=env.action_space
     )
 
 

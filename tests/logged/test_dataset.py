@@ -204,10 +204,7 @@ def test_the_door_says_what_is_wrong(columns, error, message):
         ([Episode([[0.0]] * 2, [0, 1], [0])], "episode 0: observations and rewards"),
         ([{"obs": 1}], "episode 0 must have some of the fields"),
         ([Episode([[0.0]], [0], [0]), Episode([[0.0, 1.0]], [0], [0])], "alike in every episode: episode 1"),
-        (
-            [Episode([[0.0]], [0], [0], behaviour_log_prob=[0.0]), Episode([[0.0]], [0], [0])],
-            "episode 1 has none",
-        ),
+        ([Episode([[0.0]], [0], [0], behaviour_log_prob=[0.0]), Episode([[0.0]], [0], [0])], "episode 1 has none"),
         ([Episode([[0.0]], [], [])], "an episode needs at least one step"),
     ],
 )

@@ -26,15 +26,7 @@ def only(data, code):
 
 def changed(data, **columns):
     """A copy with some columns replaced, built anew so that episodes follow the flags."""
-    names = (
-        "observations",
-        "actions",
-        "rewards",
-        "next_observations",
-        "terminated",
-        "truncated",
-        "next_known",
-    )
+    names = ("observations", "actions", "rewards", "next_observations", "terminated", "truncated", "next_known")
     given = {name: np.array(getattr(data, name)) for name in names} | columns
     return LoggedDataset.from_arrays(**given, observation_space=data.observation_space, action_space=data.action_space)
 
@@ -146,8 +138,7 @@ def test_one_row_off_by_drift(pendulum, rollout):
 
 
 @pytest.mark.parametrize(
-    ("env_id", "act"),
-    [("Pendulum-v1", None), ("CartPole-v1", lean), ("CartPole-v1", None), ("Acrobot-v1", None)],
+    ("env_id", "act"), [("Pendulum-v1", None), ("CartPole-v1", lean), ("CartPole-v1", None), ("Acrobot-v1", None)]
 )
 def test_one_row_off_by_shift(rollout, env_id, act):
     data = rollout(env_id, 2000, act=act)

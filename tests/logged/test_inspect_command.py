@@ -39,13 +39,7 @@ def test_a_clean_file(run, cartpole, tmp_path):
 def test_errors_end_with_code_one(run, tmp_path):
     states = np.arange(20.0).reshape(10, 2)
     rewards = np.full(10, np.nan)
-    np.savez(
-        tmp_path / "log.npz",
-        observations=states,
-        actions=np.arange(10) % 2,
-        rewards=rewards,
-        episode=[0] * 10,
-    )
+    np.savez(tmp_path / "log.npz", observations=states, actions=np.arange(10) % 2, rewards=rewards, episode=[0] * 10)
     done = run(tmp_path / "log.npz", "--json")
     assert done.returncode == 1
     assert json.loads(done.stdout)["findings"][0]["code"] == "not-finite"
@@ -86,13 +80,7 @@ def test_wrong_arguments_end_with_one_sentence_and_code_two(run, arguments, mess
 
 
 def test_the_installed_command(tmp_path):
-    command = [
-        sys.executable,
-        "-c",
-        "from ope_vpm.cli import main; main()",
-        "inspect",
-        str(tmp_path / "no.npz"),
-    ]
+    command = [sys.executable, "-c", "from ope_vpm.cli import main; main()", "inspect", str(tmp_path / "no.npz")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == f"ope-vpm: there is no file {tmp_path / 'no.npz'} (nor does it read like a Minari id)\n"

@@ -40,9 +40,7 @@ def check_rows(data, recorded):
     rows = recorded.columns()
     rows[-1][-1] = True  # the collector stopped there, and says so
     for name, column in zip(
-        ("observations", "actions", "rewards", "next_observations", "terminated", "truncated"),
-        rows,
-        strict=True,
+        ("observations", "actions", "rewards", "next_observations", "terminated", "truncated"), rows, strict=True
     ):
         np.testing.assert_array_equal(getattr(data, name), column[: len(data)], err_msg=name)
     assert data.next_known.all()

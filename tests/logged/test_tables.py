@@ -57,8 +57,7 @@ def _written(kind: str, folder: Path) -> Any:
 
 
 @pytest.mark.parametrize(
-    "kind",
-    ["dict", "records", "pandas", "pandas with its own types", "pyarrow", "csv", "parquet", "jsonl"],
+    "kind", ["dict", "records", "pandas", "pandas with its own types", "pyarrow", "csv", "parquet", "jsonl"]
 )
 def test_every_kind_of_table_gives_the_same_log(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = ov.from_table(_written(kind, tmp_path))

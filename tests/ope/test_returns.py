@@ -346,11 +346,7 @@ def test_where_a_time_limit_alone_ends_equal_steps_the_return_is_not_known():
     rng = np.random.default_rng(0)
     states = rng.standard_normal((30 * 20 + 1, 1))
     data = ov.LoggedDataset.from_arrays(
-        states[:-1],
-        rng.integers(2, size=600),
-        np.full(600, -1.0),
-        states[1:],
-        truncated=np.arange(600) % 20 == 19,
+        states[:-1], rng.integers(2, size=600), np.full(600, -1.0), states[1:], truncated=np.arange(600) % 20 == 19
     )
     policy = CategoricalPolicy(lambda s: np.full((len(s), 2), 0.5), 2)
     value = ov.evaluate(data, policy, "vpm", gamma=1.0, time_limit="restart", ignore=("one-row-off",), n_features=20)

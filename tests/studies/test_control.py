@@ -90,12 +90,7 @@ def test_conditional_truth_is_that_of_the_same_seed():
 def test_shortened_trajectories_are_cut_with_a_known_next_state():
     states = np.arange(9.0)[:, None]
     data = ov.LoggedDataset.from_arrays(
-        states[:-1],
-        states[:-1],
-        np.ones(8),
-        states[1:],
-        terminated=np.arange(8) == 2,
-        truncated=np.arange(8) == 7,
+        states[:-1], states[:-1], np.ones(8), states[1:], terminated=np.arange(8) == 2, truncated=np.arange(8) == 7
     )
     cut = control.shortened(data, 3)
     assert cut.lengths.tolist() == [3, 3]

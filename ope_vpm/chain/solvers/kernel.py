@@ -143,12 +143,7 @@ class Kernel:
         return monitor.follow(power_steps(means, equation, alphas), start, tolerance=0.0)
 
     def _nonnegative(
-        self,
-        batches: TransitionBatches,
-        means: Means,
-        equation: FixedPoint,
-        rng: np.random.Generator,
-        monitor: Monitor,
+        self, batches: TransitionBatches, means: Means, equation: FixedPoint, rng: np.random.Generator, monitor: Monitor
     ) -> tuple[Floats, list[str]]:
         """Power steps with τ ≥ 0, and on to the fixed point where that is asked for and determined."""
         part = batches.sample(min(MEMORY_ROWS, MEMORY_ENTRIES // len(means.gram)), rng)

@@ -43,11 +43,7 @@ class Selection:
 
 
 def select(
-    transitions: Transitions,
-    maps: Sequence[Features],
-    ridge: float | None,
-    gamma: float,
-    rng: np.random.Generator,
+    transitions: Transitions, maps: Sequence[Features], ridge: float | None, gamma: float, rng: np.random.Generator
 ) -> Selection:
     """Choose the feature map and the ridge with the least held-out objective.
 

@@ -40,10 +40,7 @@ def read(source: Any, options: Options) -> LoggedDataset:
     discrete = info.action_space.name == "DISCRETE" and all(are_whole(episode.actions) for episode in source.episodes)
     episodes = [_episode(episode, discrete) for episode in source.episodes]
     known = spaces.Discrete(int(info.action_size)) if discrete else None
-    return LoggedDataset.from_episodes(
-        episodes,
-        **options.spaces(None, known),
-    )
+    return LoggedDataset.from_episodes(episodes, **options.spaces(None, known))
 
 
 def to_d3rlpy(data: LoggedDataset) -> Any:

@@ -26,10 +26,7 @@ class Options:
 
     def spaces(self, observed: Space | None = None, acted: Space | None = None) -> dict[str, Space | None]:
         """Both spaces as keyword arguments of a dataset: those that were given, or what the source itself tells."""
-        return {
-            "observation_space": self.observation_space or observed,
-            "action_space": self.action_space or acted,
-        }
+        return {"observation_space": self.observation_space or observed, "action_space": self.action_space or acted}
 
     def with_spaces(self, note: str | None) -> Options:
         """The options with the spaces that our own writers note in a file, where none were given."""
@@ -63,10 +60,7 @@ def spaces_from_json(text: str) -> dict[str, Space | None]:
     """Both spaces as keyword arguments of a dataset."""
     try:
         notes = parse_json(text)
-        return {
-            "observation_space": _space(notes["observations"]),
-            "action_space": _space(notes["actions"]),
-        }
+        return {"observation_space": _space(notes["observations"]), "action_space": _space(notes["actions"])}
     except (ValueError, KeyError, TypeError, AssertionError) as error:
         raise ValueError(f"the note on spaces is damaged: {error}") from error
 

@@ -26,8 +26,7 @@ def matches(source: object) -> bool:
 def read(source: Any, options: Options) -> LoggedDataset:
     """Each trajectory is an episode; a cut one (`terminal` is False) ends without a flag."""
     return LoggedDataset.from_episodes(
-        [_episode(index, trajectory) for index, trajectory in enumerate(source)],
-        **options.spaces(),
+        [_episode(index, trajectory) for index, trajectory in enumerate(source)], **options.spaces()
     )
 
 

@@ -55,10 +55,7 @@ def to_minari(data: LoggedDataset, dataset_id: str) -> Any:
     minari = library("minari", "minari")
     buffers = [_buffer(minari, number, episode) for number, episode in enumerate(split(data))]
     return minari.create_dataset_from_buffers(
-        dataset_id,
-        buffers,
-        observation_space=data.observation_space,
-        action_space=data.action_space,
+        dataset_id, buffers, observation_space=data.observation_space, action_space=data.action_space
     )
 
 

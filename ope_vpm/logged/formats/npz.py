@@ -20,10 +20,7 @@ from ope_vpm.logged.formats.table import from_table
 def write(data: LoggedDataset, path: Path) -> None:
     """Every column, the episodes and the spaces."""
     arrays = {name: getattr(data, name) for name in (*ROW_COLUMNS, "episode")}
-    arrays |= {
-        "from_reset": data.from_reset,
-        "spaces": spaces_to_json(data.observation_space, data.action_space),
-    }
+    arrays |= {"from_reset": data.from_reset, "spaces": spaces_to_json(data.observation_space, data.action_space)}
     with path.open("wb") as file:
         np.savez(file, allow_pickle=False, **{key: array for key, array in arrays.items() if array is not None})
 

@@ -57,10 +57,7 @@ def read(path: Path, options: Options) -> LoggedDataset:
     columns: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in COLUMNS}
     order = np.argsort(columns["episode"], kind="stable")
     options = options.with_spaces(str(parts[0]["spaces"]))
-    return LoggedDataset.from_arrays(
-        **{name: column[order] for name, column in columns.items()},
-        **options.spaces(),
-    )
+    return LoggedDataset.from_arrays(**{name: column[order] for name, column in columns.items()}, **options.spaces())
 
 
 def _files(path: Path) -> list[Path]:

@@ -85,12 +85,7 @@ def steps(
 
 
 def plan_steps(
-    data: LoggedDataset,
-    on_end: OnEnd,
-    time_limit: TimeLimit,
-    seed: int,
-    episodes: Integers,
-    as_logged: bool = False,
+    data: LoggedDataset, on_end: OnEnd, time_limit: TimeLimit, seed: int, episodes: Integers, as_logged: bool = False
 ) -> Steps:
     """The steps of a log, every choice being made; see `steps`.
 

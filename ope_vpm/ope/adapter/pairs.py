@@ -125,12 +125,7 @@ def _action_count(data: LoggedDataset, policy: TargetPolicy) -> int | None:
 
 
 def _successors(
-    data: LoggedDataset,
-    policy: TargetPolicy,
-    encoder: Encoder,
-    plan: Steps,
-    draws: int,
-    rng: np.random.Generator,
+    data: LoggedDataset, policy: TargetPolicy, encoder: Encoder, plan: Steps, draws: int, rng: np.random.Generator
 ) -> tuple[Array, Floats]:
     """The next pairs (n, K[, d]) and their probabilities (n, K)."""
     following = plan.next_observations

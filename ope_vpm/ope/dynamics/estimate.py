@@ -288,13 +288,7 @@ class _Equations:
 
 
 def _missed(
-    problem: Problem,
-    simulator: Simulator,
-    steps: int,
-    theta: Floats,
-    beta: Floats,
-    initial: Floats,
-    charge: Charge,
+    problem: Problem, simulator: Simulator, steps: int, theta: Floats, beta: Floats, initial: Floats, charge: Charge
 ) -> float:
     """How far the model misses what as many logged actions led to, as it moves the value; its noise included.
 

@@ -211,13 +211,7 @@ def _fitted(
 
 
 def _without_regressions(
-    log: Log,
-    clipping: Clipping,
-    n_actions: int | None,
-    seed: int,
-    states: DistinctColumns,
-    z: Floats,
-    after: Floats,
+    log: Log, clipping: Clipping, n_actions: int | None, seed: int, states: DistinctColumns, z: Floats, after: Floats
 ) -> World:
     """The model before anything is fitted: its features and its limits."""
     data, rng = log.data, np.random.default_rng(seed)

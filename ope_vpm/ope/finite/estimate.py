@@ -23,10 +23,7 @@ the time: what is unknown about so few hardly moves a mean over all."""
 
 
 def finite_estimate(
-    problem: Problem,
-    solution: FiniteSolution,
-    diagnostics: dict[str, Any],
-    cautions: tuple[str, ...] = (),
+    problem: Problem, solution: FiniteSolution, diagnostics: dict[str, Any], cautions: tuple[str, ...] = ()
 ) -> RawEstimate:
     """A solution with the influence of each episode, the weights of the logged rows, and the doubts about it.
 

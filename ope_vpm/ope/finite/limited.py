@@ -8,13 +8,7 @@ import numpy as np
 
 from ope_vpm.arrays import Floats
 from ope_vpm.ope.finite.episodes import Course, Total, course_of, ongoing, total, with_rewards
-from ope_vpm.ope.finite.estimate import (
-    left_out,
-    reach,
-    row_evidence,
-    unseen_doubts,
-    without_data,
-)
+from ope_vpm.ope.finite.estimate import left_out, reach, row_evidence, unseen_doubts, without_data
 from ope_vpm.ope.finite.fit import Fit
 from ope_vpm.ope.finite.history import history
 from ope_vpm.ope.finite.influence import MORE_THAN_ONCE, widening_of

@@ -12,16 +12,7 @@ from ope_vpm.arrays import ROUNDING, Floats, effective_sample_size, group_sums
 from ope_vpm.linear.weight_sums import WeightSums
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.behaviour.hidden_causes import hidden_causes
-from ope_vpm.ope.inference.doubts import (
-    FEW,
-    HIDDEN_CAUSES,
-    Doubts,
-    Noise,
-    Rule,
-    joined,
-    remarks,
-    suspected_bias,
-)
+from ope_vpm.ope.inference.doubts import FEW, HIDDEN_CAUSES, Doubts, Noise, Rule, joined, remarks, suspected_bias
 from ope_vpm.ope.inference.uncertainty import Derived, EpisodeSums, Interval, Uncertainty
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem

@@ -122,12 +122,7 @@ def reward_sums(
 
 
 def _sums_of_part(
-    part: Part,
-    policy: TargetPolicy,
-    gamma: float,
-    on_end: OnEnd,
-    time_limit: TimeLimit,
-    weighting: Weighting | None,
+    part: Part, policy: TargetPolicy, gamma: float, on_end: OnEnd, time_limit: TimeLimit, weighting: Weighting | None
 ) -> RewardSums:
     weights, tail = weights_by_time(part, gamma, on_end, time_limit)
     weights = weights if weighting is None else weights * weighting(part, policy)

@@ -305,11 +305,7 @@ def _path(equations: PairEquations, ridge: float | None, ridges: tuple[float, ..
 
 
 def _return_path(
-    equations: PairEquations,
-    path: RidgePath,
-    ridge: float | None,
-    theta: Floats,
-    rates: Influences | list[EpisodeSums],
+    equations: PairEquations, path: RidgePath, ridge: float | None, theta: Floats, rates: Influences | list[EpisodeSums]
 ) -> RidgePath | None:
     """The return R = v/e for every ridge, e the rate of ends; None where no ridge to choose has a positive one.
 

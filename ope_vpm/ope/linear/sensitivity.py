@@ -19,12 +19,7 @@ from ope_vpm.ope.inference.doubts import FEW, FITTED, MISSED, PAST, RIDGE, SUPPO
 from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.returns import Estimate
 from ope_vpm.ope.inference.uncertainty import Bootstrap
-from ope_vpm.ope.linear.estimate import (
-    LinearEstimate,
-    PairEquations,
-    charged_residual,
-    leverage_factor,
-)
+from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations, charged_residual, leverage_factor
 from ope_vpm.ope.linear.residuals import History, Missed, history, missed
 
 USUAL = 0.68

@@ -23,12 +23,7 @@ from ope_vpm.ope.q.values import QValues, influence
 
 
 def lstd_equations(
-    problem: Problem,
-    n_features: int,
-    draws: int,
-    weight: Floats | None = None,
-    waves: int = WAVES,
-    rich: bool = False,
+    problem: Problem, n_features: int, draws: int, weight: Floats | None = None, waves: int = WAVES, rich: bool = False
 ) -> PairEquations:
     """The equations of LSTD-Q; without weights they are shared by all estimators that use them.
 
@@ -51,12 +46,7 @@ def _equations(problem: Problem, n_features: int, draws: int, waves: int, rich: 
 
 
 def find_lstd(
-    problem: Problem,
-    n_features: int,
-    ridge: float | None,
-    draws: int,
-    weight: Floats | None = None,
-    waves: int = WAVES,
+    problem: Problem, n_features: int, ridge: float | None, draws: int, weight: Floats | None = None, waves: int = WAVES
 ) -> LinearEstimate:
     """The value by LSTD-Q, the ridge chosen from the data unless it is given; other arguments as `lstd_equations`."""
     if weight is None:

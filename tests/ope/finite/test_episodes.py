@@ -8,14 +8,7 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.ope import Problem
 from ope_vpm.ope.finite import episodes as clocked
-from ope_vpm.ope.finite.episodes import (
-    Course,
-    course_of,
-    limited_steps,
-    ongoing,
-    total,
-    unseen_weight,
-)
+from ope_vpm.ope.finite.episodes import Course, course_of, limited_steps, ongoing, total, unseen_weight
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.treatments import exact_model
 
