@@ -69,7 +69,7 @@ def stream(rows: int) -> Figures:
 
 def on_ray(rows: int, workers: int) -> Figures:
     """One call on Ray with so many workers, after a first one that starts them."""
-    from ope_vpm.logged.ray_stream import THREADS as ONE_THREAD
+    from ope_vpm.logged.scan import THREADS as ONE_THREAD
 
     folder, (policy, *_) = files(rows), policies()
     runtime = {"env_vars": {**ONE_THREAD, "PYTHONPATH": os.environ.get("PYTHONPATH", "")}}

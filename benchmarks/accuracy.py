@@ -13,7 +13,7 @@ from ope_vpm.arrays import Floats
 from ope_vpm.envs.linear_gaussian import TARGET, LinearGaussian
 from ope_vpm.envs.ornstein_uhlenbeck import OrnsteinUhlenbeck
 from ope_vpm.envs.potentials import POTENTIALS, grid, grid_probabilities
-from ope_vpm.studies.square import hmc_path
+from ope_vpm.studies.distance import hmc_path
 
 FIRST = 20
 """The first seed, which no choice of settings has seen."""

@@ -16,7 +16,7 @@ import numpy as np
 from ope_vpm.envs.bullet import LOGGED, stored_truth
 from ope_vpm.envs.truth import GAMMA
 from ope_vpm.studies.control_report import beats, cells_of, errors, floor, informative, rmse
-from ope_vpm.studies.files import read_rows
+from ope_vpm.studies.runner import read_rows
 from ope_vpm.studies.study import Cell, Results, select
 
 TASKS = {"reacher": "Reacher", "halfcheetah": "HalfCheetah", "ant": "Ant"}

@@ -7,7 +7,7 @@ import time
 from ope_vpm.leaderboard.backends import run
 from ope_vpm.leaderboard.jobs import grouped, plan
 from ope_vpm.leaderboard.suites import Entry, Setting, Suite
-from ope_vpm.leaderboard.tasks.linear_gaussian import LinearGaussianTask
+from ope_vpm.leaderboard.tasks.exact import LinearGaussianTask
 
 RUNS = 12
 """Runs of each estimator: enough for the start of the processes to matter little. A round number."""

@@ -24,8 +24,7 @@ from ope_vpm.envs.geo_queue import GeoQueue
 from ope_vpm.envs.potentials import POTENTIALS
 from ope_vpm.mcmc.cells import cell_ratio
 from ope_vpm.studies import queue, sde
-from ope_vpm.studies.distance import histogram, log_kl_both_ways, log_mmd
-from ope_vpm.studies.square import Truth, hmc_path
+from ope_vpm.studies.distance import Truth, histogram, hmc_path, log_kl_both_ways, log_mmd
 
 SETTINGS = ("μ=2 σ=2 θ=2", "double well")
 """The paper's default diffusion, and the one with two wells."""

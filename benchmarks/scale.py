@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ope_vpm.studies.plots import panels
+from ope_vpm.studies.study import panels
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results" / "scale.json"
 ROWS = 1_000_000

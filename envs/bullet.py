@@ -15,7 +15,7 @@ from ope_vpm.envs.truth import Truth, find_truth
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.policy import TargetPolicy
 from ope_vpm.policy.arrays import ArrayPolicy, load_arrays
-from ope_vpm.suggestions import suggestion
+from ope_vpm.suggestions import unknown
 
 POLICIES = Path(__file__).parent / "policies"
 """The folder of the shipped policies."""
@@ -37,7 +37,7 @@ Behaviour = float | str
 def environment_id(task: str) -> str:
     """Return the gymnasium id of a task; an unknown task is refused, naming the nearest known one."""
     if task not in TASKS:
-        raise ValueError(f"there is no task {task!r}: {suggestion(task, TASKS)}")
+        raise ValueError(unknown("task", task, TASKS))
     return TASKS[task].environment
 
 

@@ -15,7 +15,7 @@ from ope_vpm.envs.training import TASKS
 from ope_vpm.envs.wild import wild_tasks
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.policy import TablePolicy, TargetPolicy, load_policy, with_variance
-from ope_vpm.suggestions import suggestion
+from ope_vpm.suggestions import unknown
 
 TAXI = "taxi"
 """The name of the task that is not simulated by PyBullet."""
@@ -88,7 +88,7 @@ def shipped_policy(task: str, name: str) -> TargetPolicy:
         return bullet.policy(task, name)
     wild = wild_tasks()
     if task not in wild:
-        raise ValueError(f"there is no task {task!r}: {suggestion(task, [*TASKS, TAXI, *wild])}")
+        raise ValueError(unknown("task", task, [*TASKS, TAXI, *wild]))
     return wild[task].behaviour(name)[0]
 
 

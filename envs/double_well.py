@@ -28,14 +28,12 @@ class DoubleWell:
         """Return the stationary density ∝ e^{-2U/σ²}, normalised by numerical integration over [-4, 4]."""
         fine = np.linspace(-REACH, REACH, CELLS)
         total = np.trapezoid(self._unscaled(fine), fine)
-        scaled: Floats = self._unscaled(x) / total
-        return scaled
+        return self._unscaled(x) / total
 
     def cell_probabilities(self, centres: Floats) -> Floats:
         """Return the stationary probability of each of some equally wide cells, by the density at their centres."""
         density = self._unscaled(centres)
-        scaled: Floats = density / density.sum()
-        return scaled
+        return density / density.sum()
 
     def euler_maruyama(self, x: Floats, dt: float, rng: np.random.Generator) -> Floats:
         """Draw X a time dt later by one Euler–Maruyama step."""
@@ -43,5 +41,4 @@ class DoubleWell:
         return x + drift * dt + self.sigma * sqrt(dt) * rng.standard_normal(np.shape(x))
 
     def _unscaled(self, x: Floats) -> Floats:
-        value: Floats = np.exp(-2 * self.depth * (x**2 - 1) ** 2 / self.sigma**2)
-        return value
+        return np.exp(-2 * self.depth * (x**2 - 1) ** 2 / self.sigma**2)

@@ -113,8 +113,7 @@ class Motion:
 
     def bin(self, seen: Array) -> Integers:
         """The number of the bin of the first coordinate, between -2 and 2."""
-        place: Integers = np.clip((seen[:, 0] + 2) / 4 * self.bins, 0, self.bins - 1).astype(np.int64)
-        return place
+        return np.clip((seen[:, 0] + 2) / 4 * self.bins, 0, self.bins - 1).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,8 +150,7 @@ class Pay:
         broken -= self.switching * np.mean((u - before) ** 2, axis=1)
         if self.rare > 0:
             broken += 10.0 * (rng.random(len(x)) < np.minimum(self.rare * 4**along, 1))
-        paid: Floats = self.unit * (smooth + broken + self.noise * rng.standard_normal(len(x)))
-        return paid
+        return self.unit * (smooth + broken + self.noise * rng.standard_normal(len(x)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,10 +174,8 @@ class Linear:
         """Of discrete actions."""
         level = self.level(seen)
         if self.spread == 0:
-            greedy: Floats = np.eye(level.shape[1])[level.argmax(axis=1)]
-            return greedy
-        chosen: Floats = softmax(level / self.spread, axis=1)
-        return chosen
+            return np.eye(level.shape[1])[level.argmax(axis=1)]
+        return softmax(level / self.spread, axis=1)
 
     def policy(self) -> TargetPolicy:
         """As a categorical, Gaussian or deterministic policy."""

@@ -51,8 +51,7 @@ class GeoQueue:
     def stationary_distribution(self, bound: int | None = None) -> Floats:
         """Return P(X = i) = (1-ρ)ρ^i for i < bound (default B), scaled to sum to 1."""
         powers = self.intensity ** np.arange(self.bound if bound is None else bound)
-        probabilities: Floats = powers / powers.sum()
-        return probabilities
+        return powers / powers.sum()
 
     def step(self, lengths: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Draw the lengths one step later."""

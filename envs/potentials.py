@@ -35,8 +35,7 @@ def kidney(z: torch.Tensor) -> torch.Tensor:
     """Return the potential of a ring of radius 2 whose density is highest at z₁ = ±2."""
     ring = ((z.norm(dim=1) - 2) / 0.4) ** 2 / 2
     sides = torch.logaddexp(-(((z[:, 0] - 2) / 0.6) ** 2) / 2, -(((z[:, 0] + 2) / 0.6) ** 2) / 2)
-    energy: torch.Tensor = ring - sides
-    return energy
+    return ring - sides
 
 
 def banana(z: torch.Tensor) -> torch.Tensor:
@@ -81,8 +80,7 @@ def grid_probabilities(potential: Potential, cells: int) -> Floats:
     """Return the probability of each cell of `grid`, by the density at its centre."""
     energy = potential(torch.from_numpy(grid(cells))).numpy()
     density = np.exp(energy.min() - energy)
-    probabilities: Floats = density / density.sum()
-    return probabilities
+    return density / density.sum()
 
 
 def exact_sample(potential: Potential, n: int, seed: int, cells: int = 1200) -> Floats:

@@ -54,8 +54,7 @@ def encode(x: npt.ArrayLike, y: npt.ArrayLike, passengers: npt.ArrayLike, taxi: 
         taxi: the corner to drive to, or 4 for an empty taxi.
     """
     place = SIDE * np.asarray(x, dtype=np.int64) + np.asarray(y)
-    number: Integers = np.asarray(taxi) + (CORNERS + 1) * (np.asarray(passengers) + MASKS * place)
-    return number
+    return np.asarray(taxi) + (CORNERS + 1) * (np.asarray(passengers) + MASKS * place)
 
 
 def decode(state: npt.ArrayLike) -> tuple[Integers, Integers, Integers, Integers]:
@@ -104,8 +103,7 @@ def passenger_kernel() -> Floats:
     """Return the transition matrix of the mask of waiting passengers, shape (16, 16); corners change independently."""
     masks = np.arange(MASKS)
     changed = ((masks[:, None] ^ masks)[..., None] & BITS) > 0
-    kernel: Floats = np.where(changed, CHANGE[:, None], 1 - CHANGE[:, None]).prod(axis=2)
-    return kernel
+    return np.where(changed, CHANGE[:, None], 1 - CHANGE[:, None]).prod(axis=2)
 
 
 @cache
@@ -184,8 +182,7 @@ def step(states: Integers, actions: Integers, rng: np.random.Generator) -> Integ
     after = outcomes()[states, actions, (3 * draw[0]).astype(np.int64)]
     passengers = after // (CORNERS + 1) % MASKS
     changed = (CHANGE[passengers] > draw[1:].T) @ BITS
-    moved: Integers = after + (CORNERS + 1) * ((passengers ^ changed) - passengers)
-    return moved
+    return after + (CORNERS + 1) * ((passengers ^ changed) - passengers)
 
 
 def simulate(policy_table: npt.ArrayLike | TablePolicy, trajectories: int, length: int, seed: int) -> LoggedDataset:

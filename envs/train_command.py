@@ -16,7 +16,7 @@ from ope_vpm.envs.wild.tables import FiniteTask
 from ope_vpm.outside import write_text, write_whole
 from ope_vpm.policy.arrays import load_arrays
 from ope_vpm.progress import counting
-from ope_vpm.suggestions import suggestion
+from ope_vpm.suggestions import unknown
 
 EPISODES, EPISODES_BEFORE = 100, 20
 """Episodes over which returns are measured: for the last policy and for the checkpoints before it. Round numbers: the
@@ -50,7 +50,7 @@ def _recipe(task: str) -> Recipe:
     known = {**TASKS, **RECIPES}
     if task not in known:
         names = dict.fromkeys(["taxi", *known, *wild_tasks()])
-        raise ValueError(f"there is no task {task!r}: {suggestion(task, names)}")
+        raise ValueError(unknown("task", task, names))
     return known[task]
 
 

@@ -99,8 +99,7 @@ class Episodes:
         """
         weight = gamma ** np.arange(self.rewards.shape[1] - start, dtype=np.float64)
         rest = gamma ** (self.lengths - start).clip(0).astype(np.float64)
-        total: Floats = (1 - gamma) * (self.rewards[:, start:] @ weight) + np.where(self.ended, 0.0, rest) * beyond
-        return total
+        return (1 - gamma) * (self.rewards[:, start:] @ weight) + np.where(self.ended, 0.0, rest) * beyond
 
     @property
     def last_reward(self) -> float:

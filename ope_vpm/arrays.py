@@ -31,8 +31,7 @@ LARGEST = 1e75
 def usable(values: Array) -> Bools:
     """Which values can be computed with: those that are not NaN, infinite, or so large that their powers are."""
     # Smaller types cannot hold LARGEST, and a comparison with it would convert them.
-    found: Bools = np.abs(values) <= LARGEST if values.dtype == np.float64 else np.isfinite(values)
-    return found
+    return np.abs(values) <= LARGEST if values.dtype == np.float64 else np.isfinite(values)
 
 
 def read_only(array: Array) -> Array:

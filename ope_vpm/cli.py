@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ope_vpm import __version__
-from ope_vpm.plugins import options
+from ope_vpm.plugins import command as given
 from ope_vpm.plugins.command import compare, gate, select
 from ope_vpm.terminal import (
     Command,
@@ -44,16 +44,15 @@ def _root(
 
 @app.command(cls=Command)
 def inspect(
-    dataset: options.Dataset,
-    format_name: options.Format = None,
+    dataset: given.Dataset,
+    format_name: given.Format = None,
     report: Annotated[Path | None, typer.Option(help="Write a page with histograms to this .html file.")] = None,
-    columns: options.Columns = None,
-    as_json: options.AsJson = False,
-    trust: options.Trust = False,
+    columns: given.Columns = None,
+    as_json: given.AsJson = False,
+    trust: given.Trust = False,
 ) -> None:
     """Look logged data over: counts, ranges, and what looks wrong; exit code 1 if it has errors."""
-    from ope_vpm.logged.inspection import SAMPLE_ROWS, looked_over
-    from ope_vpm.logged.page import write_page
+    from ope_vpm.logged.page import SAMPLE_ROWS, looked_over, write_page
     from ope_vpm.logged.scan import open_dataset
     from ope_vpm.outside import check_page, json_text
     from ope_vpm.progress import rates
@@ -71,7 +70,7 @@ def inspect(
 
 @app.command(cls=Command)
 def evaluate(
-    dataset: options.Dataset,
+    dataset: given.Dataset,
     policy: Annotated[
         str,
         typer.Option(
@@ -82,17 +81,17 @@ def evaluate(
     estimator: Annotated[
         list[str] | None, typer.Option(help="auto (default), vpm, naive, …, or all; may be repeated.")
     ] = None,
-    gamma: options.Gamma = 1.0,
-    seed: options.Seed = 0,
-    on_end: options.OnEnd = None,
-    time_limit: options.TimeLimit = "continue",
-    behaviour: options.BehaviourOption = "cloned",
-    ignore: options.Ignore = None,
-    format_name: options.Format = None,
-    columns: options.Columns = None,
-    backend: options.Backend = "local",
-    as_json: options.AsJson = False,
-    deterministic: options.Deterministic = False,
+    gamma: given.Gamma = 1.0,
+    seed: given.Seed = 0,
+    on_end: given.OnEnd = None,
+    time_limit: given.TimeLimit = "continue",
+    behaviour: given.BehaviourOption = "cloned",
+    ignore: given.Ignore = None,
+    format_name: given.Format = None,
+    columns: given.Columns = None,
+    backend: given.Backend = "local",
+    as_json: given.AsJson = False,
+    deterministic: given.Deterministic = False,
     activation: Annotated[
         str | None, typer.Option(help="What follows the hidden layers of a .pt that holds weights only: tanh, relu, …")
     ] = None,
@@ -100,7 +99,7 @@ def evaluate(
         Path | None,
         typer.Option(help="Write a page for people to this .html file: the values, and where the weight sits."),
     ] = None,
-    trust: options.Trust = False,
+    trust: given.Trust = False,
 ) -> None:
     """What is a policy worth, from logged data? Value, 95 % interval, and a verdict with its reasons."""
     from ope_vpm.logged import LoggedDataset
@@ -118,11 +117,11 @@ def evaluate(
     for name in names if asked is names else ():
         estimator_class(name)  # a misspelt name is answered before a large file is read
     with working(f"reading {dataset}"):
-        data = options.read_log(dataset, format_name, backend, columns, trust)
-        target = options.read_policy(policy, trust=trust, activation=activation, deterministic=deterministic)
+        data = given.read_log(dataset, format_name, backend, columns, trust)
+        target = given.read_policy(policy, trust=trust, activation=activation, deterministic=deterministic)
     choices: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit, "ignore": ignore or ()}
-    choices["behaviour"] = options.read_behaviour(behaviour, trust)
-    with options.waiting(data, f"evaluating by {', '.join(names)}"):
+    choices["behaviour"] = given.read_behaviour(behaviour, trust)
+    with given.waiting(data, f"evaluating by {', '.join(names)}"):
         values = answer(data, target, asked, gamma=gamma, seed=seed, **choices)
     if report is not None:
         shown = data if isinstance(data, LoggedDataset) else None  # rows that are read in parts have no weights to show
@@ -193,8 +192,7 @@ def reproduce(
     processes: Annotated[int | None, typer.Option(min=1, help="Processes at once; all cores if not given.")] = None,
 ) -> None:
     """Run one of the paper's studies again: a picture, every run as CSV, a table; stop and resume at will."""
-    from ope_vpm.studies.catalogue import find_study
-    from ope_vpm.studies.report import print_table
+    from ope_vpm.studies.runner import find_study, print_table
     from ope_vpm.studies.runner import reproduce as run_study
     from ope_vpm.studies.study import QUICK_RUNS, RUNS
 
@@ -218,8 +216,8 @@ def stationary(
     """Where is it heading? A logged quantity's stationary distribution: mean, quantiles, probabilities, a picture."""
     from ope_vpm.chain.finite.solve import StationaryWarning
     from ope_vpm.paths.picture import check_picture, draw_distribution, write_picture
+    from ope_vpm.paths.stationary import read_paths
     from ope_vpm.paths.stationary import stationary as estimate
-    from ope_vpm.paths.table import read_paths
 
     target = report if report is not None else Path(f"{file.stem}-stationary.png")
     check_picture(target)
@@ -250,11 +248,10 @@ def leaderboard(
 
     from rich.console import Console
 
-    from ope_vpm.leaderboard.checks import checked_suite
     from ope_vpm.leaderboard.output import PAGE, write_board
-    from ope_vpm.leaderboard.runner import run_suite
+    from ope_vpm.leaderboard.runner import checked_suite, run_suite
+    from ope_vpm.leaderboard.suite_files import SuiteError
     from ope_vpm.leaderboard.tables import terminal
-    from ope_vpm.leaderboard.words import SuiteError
 
     try:
         checked = checked_suite(suite, trust=trust)

@@ -11,3 +11,8 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     names = list(known)
     near = get_close_matches(name, names, n=1)
     return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names) or 'none'}"
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """Say that there is no such thing, and which name was perhaps meant."""
+    return f"there is no {kind} {name!r}: {suggestion(name, known)}"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ope_vpm.envs.wild.networks import NetworkTask
 from ope_vpm.envs.wild.tables import FiniteTask
 from ope_vpm.envs.wild.tasks import HALVES, Half, WildTask
-from ope_vpm.suggestions import suggestion
+from ope_vpm.suggestions import unknown
 
 _NETWORKS: tuple[tuple[str, Half, int, int, str, str], ...] = (
     ("Pendulum-v1", "tuning", 150, 200, "step-0160000", "step-0040000"),
@@ -60,5 +60,5 @@ def wild_task(name: str) -> WildTask:
     """One task by its gymnasium id; an unknown one is answered with the nearest."""
     known = wild_tasks()
     if name not in known:
-        raise ValueError(f"there is no wild task {name!r}: {suggestion(name, known)}")
+        raise ValueError(unknown("wild task", name, known))
     return known[name]

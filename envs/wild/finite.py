@@ -105,8 +105,7 @@ class FiniteModel:
         total = np.cumsum(self.probability)
         before = np.searchsorted(self.pair, np.arange(self.states * self.actions))
         start = np.concatenate([[0.0], total])[before]
-        ladder: Floats = self.pair + np.minimum(total - start[self.pair], 1.0)
-        return ladder
+        return self.pair + np.minimum(total - start[self.pair], 1.0)
 
     def simulate(self, policies: Sequence[TablePolicy], episodes: int, limit: int, seed: int) -> LoggedDataset:
         """Episodes of at most `limit` steps; number i is by policy i modulo their number, and depends on i and seed."""

@@ -113,8 +113,7 @@ class PowerThreeHalves:
     def penalised(self, target: Floats, slope: float) -> Floats:
         """Return the root of τ + slope·√τ = target: lost probability is added back in proportion to √τ."""
         root = (np.sqrt(slope**2 + 4 * target) - slope) / 2
-        squared: Floats = root**2
-        return squared
+        return root**2
 
 
 DIVERGENCES: dict[str, Divergence] = {d.name: d for d in (Quadratic(), KullbackLeibler(), PowerThreeHalves())}

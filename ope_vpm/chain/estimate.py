@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ope_vpm.arrays import Array, Floats, chunks
+from ope_vpm.chain.batches import sum_of_products
 from ope_vpm.chain.diagnostics import Diagnostics
-from ope_vpm.chain.overlap import sum_of_products
 from ope_vpm.chain.solvers.kernel import KernelRatio
 from ope_vpm.chain.solvers.network import HiddenFeatures, NeuralRatio
 from ope_vpm.chain.solvers.solution import Ratio, ValueFunction

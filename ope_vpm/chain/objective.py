@@ -25,8 +25,7 @@ def expectation(values: Values, weight: Values | None = None) -> Values:
         values: one number per row.
         weight: of the rows, with mean 1; None: equal weights.
     """
-    mean: Values = (values if weight is None else weight * values).mean(0)
-    return mean
+    return (values if weight is None else weight * values).mean(0)
 
 
 # -- The update as an optimisation problem over sampled transitions

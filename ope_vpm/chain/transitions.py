@@ -243,8 +243,7 @@ def _next_weights(values: npt.ArrayLike | None, shape: tuple[int, ...]) -> Float
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         raise ValueError(f"rows of next_weight must be probabilities that sum to 1: row {row} is {array[row]}")
-    normalised: Floats = array / total[:, None]
-    return normalised
+    return array / total[:, None]
 
 
 def _mean_one(weight: Floats | None, length: int) -> Floats:

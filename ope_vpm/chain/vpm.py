@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from ope_vpm.arrays import Floats, effective_sample_size
-from ope_vpm.chain.diagnostics import Diagnostics, StationarityTest, far_from_data
+from ope_vpm.chain.diagnostics import Diagnostics, StationarityTest, far_from_data, pareto_k
 from ope_vpm.chain.estimate import StationaryEstimate
 from ope_vpm.chain.finite.solve import StationaryWarning
 from ope_vpm.chain.monitor import Callback
-from ope_vpm.chain.pareto import pareto_k
 from ope_vpm.chain.solvers.kernel import Kernel
 from ope_vpm.chain.solvers.neural import Neural, with_preset
 from ope_vpm.chain.solvers.solution import Solution, Solver

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from ope_vpm.chain import StationaryWarning
-from ope_vpm.leaderboard.code_version import code_version
-from ope_vpm.leaderboard.jobs import Job, Result, hashed
+from ope_vpm.leaderboard.jobs import Job, Result, code_version, hashed
 from ope_vpm.leaderboard.tasks import Task
 from ope_vpm.logged import LoggedDataset, load_dataset
 from ope_vpm.ope.estimator import ProblemEstimator

@@ -8,11 +8,19 @@ from math import prod
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from ope_vpm.leaderboard.fields import build, fits, misfits
-from ope_vpm.leaderboard.suite_files import missing_files, read_table, shipped, with_paths
+from ope_vpm.leaderboard.suite_files import (
+    SuiteError,
+    build,
+    fits,
+    misfits,
+    missing_files,
+    read_table,
+    shipped,
+    with_paths,
+)
 from ope_vpm.leaderboard.tasks import AXES, Task, task_class
-from ope_vpm.leaderboard.words import SuiteError, unknown
 from ope_vpm.ope.estimator import Estimator, estimators, make
+from ope_vpm.suggestions import unknown
 
 __all__ = ["Entry", "Head", "Setting", "Suite", "parse_suite", "read_suite", "shipped"]
 

@@ -24,8 +24,7 @@ from ope_vpm.logged.columns import (
     observation_column,
     same_length,
 )
-from ope_vpm.logged.episode_marks import EpisodeMarks
-from ope_vpm.logged.episode_table import EpisodeTable, RewardFacts
+from ope_vpm.logged.episode_marks import EpisodeMarks, EpisodeTable, RewardFacts
 from ope_vpm.logged.spaces import Space, check_space, simple_space
 
 if TYPE_CHECKING:
@@ -241,8 +240,7 @@ class LoggedDataset:
     @property
     def states_seen(self) -> Array:
         """One more than the largest number of each coordinate of finite states."""
-        seen: Array = np.maximum(self.observations.max(axis=0), self.next_observations.max(axis=0)) + 1
-        return seen
+        return np.maximum(self.observations.max(axis=0), self.next_observations.max(axis=0)) + 1
 
     @property
     def head(self) -> LoggedDataset:
@@ -284,8 +282,7 @@ class LoggedDataset:
     @property
     def returns(self) -> Floats:
         """The undiscounted sum of rewards of each episode."""
-        totals: Floats = np.add.reduceat(self.rewards, self.starts)
-        return totals
+        return np.add.reduceat(self.rewards, self.starts)
 
     def select(self, episodes: int | slice | Sequence[int] | npt.NDArray[Any]) -> LoggedDataset:
         """Some of the episodes, by number, slice, list or mask; repeated ones are repeated."""

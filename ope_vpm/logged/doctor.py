@@ -84,7 +84,7 @@ def inspect(data: LoggedDataset | StreamedDataset, ignore: Collection[str] = ())
             checks that ask more of a row than the next one look at a sample of episodes.
         ignore: codes of findings that you know to be harmless here.
     """
-    from ope_vpm.logged.inspection import looked_over
+    from ope_vpm.logged.page import looked_over
 
     return looked_over(data, ignore)[0]
 

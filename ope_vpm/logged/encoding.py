@@ -62,8 +62,7 @@ class StateColumn:
     def encode(self, column: Column) -> Floats:
         """Its features, (n, features)."""
         if self.levels is not None:
-            hot: Floats = np.eye(len(self.levels))[self.codes(column)]
-            return hot
+            return np.eye(len(self.levels))[self.codes(column)]
         if self.filled is None:
             return column.values.astype(np.float64)[:, None]
         values = np.where(column.missing, self.filled, column.values.astype(np.float64))

@@ -28,7 +28,7 @@ from ope_vpm.logged.checks import (
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.doctor import SHOWN, Finding, finding
 from ope_vpm.logged.episode import ROW_COLUMNS, take
-from ope_vpm.logged.episode_table import RewardFacts
+from ope_vpm.logged.episode_marks import RewardFacts
 from ope_vpm.logged.fingerprint import Words, fingerprints
 from ope_vpm.logged.streamed import Part, StreamedDataset
 from ope_vpm.logged.sums import ColumnSums, RewardCounts

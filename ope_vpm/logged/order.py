@@ -92,8 +92,7 @@ def _enough(data: LoggedDataset) -> int:
 def _varying(data: LoggedDataset, rows: int) -> Array:
     """The columns that change within episodes: a goal that is drawn at a reset says nothing about order."""
     states, inside = data.observations[:rows], data.episode[1:rows] == data.episode[: max(rows - 1, 0)]
-    varying: Array = (states[1:] != states[:-1])[inside].any(axis=0)
-    return varying
+    return (states[1:] != states[:-1])[inside].any(axis=0)
 
 
 def _directions(columns: Floats) -> Floats:
@@ -104,8 +103,7 @@ def _directions(columns: Floats) -> Floats:
     if ranks.shape[1] <= DIRECTIONS:
         return ranks
     mixing = np.random.default_rng(0).standard_normal((ranks.shape[1], DIRECTIONS))
-    mixed: Floats = ranks @ mixing
-    return mixed
+    return ranks @ mixing
 
 
 def _differ_in_level(states: Floats, episode: Integers) -> bool:
@@ -169,8 +167,7 @@ def _of_time(states: Floats, actions: Floats, episode: Integers) -> Floats:
 def _sums(values: Floats, episode: Integers, count: int) -> Floats:
     """Sums over the rows of each episode, which follow one another."""
     first = np.searchsorted(episode, np.arange(count))
-    totals: Floats = np.add.reduceat(values, first, axis=0)
-    return totals
+    return np.add.reduceat(values, first, axis=0)
 
 
 def one_row_off(data: LoggedDataset) -> Finding | None:
@@ -207,8 +204,7 @@ def _jump_ranks(states: Array) -> Floats:
         steps = np.diff(states[rows.start : rows.stop + 1], axis=0) / np.where(scale > 0, scale, 1.0)
         size[rows] = np.square(steps).sum(axis=1)
     order: Integers = np.argsort(np.argsort(size, kind="stable"), kind="stable")
-    ranks: Floats = order / max(len(order) - 1, 1)
-    return ranks
+    return order / max(len(order) - 1, 1)
 
 
 def _shift(data: LoggedDataset) -> Finding | None:
@@ -271,15 +267,13 @@ def _foreseen(states: Floats, actions: Floats) -> float:
 
 
 def _residual(features: Floats, targets: Floats) -> Floats:
-    residual: Floats = np.square(_left(features, targets)).sum(axis=0)
-    return residual
+    return np.square(_left(features, targets)).sum(axis=0)
 
 
 def _left(features: Floats, targets: Floats) -> Floats:
     """The residual of a linear regression of the targets on the features."""
     design = np.hstack([np.ones((len(features), 1)), features])
-    left: Floats = targets - design @ np.linalg.lstsq(design, targets, rcond=None)[0]
-    return left
+    return targets - design @ np.linalg.lstsq(design, targets, rcond=None)[0]
 
 
 def _as_vectors(data: LoggedDataset) -> Floats:

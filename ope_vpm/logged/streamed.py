@@ -17,11 +17,9 @@ import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers
 from ope_vpm.logged.dataset import LoggedDataset
-from ope_vpm.logged.episode_table import EpisodeTable, RewardFacts
-from ope_vpm.logged.merging import Result, merged
-from ope_vpm.logged.read_ahead import read_ahead
-from ope_vpm.logged.source import Source
+from ope_vpm.logged.episode_marks import EpisodeTable, RewardFacts
 from ope_vpm.logged.spaces import Space, state_sizes
+from ope_vpm.logged.sums import Result, Source, merged, read_ahead
 
 PART_ROWS = 1 << 16
 """Rows of a part: 20 MB of 40 columns, and a multiple of the batches in which features are computed, so that these are
@@ -193,8 +191,7 @@ class StreamedDataset:
     @property
     def states_seen(self) -> Array:
         """One more than the largest number of each coordinate of finite states."""
-        seen: Array = self.facts.reached + 1
-        return seen
+        return self.facts.reached + 1
 
     @property
     def countable(self) -> bool:
@@ -210,14 +207,12 @@ class StreamedDataset:
     @property
     def returns(self) -> Floats:
         """(episodes,): the sum of each one's rewards."""
-        found: Floats = self.facts.episodes.returns
-        return found
+        return self.facts.episodes.returns
 
     @property
     def reward_facts(self) -> RewardFacts:
         """The range of the rewards, and what the ends of episodes pay."""
-        found: RewardFacts = self.facts.reward_facts
-        return found
+        return self.facts.reward_facts
 
     def leads_on(self, time_limit: str) -> int:
         """How many rows have a known next state, or end the task."""

@@ -1,13 +1,82 @@
-"""Sums over rows that the parts of a log add up: how often each reward was paid, and the spread of columns."""
+"""A log in parts: where they come from, reading one ahead, and what is counted and summed in each and added up."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from ope_vpm.arrays import Array, Floats, Integers
+from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.describe import Range
+
+
+class Source(Protocol):
+    """Where rows come from, in the order of time; it can be sent to other machines."""
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+
+    def flags(self, first: int, last: int) -> Iterator[dict[str, Array]]:
+        """The columns that tell where episodes begin and end, of rows from one number up to another."""
+
+    def read(self, first: int, last: int, size: int) -> Iterator[LoggedDataset]:
+        """The rows from one number up to another, `size` at a time, each time with one row more, if there is one."""
+
+    def named(self, row: int) -> str:
+        """The file that holds a row."""
+
+
+Item = TypeVar("Item")
+
+
+def read_ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """Iterate over items in order while a thread makes the next one; errors are raised where that item would come."""
+    nothing = object()
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        following = thread.submit(next, items, nothing)
+        while (item := following.result()) is not nothing:
+            following = thread.submit(next, items, nothing)
+            yield item  # type: ignore[misc]  # all but `nothing` are items
+
+
+class Mergeable(Protocol):
+    """A result of some rows that can be merged with that of others."""
+
+    def merge(self, other: Any, /) -> Any:
+        """The result of both."""
+
+
+Result = TypeVar("Result", bound=Mergeable)
+
+
+def merged(
+    parts: Iterable[Any], function: Callable[..., Result], settings: tuple[Any, ...], told: Callable[[int], None] | None
+) -> Result:
+    """The merged results of a function over parts.
+
+    Neighbours that hold equally many parts are merged first, like digits of a binary counter: a number that a result
+    keeps for each episode is copied log₂(parts) times, and no more than that many results wait.
+    """
+    waiting: list[tuple[int, Result]] = []  # how many parts a result holds, each at least twice as many as the next
+    for part in parts:
+        size, found = 1, function(part, *settings)
+        while waiting and waiting[-1][0] == size:
+            size, found = 2 * size, waiting.pop()[1].merge(found)
+        waiting.append((size, found))
+        if told is not None:
+            told(part.first_row + len(part))
+    if not waiting:
+        raise ValueError("the log is empty: it needs at least one step")
+    _, total = waiting.pop()
+    while waiting:
+        total = waiting.pop()[1].merge(total)
+    return total
+
 
 MOST_REWARDS = 1 << 16
 """Different rewards that are counted, a megabyte of them. Where a log has more, those that are seldom paid are given

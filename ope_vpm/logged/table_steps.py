@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -13,7 +14,6 @@ from ope_vpm.arrays import Array, Bools, Floats, Integers
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.encoding import Encoding, StateColumn, levels_of
 from ope_vpm.logged.table_columns import DAY, Column, rows_of
-from ope_vpm.logged.table_roles import described
 
 End = Literal["terminated", "truncated"]
 
@@ -131,8 +131,7 @@ class Table:
                 f"{role} must hold only true or false, 1 or 0: {column.name!r} is {values[wrong][0]:g} in "
                 f"{rows_of(wrong)}"
             )
-        ended: Bools = values == 1
-        return ended
+        return values == 1
 
     def _flags(self, episode: Integers, which: End) -> Bools:
         """Where the task ended, or where an episode was cut off."""
@@ -214,8 +213,7 @@ class Table:
                 f"propensity must be the probability of the logged action, above 0 and at most 1: {column.name!r} is "
                 f"{values[np.argmax(wrong)]:g} in {rows_of(wrong)}"
             )
-        logs: Floats = np.log(values)
-        return logs
+        return np.log(values)
 
     def _taken(self, encoding: Encoding, data: LoggedDataset) -> str:
         """One sentence that says what each column was taken for."""
@@ -249,3 +247,21 @@ class Table:
                 f"are names, numbers={amounts!r} if they are not",
                 stacklevel=3,
             )
+
+
+def described(roles: Mapping[str, list[str]], encoding: Encoding) -> str:
+    """Which column plays which role."""
+    states = f"{len(encoding.state[0].levels or ())} finite states"
+    if not encoding.finite:
+        states = f"{len(encoding.features)} features"
+    words = [f"state {', '.join(roles['state'])} ({states})"]
+    actions = "continuous" if encoding.actions is None else _few(encoding.actions)
+    words.append(f"action {', '.join(roles['action'])} ({actions})")
+    words += [f"{role} {names[0]}" for role, names in roles.items() if role not in ("state", "action") and names]
+    return "; ".join(words)
+
+
+def _few(names: Sequence[Any], most: int = 8) -> str:
+    """The first names of a list."""
+    shown = ", ".join(map(str, names[:most]))
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -70,8 +70,7 @@ def cell_ratio(
         labels = _intervals(x, number, rng) if x.shape[1] == 1 else _voronoi(x, number, rng)
         estimates.append(_ratio(labels(x), labels(x_next), moved, steps))
     ratio = np.median(estimates, axis=0)
-    scaled: Floats = ratio / ratio.mean()
-    return scaled
+    return ratio / ratio.mean()
 
 
 def coordinate_scale(x: Floats) -> Floats:
@@ -101,8 +100,7 @@ def _ratio(cell: Integers, next_cell: Integers, moved: Bools, steps: int | None)
     # cells, which are expected: the median is there for them.
     data = Transitions(cell[moved], next_cell[moved])
     ratio = Tabular(steps=steps, unseen="restart").ratio(data, gamma=1.0)(cell)
-    scaled: Floats = ratio / ratio.mean()
-    return scaled
+    return ratio / ratio.mean()
 
 
 def _fixed_point(cell: Integers, next_cell: Integers, moved: Bools) -> Floats:
@@ -118,5 +116,4 @@ def _fixed_point(cell: Integers, next_cell: Integers, moved: Bools) -> Floats:
     mu = np.linalg.solve(np.eye(size) - (1 - RESTART) * kernel.T, RESTART * p)
     # the equations hold for the rows that moved, so that their share divides μ
     ratio = np.divide(np.maximum(mu, 0), p, out=np.zeros(size), where=p > 0)[cell]
-    scaled: Floats = ratio / ratio.mean()
-    return scaled
+    return ratio / ratio.mean()

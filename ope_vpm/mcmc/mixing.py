@@ -20,7 +20,6 @@ from scipy.spatial import cKDTree
 from scipy.special import chdtri, ndtri
 
 from ope_vpm.arrays import Floats, Integers, mean_ranks
-from ope_vpm.mcmc.autocorrelation import autocorrelation_time
 from ope_vpm.mcmc.cells import PARTITIONS, ROWS_PER_CELL, coordinate_scale
 
 RHAT_LIMIT = 1.01
@@ -172,8 +171,7 @@ def _bulk_and_folded(chains: Floats) -> tuple[Floats, Floats]:
 def _rank_normalised(values: Floats) -> Floats:
     """Replace values by normal quantiles of their ranks, (rank - 3/8)/(n + 1/4); equal values share their mean rank."""
     ranks = mean_ranks(values).reshape(values.shape)
-    quantiles: Floats = ndtri((ranks - 0.375) / (values.size + 0.25))
-    return quantiles
+    return ndtri((ranks - 0.375) / (values.size + 0.25))
 
 
 def _rhat(halves: Floats) -> float:
@@ -185,3 +183,36 @@ def _rhat(halves: Floats) -> float:
     if within > 0:
         return float(np.sqrt((draws - 1) / draws + between / within))
     return float("inf") if between > 0 else float("nan")
+
+
+def independent_draws(chains: Floats) -> float:
+    """Return the effective sample size N / (1 + 2Σρ_k): the number of independent draws of equal precision.
+
+    N is the number of all draws, and ρ_k the autocorrelation at lag k. Deviations are taken from the mean of all
+    chains, so that chains with different means count as correlated (Gelman et al., Bayesian Data Analysis).
+
+    Args:
+        chains: one coordinate, shape (chains, draws).
+    """
+    return float(min(chains.size, chains.size / autocorrelation_time(chains - chains.mean())))
+
+
+def autocorrelation_time(deviations: Floats) -> float:
+    """Return the integrated autocorrelation time 1 + 2Σρ_k: how many successive draws tell as much as one independent.
+
+    The sum ends where two successive ρ_k first add up to 0 or less (Geyer 1992). It is 1 for draws without variance.
+
+    Args:
+        deviations: of one coordinate from its mean, shape (chains, draws).
+    """
+    draws = deviations.shape[1]
+    size = 2 ** int(np.ceil(np.log2(2 * draws)))
+    power = np.abs(np.fft.rfft(deviations, size, axis=1)) ** 2
+    covariance = np.fft.irfft(power, size, axis=1)[:, :draws].mean(axis=0) / draws
+    if covariance[0] <= 0:
+        return 1.0
+    rho = covariance / covariance[0]
+    whole = (draws - 1) // 2
+    pairs = rho[1 : 2 * whole : 2] + rho[2 : 2 * whole + 1 : 2]
+    stop = int(np.argmax(pairs <= 0)) if (pairs <= 0).any() else len(pairs)
+    return float(1 + 2 * pairs[:stop].sum())

@@ -11,14 +11,11 @@ from scipy.spatial import cKDTree
 
 from ope_vpm.arrays import Floats, effective_sample_size
 from ope_vpm.chain import Transitions
-from ope_vpm.chain.diagnostics import StationarityTest
-from ope_vpm.chain.pareto import pareto_k
-from ope_vpm.mcmc.autocorrelation import independent_draws
+from ope_vpm.chain.diagnostics import StationarityTest, pareto_k
 from ope_vpm.mcmc.cells import cell_ratio, coordinate_scale
-from ope_vpm.mcmc.drift import distance_left, means_drift
-from ope_vpm.mcmc.mixing import mixing
+from ope_vpm.mcmc.mixing import independent_draws, mixing
 from ope_vpm.mcmc.samples import as_chains
-from ope_vpm.mcmc.verdict import Plain, judge
+from ope_vpm.mcmc.verdict import Plain, distance_left, judge, means_drift
 
 NORMAL_95 = 1.96
 """The 97.5 % quantile of the standard normal distribution, for two-sided 95 % intervals."""
@@ -88,7 +85,7 @@ class PostProcessed:
 
     @property
     def pareto_k(self) -> float:
-        """The shape k̂ of the weights' upper tail: above 0.7 it is heavy; see `ope_vpm.chain.pareto`."""
+        """The shape k̂ of the weights' upper tail: above 0.7 it is heavy; see `ope_vpm.chain.diagnostics`."""
         return pareto_k(self.weights.ravel())
 
     def expectation(self, f: Callable[[Floats], Floats], name: str = "f") -> Corrected:
@@ -243,5 +240,4 @@ def _with_last(ratio: Floats, chains: Floats) -> Floats:
     scale = coordinate_scale(rows)
     _, nearest = cKDTree(rows / scale).query(chains[:, -1] / scale)
     weights = np.hstack([ratio, ratio.ravel()[nearest][:, None]])
-    scaled: Floats = weights / weights.mean()
-    return scaled
+    return weights / weights.mean()

@@ -19,9 +19,9 @@ from ope_vpm.logged.doctor import check_ignored, examined, refuse_errors
 from ope_vpm.logged.episode import take
 from ope_vpm.logged.facts import episodes_of, examine, facts_of, fitting
 from ope_vpm.logged.fingerprint import colours, number_contents
-from ope_vpm.logged.merging import Mergeable
 from ope_vpm.logged.step_number import with_step_number
 from ope_vpm.logged.streamed import Charge, StreamedDataset
+from ope_vpm.logged.sums import Mergeable
 from ope_vpm.ope.adapter.ends import TimeLimit, rows_of
 from ope_vpm.ope.memory import Memory, remembered
 from ope_vpm.policy import TargetPolicy

@@ -16,8 +16,8 @@ from ope_vpm.ope.adapter.pairs import Pairs, pairs_of
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.memory import Memory, remembered
 from ope_vpm.policy import TargetPolicy
-from ope_vpm.policy.one_observation import check_function
-from ope_vpm.policy.relayed import WithoutLast
+from ope_vpm.policy.calls import check_function
+from ope_vpm.policy.function import WithoutLast
 
 Discount = tuple[float, OnEnd]
 """A discount, and what follows a termination there."""

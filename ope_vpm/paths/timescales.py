@@ -176,8 +176,7 @@ class Cells:
         """Which cells are among some finite states."""
         if self.states is None:
             raise ValueError("members are finite states: these paths are continuous (leave members out)")
-        found: Bools = np.isin(self.states, np.asarray(members))
-        return found
+        return np.isin(self.states, np.asarray(members))
 
     def pairs(self, lag: int) -> int:
         """How many pairs of states so many steps apart there are."""
@@ -257,8 +256,7 @@ def _slowest_side(kernel: Floats) -> Bools:
         raise ValueError("the chain must move between at least 2 states: it stays in one")
     values, vectors = np.linalg.eig(kernel)
     slowest = vectors[:, np.argsort(-np.abs(values))[1]].real
-    side: Bools = slowest > 0
-    return side
+    return slowest > 0
 
 
 def _stay(kernel: Floats, weight: Floats, inside: Bools) -> float:
@@ -270,5 +268,4 @@ def _stay(kernel: Floats, weight: Floats, inside: Bools) -> float:
 def _binomial_error(share: Floats, count: Floats) -> Floats:
     """The standard error of a counted share, with two successes and two failures added (Agresti and Coull 1998)."""
     moved = (share * count + 2) / (count + 4)
-    error: Floats = np.sqrt(moved * (1 - moved) / (count + 4))
-    return error
+    return np.sqrt(moved * (1 - moved) / (count + 4))

@@ -25,8 +25,7 @@ from ope_vpm.ope.estimator import Estimator
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.questions.gate import Gate
 from ope_vpm.optional import library
-from ope_vpm.plugins.gymnasium import check_new
-from ope_vpm.plugins.observations import batched, row
+from ope_vpm.plugins.gymnasium import batched, check_new, row
 from ope_vpm.plugins.valuation import Choices, Valuation, as_numbers
 from ope_vpm.policy import TargetPolicy
 from ope_vpm.policy.sb3 import from_sb3

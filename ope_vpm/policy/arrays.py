@@ -45,8 +45,7 @@ class LogitLayers:
         hidden = np.clip(hidden, -self.observation_clip, self.observation_clip)
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             hidden = np.tanh(hidden @ weight.T + bias)
-        final: Floats = hidden @ self.weights[-1].T + self.biases[-1]
-        return final
+        return hidden @ self.weights[-1].T + self.biases[-1]
 
 
 @dataclass(frozen=True)

@@ -120,8 +120,7 @@ class GaussianPolicy(TargetPolicy):
         if self.squash:
             unit = self._unit(raw, self._edge)
             raw, logs = np.arctanh(unit), -np.log(1 - np.square(unit) + self._softness) - np.log(self._half)
-        total: Floats = (logs + log_densities((raw - mean) / std, std)).sum(axis=1)
-        return total
+        return (logs + log_densities((raw - mean) / std, std)).sum(axis=1)
 
     def log_likelihood(self, observations: Array, actions: Array) -> Floats:
         """The density inside the bounds, and at a bound the probability of being clipped to it."""
@@ -129,8 +128,7 @@ class GaussianPolicy(TargetPolicy):
             return self.log_prob(observations, actions)
         mean, std = self.moments(observations)
         z = (checked_actions(actions).reshape(mean.shape) - mean) / std
-        total: Floats = clipped_log_densities(z, std, *self.clipping.at_bounds(actions)).sum(axis=1)
-        return total
+        return clipped_log_densities(z, std, *self.clipping.at_bounds(actions)).sum(axis=1)
 
     def action_moments(self, observations: Array, rng: Generator, draws: int = DRAWS) -> tuple[Floats, Floats]:
         """In closed form, or by quantiles where tanh follows; nothing is drawn."""
@@ -153,13 +151,11 @@ class GaussianPolicy(TargetPolicy):
         raw = checked_actions(actions).reshape(mean.shape)
         if self.squash:
             raw = np.arctanh(self._unit(raw, SATURATED))
-        score: Floats = (raw - mean) / std
-        return score
+        return (raw - mean) / std
 
     def _unit(self, actions: Floats, edge: float) -> Floats:
         """Squashed actions on the scale of tanh itself, kept `edge` away from ±1."""
-        unit: Floats = np.clip((actions - self._centre) / self._half, -1 + edge, 1 - edge)
-        return unit
+        return np.clip((actions - self._centre) / self._half, -1 + edge, 1 - edge)
 
     @property
     def _centre(self) -> Floats:
@@ -181,8 +177,7 @@ and smooth in the mean, which draws are not."""
 
 def log_densities(z: Floats, std: Floats) -> Floats:
     """The log-density of each coordinate, in the units of the actions, where z = (a - mean)/std."""
-    logs: Floats = -0.5 * np.square(z) - np.log(std) - LOG_ROOT_TWO_PI
-    return logs
+    return -0.5 * np.square(z) - np.log(std) - LOG_ROOT_TWO_PI
 
 
 def clipped_log_densities(z: Floats, std: Floats, below: Bools, above: Bools) -> Floats:
@@ -212,8 +207,7 @@ def clipped_moments(low: Floats, high: Floats) -> tuple[Floats, Floats]:
 
 
 def _normal_density(x: Floats) -> Floats:
-    density: Floats = np.exp(-0.5 * np.square(x) - LOG_ROOT_TWO_PI)
-    return density
+    return np.exp(-0.5 * np.square(x) - LOG_ROOT_TWO_PI)
 
 
 def squashed_moments(mean: Floats, std: Floats, centre: Floats, half: Floats) -> tuple[Floats, Floats]:

@@ -33,8 +33,7 @@ class CategoricalPolicy(TargetPolicy):
         """Draw by one uniform number per row."""
         cumulative = self.probabilities(observations).cumsum(axis=1)
         uniform = rng.random((len(observations), 1)) * cumulative[:, -1:]
-        drawn: Array = (uniform >= cumulative[:, :-1]).sum(axis=1)
-        return drawn
+        return (uniform >= cumulative[:, :-1]).sum(axis=1)
 
     def log_prob(self, observations: Array, actions: Array) -> Floats:
         """Minus infinity where the policy never takes the action."""
@@ -73,8 +72,7 @@ class TablePolicy(CategoricalPolicy):
                 f"the table knows states below {tuple(sizes.tolist())}: got observations of shape "
                 f"{np.shape(observations)} up to {index.max(axis=0).tolist()} (is it a policy for another task?)"
             )
-        looked_up: Floats = self.table[tuple(index.T)]
-        return looked_up
+        return self.table[tuple(index.T)]
 
 
 def table_of(policy: npt.ArrayLike | TablePolicy) -> Floats:
@@ -87,8 +85,7 @@ def one_hot(actions: Array, n_actions: int) -> Floats:
     """Probability 1 on one action per row."""
     if actions.size and not (actions.min() >= 0 and actions.max() < n_actions):
         raise ValueError(f"the policy returned action {int(actions.max())}: there are {n_actions}, counted from 0")
-    hot: Floats = np.eye(n_actions)[actions.astype(np.int64)]
-    return hot
+    return np.eye(n_actions)[actions.astype(np.int64)]
 
 
 def checked_probabilities(values: Array, rows: int, n_actions: int | None) -> Floats:
@@ -104,5 +101,4 @@ def checked_probabilities(values: Array, rows: int, n_actions: int | None) -> Fl
             f"probabilities must not be negative and sum to 1: row {row} is {values[row]} "
             "(if these are logits, pass output='logits')"
         )
-    clean: Floats = np.clip(values, 0.0, None) / total
-    return clean
+    return np.clip(values, 0.0, None) / total

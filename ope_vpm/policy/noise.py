@@ -63,8 +63,7 @@ def _epsilon_greedy(policy: TargetPolicy, epsilon: float) -> TargetPolicy:
 
     def mixed(observations: Array) -> Floats:
         greedy = policy.probabilities(observations)
-        mixture: Floats = (1 - epsilon) * greedy + epsilon / greedy.shape[1]
-        return mixture
+        return (1 - epsilon) * greedy + epsilon / greedy.shape[1]
 
     return CategoricalPolicy(mixed, policy.n_actions, policy.observation_size)
 

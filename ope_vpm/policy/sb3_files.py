@@ -21,12 +21,20 @@ from ope_vpm.arrays import Array
 from ope_vpm.joint_actions import joint_sizes
 from ope_vpm.outside import one_line, parse_json
 from ope_vpm.policy import sb3
-from ope_vpm.policy.networks import Network, identity, layers, linear, perceptron
-from ope_vpm.policy.sb3_normalize import FILE, Statistics, beside, read_statistics
+from ope_vpm.policy.networks import (
+    Network,
+    Tensors,
+    as_torch,
+    identity,
+    layers,
+    linear,
+    only_tensors,
+    perceptron,
+    read_tensors,
+)
+from ope_vpm.policy.sb3_normalize import FILE, Statistics, beside, read_statistics, trusted_policy, trusted_statistics
 from ope_vpm.policy.sb3_settings import Settings, UnknownPart, readable_settings
-from ope_vpm.policy.sb3_trusted import trusted_policy, trusted_statistics
 from ope_vpm.policy.target import TargetPolicy
-from ope_vpm.policy.tensors import Tensors, as_torch, only_tensors, read_tensors
 from ope_vpm.with_torch import torch
 
 LOG_STD = (-20.0, 2.0)
@@ -52,7 +60,7 @@ def _read(path: Path, trust: bool, deterministic: bool, statistics: Any) -> Targ
         stored = _stored(path, archive.read("data"))
         arrays = only_tensors(read_tensors(archive.read("policy.pth"), trust))
     try:
-        return _rebuilt(readable_settings(stored), arrays, statistics, deterministic)
+        return _rebuilt(readable_settings(stored, KINDS), arrays, statistics, deterministic)
     except UnknownPart as error:
         if not trust:
             raise PermissionError(

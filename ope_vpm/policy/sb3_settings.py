@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -24,20 +24,6 @@ EXTRACTORS = ("FlattenExtractor", "NatureCNN")
 """The library's own extractors of features on single spaces."""
 LARGEST = 1 << 22
 """Numbers in one observation or action beyond which a space is taken for an attack: four images of a megapixel."""
-
-
-MODULES = frozenset(
-    f"{package}.policies"
-    for package in (
-        "stable_baselines3.common",
-        "stable_baselines3.sac",
-        "stable_baselines3.td3",
-        "stable_baselines3.dqn",
-        "sb3_contrib.tqc",
-        "sb3_contrib.qrdqn",
-    )
-)
-"""Where the classes of policies that we know are defined; PPO, A2C and TRPO share the first."""
 
 
 class UnknownPart(ValueError):  # noqa: N818 - it says what is unknown, and is caught where trust can help
@@ -124,11 +110,16 @@ class Settings:
         return batch.float() / 255 if image and self.flag("normalize_images", True) else batch.float()
 
 
-def readable_settings(stored: Mapping[str, Any]) -> Settings:
-    """The settings of a file's `data`; raises `UnknownPart` for what only unpickling could tell."""
+def readable_settings(stored: Mapping[str, Any], modules: Collection[str]) -> Settings:
+    """The settings of a file's `data`; raises `UnknownPart` for what only unpickling could tell.
+
+    Args:
+        stored: the `data`.
+        modules: those whose policies are known.
+    """
     policy_class = stored.get("policy_class")
     module = policy_class.get("__module__") if isinstance(policy_class, dict) else None
-    if module not in MODULES:
+    if module not in modules:
         raise UnknownPart(f"its policy class is of the module {module!r:.80}")
     choices = _choices(stored.get("policy_kwargs"))
     noise = stored.get("use_sde") is True or choices.get("use_sde") is True

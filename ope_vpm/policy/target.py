@@ -43,8 +43,7 @@ class Clipping:
 
     def clip(self, actions: Array) -> Floats:
         """Actions (n, m), moved to the nearest bound where they lie beyond it."""
-        clipped: Floats = np.clip(np.asarray(actions, dtype=np.float64), self.low, self.high)
-        return clipped
+        return np.clip(np.asarray(actions, dtype=np.float64), self.low, self.high)
 
     def at_bounds(self, actions: Array) -> tuple[Bools, Bools]:
         """Which coordinates of the actions, (n, m), lie at the lower bound, and which at the upper.

@@ -17,9 +17,8 @@ import numpy as np
 
 from ope_vpm.archives import opened
 from ope_vpm.policy.function import from_module
-from ope_vpm.policy.networks import ACTIVATIONS, layers, perceptron
+from ope_vpm.policy.networks import ACTIVATIONS, Tensors, layers, only_tensors, perceptron, read_tensors
 from ope_vpm.policy.target import TargetPolicy
-from ope_vpm.policy.tensors import Tensors, only_tensors, read_tensors
 from ope_vpm.with_torch import torch
 
 INSTEAD = (

@@ -21,9 +21,8 @@ from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope import Problem
 from ope_vpm.ope.adapter.ends import TimeLimit
 from ope_vpm.ope.estimator import ProblemEstimator, make
-from ope_vpm.studies.answers import answer
 from ope_vpm.studies.control_report import draw, table
-from ope_vpm.studies.study import Cell, Outcome, Row, Study, timed
+from ope_vpm.studies.study import Cell, Outcome, Row, Study, answer, timed
 
 TRAJECTORIES, TRAJECTORY_SWEEP = 200, (50, 100, 200)
 """The largest log, and the numbers of trajectories compared. Chosen for what a log costs: 3 to 20 s of one core."""

@@ -13,8 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ope_vpm.envs.bullet import LOGGED, stored_truth
-from ope_vpm.studies.plots import panels
-from ope_vpm.studies.study import Cell, Results, Table, cells_in, select
+from ope_vpm.studies.study import Cell, Results, Table, cells_in, panels, select
 
 METHODS = (
     "vpm",

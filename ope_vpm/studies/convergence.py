@@ -14,10 +14,21 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ope_vpm.arrays import Floats
-from ope_vpm.chain.schedule import Schedule, inverse_square_root
+from ope_vpm.chain.monitor import Schedule, inverse_square_root
 from ope_vpm.envs.geo_queue import GeoQueue
-from ope_vpm.studies.plots import curve, panels
-from ope_vpm.studies.study import Cell, Outcome, Results, Row, Study, Table, mean_and_error, select, timed
+from ope_vpm.studies.study import (
+    Cell,
+    Outcome,
+    Results,
+    Row,
+    Study,
+    Table,
+    curve,
+    mean_and_error,
+    panels,
+    select,
+    timed,
+)
 
 STEPS, QUICK_STEPS = 10_000, 1_000
 """Damped by 1/√t, 10 000 steps amount to about 200 undamped ones, which this queue needs to forget its start."""

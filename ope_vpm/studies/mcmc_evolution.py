@@ -11,7 +11,7 @@ from ope_vpm.arrays import Floats
 from ope_vpm.chain import VPM, Transitions
 from ope_vpm.envs.potentials import POTENTIALS
 from ope_vpm.mcmc import cell_ratio
-from ope_vpm.studies.square import PAPER_NETWORK, Truth, heat_map, hmc_path, ratio_map
+from ope_vpm.studies.distance import PAPER_NETWORK, Truth, heat_map, hmc_path, ratio_map
 from ope_vpm.studies.study import Arrays, Cell, Outcome, Results, Study, Table, label, select, timed, with_error
 
 POWER_STEPS = (10, 20, 30, 150)

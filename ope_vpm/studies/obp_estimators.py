@@ -64,8 +64,7 @@ def thompson_at_start(campaign: str, items: int) -> Floats:
     """The Thompson policy's distribution over items at each position when logging began; (positions, items)."""
     kind = library("obp.policy", "bandits").BernoulliTS
     policy = kind(items, len_list=POSITIONS, is_zozotown_prior=True, campaign=campaign, random_state=SEED)
-    distribution: Floats = policy.compute_batch_action_dist(n_rounds=1, n_sim=DRAWS)[0].T
-    return distribution
+    return policy.compute_batch_action_dist(n_rounds=1, n_sim=DRAWS)[0].T
 
 
 def estimates(feedback: Feedback, target: Floats, items: Floats) -> dict[str, tuple[float, tuple[float, float]]]:

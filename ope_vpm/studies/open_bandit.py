@@ -21,10 +21,8 @@ from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.vpm.estimator import VPMEstimator
 from ope_vpm.policy import TablePolicy
 from ope_vpm.studies import obp_estimators
-from ope_vpm.studies.answers import answer
 from ope_vpm.studies.obp_estimators import POSITIONS, Feedback
-from ope_vpm.studies.plots import panels
-from ope_vpm.studies.study import Cell, Outcome, Results, Row, Study, Table, select, timed
+from ope_vpm.studies.study import Cell, Outcome, Results, Row, Study, Table, answer, panels, select, timed
 
 CAMPAIGNS = ("all", "men", "women")
 """The three campaigns: all items, men's and women's, with 80, 34 and 46 of them."""
@@ -123,8 +121,7 @@ def target_table(direction: str, campaign: str, other: LoggedDataset) -> Floats:
         return obp_estimators.thompson_at_start(campaign, items)
     shown = np.zeros((POSITIONS, items))
     np.add.at(shown, (other.observations[:, 0], other.actions), 1)
-    frequencies: Floats = shown / shown.sum(axis=1, keepdims=True)
-    return frequencies
+    return shown / shown.sum(axis=1, keepdims=True)
 
 
 def feedback(data: LoggedDataset) -> Feedback:

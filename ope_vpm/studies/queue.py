@@ -12,8 +12,19 @@ from ope_vpm.arrays import Floats
 from ope_vpm.chain import VPM, Transitions
 from ope_vpm.envs.geo_queue import GeoQueue
 from ope_vpm.studies.distance import log_kl_both_ways
-from ope_vpm.studies.plots import curve, panels
-from ope_vpm.studies.study import Cell, Outcome, Results, Study, Table, by_method, cells_in, select, timed
+from ope_vpm.studies.study import (
+    Cell,
+    Outcome,
+    Results,
+    Study,
+    Table,
+    by_method,
+    cells_in,
+    curve,
+    panels,
+    select,
+    timed,
+)
 
 SAMPLES, ARRIVAL, FINISH = 100, 0.8, 0.9
 """The paper's defaults (n, q_a, q_f)."""
@@ -119,8 +130,7 @@ def propagated_distribution(transitions: Transitions, size: int) -> Floats:
     for _ in range(40):
         kernel = kernel @ kernel
         kernel /= kernel.sum(axis=1, keepdims=True)  # against the growth of rounding errors
-    distribution: Floats = np.bincount(transitions.x, minlength=size) / len(transitions) @ kernel
-    return distribution
+    return np.bincount(transitions.x, minlength=size) / len(transitions) @ kernel
 
 
 def table(results: Results) -> Table:

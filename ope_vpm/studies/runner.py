@@ -1,25 +1,126 @@
-"""Runs a study on all cores, stores each finished run, and resumes where it was stopped."""
+"""Finds a study, runs it on all cores, stores each finished run, resumes where it was stopped, and prints the table."""
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import platform
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import joblib
+import numpy as np
+from rich.console import Console
+from rich.table import Table as RichTable
 
 from ope_vpm.chain import StationaryWarning
 from ope_vpm.outside import write_text, write_whole
 from ope_vpm.progress import counting
-from ope_vpm.studies.files import read_arrays, read_rows, write_arrays, write_rows
-from ope_vpm.studies.study import Cell, Outcome, Results, Row, Study, label, mean_and_error, select
+from ope_vpm.studies.study import Arrays, Cell, Outcome, Results, Row, Study, label, mean_and_error, select
+from ope_vpm.suggestions import unknown
+
+
+def write_rows(path: Path, rows: Sequence[Row]) -> None:
+    """Write rows as a CSV file with the columns of the first row; no rows write no file."""
+    if not rows:
+        return
+    lines: list[str] = []
+    writer = csv.DictWriter(_Lines(lines.append), fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(path, "".join(lines))
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Read the rows that `write_rows` wrote, with numbers as int or float; a missing file has no rows."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return [{name: _value(text) for name, text in row.items()} for row in csv.DictReader(file)]
+
+
+def write_arrays(path: Path, arrays: Arrays) -> None:
+    """Write named arrays to an NPZ file, creating its folder where it does not exist."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, lambda file: np.savez_compressed(file, allow_pickle=False, **arrays))
+
+
+def read_arrays(path: Path) -> Arrays:
+    """Read the arrays that `write_arrays` wrote."""
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+class _Lines:
+    """The file object that `csv` writes to; it passes each line to a function."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self.write = write
+
+
+def _value(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def print_table(study: Study, results: Results) -> None:
+    """Print a study's table to the terminal."""
+    table = study.table(results)
+    shown = RichTable(title=f"{study.title}: {table.caption}")
+    for number, column in enumerate(table.columns):
+        shown.add_column(column, justify="left" if number == 0 else "right")
+    for row in table.rows:
+        shown.add_row(*row)
+    console = Console()
+    if not console.is_terminal:  # files and pipes have no width to fit into
+        console = Console(width=200)
+    console.print(shown)
+
+
+MODULES = {
+    "queue": "queue",
+    "sde": "sde",
+    "phylogeny": "sde",
+    "mcmc": "mcmc",
+    "mcmc-evolution": "mcmc_evolution",
+    "convergence": "convergence",
+    "reacher": "control",
+    "halfcheetah": "control",
+    "ant": "control",
+    "taxi": "taxi",
+    "open-bandit": "open_bandit",
+    "sepsis": "sepsis",
+}
+"""The module of each study."""
+SHARED = ("control", "sde")
+"""The modules with several studies, whose `study` function takes the name first."""
+
+
+def find_study(name: str, quick: bool) -> Study:
+    """Return a study by name.
+
+    Args:
+        name: such as "queue".
+        quick: whether to return its small version, which is named "queue-quick" so that results do not mix.
+    """
+    if name not in MODULES:
+        raise ValueError(unknown("figure", name, MODULES))
+    module = import_module(f"ope_vpm.studies.{MODULES[name]}")
+    study: Study = module.study(name, quick) if MODULES[name] in SHARED else module.study(quick)
+    return replace(study, name=f"{name}-quick") if quick else study
+
 
 LIBRARIES = ("ope-vpm", "numpy", "scipy", "torch", "matplotlib")
 """The libraries whose versions are recorded: those that decide numbers or pictures."""

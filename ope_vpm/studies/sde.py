@@ -18,8 +18,19 @@ from ope_vpm.envs.double_well import DoubleWell
 from ope_vpm.envs.ornstein_uhlenbeck import OrnsteinUhlenbeck
 from ope_vpm.mcmc import cell_ratio
 from ope_vpm.studies.distance import histogram, log_mmd, median_distance_of_draws
-from ope_vpm.studies.plots import curve, panels
-from ope_vpm.studies.study import Cell, Outcome, Results, Study, Table, by_method, cells_in, select, timed
+from ope_vpm.studies.study import (
+    Cell,
+    Outcome,
+    Results,
+    Study,
+    Table,
+    by_method,
+    cells_in,
+    curve,
+    panels,
+    select,
+    timed,
+)
 
 PARTICLES = 1000
 """The paper's number of particles for the phylogeny studies; it does not say how many the others have."""

@@ -20,8 +20,20 @@ from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.choices import Choices
 from ope_vpm.ope.evaluate import evaluate
 from ope_vpm.policy import TablePolicy
-from ope_vpm.studies.plots import curve, legend_below, panels
-from ope_vpm.studies.study import Cell, Outcome, Results, Row, Study, Table, cells_in, select, timed
+from ope_vpm.studies.study import (
+    Cell,
+    Outcome,
+    Results,
+    Row,
+    Study,
+    Table,
+    cells_in,
+    curve,
+    legend_below,
+    panels,
+    select,
+    timed,
+)
 
 EPISODES = (50, 200, 1000, 5000)
 TARGETS = ("optimal", "half-way")

@@ -20,9 +20,21 @@ from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.vpm.estimator import PAPER, VPMEstimator
 from ope_vpm.policy import TablePolicy
-from ope_vpm.studies.answers import answer
-from ope_vpm.studies.plots import curve, legend_below, panels
-from ope_vpm.studies.study import Cell, Outcome, Results, Row, Study, Table, cells_in, select, timed
+from ope_vpm.studies.study import (
+    Cell,
+    Outcome,
+    Results,
+    Row,
+    Study,
+    Table,
+    answer,
+    cells_in,
+    curve,
+    legend_below,
+    panels,
+    select,
+    timed,
+)
 
 TARGET, BEHAVIOUR = 1000, 950
 """The paper's numbers of Q-learning iterations after which the target and the behaviour policy are taken."""

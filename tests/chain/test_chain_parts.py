@@ -8,20 +8,18 @@ import pytest
 from scipy import sparse
 
 import ope_vpm as ov
-from ope_vpm.chain.diagnostics import Diagnostics, StationarityTest, far_from_data
+from ope_vpm.chain.diagnostics import Diagnostics, StationarityTest, far_from_data, pareto_k
 from ope_vpm.chain.finite.chain import FiniteChain, names_of_classes, reducibility
 from ope_vpm.chain.finite.counts import StateIndex, count, least_seen
 from ope_vpm.chain.finite.pooling import likeliest_strength, pooled
 from ope_vpm.chain.finite.reversible import reversible, reversible_kernel
 from ope_vpm.chain.finite.solve import closed_classes, period, poisson, stationary_distribution
-from ope_vpm.chain.monitor import Monitor
-from ope_vpm.chain.pareto import pareto_k
-from ope_vpm.chain.schedule import schedule
+from ope_vpm.chain.monitor import Monitor, schedule
 from ope_vpm.chain.solvers.kernel import Kernel
 from ope_vpm.chain.solvers.network import HiddenFeatures, NeuralRatio
 from ope_vpm.chain.solvers.neural import Neural, _as_good, with_preset
 from ope_vpm.chain.solvers.ratio_network import RatioNetwork
-from ope_vpm.chain.solvers.selection import select
+from ope_vpm.chain.solvers.solution import select
 from ope_vpm.chain.solvers.tabular import Tabular, choose_unseen
 from ope_vpm.chain.solvers.tabular_ratio import TabularRatio
 from ope_vpm.linear.features import FourierFeatures, Standardiser
@@ -412,7 +410,7 @@ def test_presets_can_be_changed():
 
 def test_of_many_rows_blocks_of_neighbours_are_held_out_together(monkeypatch):
     """12 rows in 4 blocks of 3, one a fold; a feature that tells blocks apart is no use on the others."""
-    monkeypatch.setattr("ope_vpm.chain.solvers.selection.BLOCKS", 4)
+    monkeypatch.setattr("ope_vpm.chain.solvers.solution.BLOCKS", 4)
     seen = []
 
     class Step:
@@ -423,7 +421,7 @@ def test_of_many_rows_blocks_of_neighbours_are_held_out_together(monkeypatch):
             seen.append(fold)
             return np.ones((4, len(ridges)))
 
-    monkeypatch.setattr("ope_vpm.chain.solvers.selection.PowerStep", Step)
+    monkeypatch.setattr("ope_vpm.chain.solvers.solution.PowerStep", Step)
     x = np.linspace(0, 1, 12)[:, None]
     line = FourierFeatures(Standardiser.unit(1), np.zeros((1, 0)), linear=True)
     chosen = select(ov.Transitions(x, x), [line], 0.5, 1.0, np.random.default_rng(0))

@@ -8,7 +8,7 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.chain.diagnostics import StationarityTest
 from ope_vpm.chain.solvers.kernel import KernelRatio
-from ope_vpm.chain.solvers.selection import select
+from ope_vpm.chain.solvers.solution import select
 from ope_vpm.linear.features import FourierFeatures, Standardiser
 
 X = np.array([0, 0, 0, 0, 1, 1, 1, 2, 2, 2])

@@ -8,7 +8,7 @@ import torch
 
 from ope_vpm.chain import objective
 from ope_vpm.chain.divergence import DIVERGENCES, divergence
-from ope_vpm.chain.schedule import inverse_square_root, schedule
+from ope_vpm.chain.monitor import inverse_square_root, schedule
 
 TAU, TAU_NEXT, TAU_REF = np.array([1.0, 2.0]), np.array([3.0, 0.5]), np.array([0.5, 1.5])
 

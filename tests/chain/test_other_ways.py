@@ -12,7 +12,7 @@ from ope_vpm.chain.finite.pooling import pooled
 from ope_vpm.chain.finite.solve import factorises, poisson, resolvent, stationary_distribution
 from ope_vpm.chain.solvers.kernel import AUTO_STEPS
 from ope_vpm.chain.solvers.neural import Batches, Trainer, _split, with_preset
-from ope_vpm.chain.solvers.selection import Selection
+from ope_vpm.chain.solvers.solution import Selection
 from ope_vpm.linear.features import Standardiser, median_bandwidth
 
 

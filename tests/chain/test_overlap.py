@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
-from ope_vpm.chain.overlap import sum_of_products
+from ope_vpm.chain.batches import sum_of_products
 
 PSI = np.array([1.0, 2.0, -1.0, 3.0])
 

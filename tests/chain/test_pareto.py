@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
-from ope_vpm.chain.pareto import _shape, pareto_k
+from ope_vpm.chain.diagnostics import _shape, pareto_k
 from tests.arviz_shape import shape_of_arviz
 
 

@@ -8,9 +8,8 @@ import pytest
 
 from benchmarks._measure import run
 from ope_vpm.envs.wild import BEHAVIOURS, collect_log, wild_task, wild_tasks
-from ope_vpm.envs.wild.networks import POLICIES, NetworkTask
+from ope_vpm.envs.wild.networks import POLICIES, NetworkTask, UniformPolicy
 from ope_vpm.envs.wild.recipes import RECIPES
-from ope_vpm.envs.wild.uniform import UniformPolicy
 
 TASKS = wild_tasks()
 NETWORKS = {name: task for name, task in TASKS.items() if isinstance(task, NetworkTask)}

@@ -209,14 +209,14 @@ def write_suite(folder: Path) -> None:
 
 
 def read_suite(folder: Path) -> Any:
-    from ope_vpm.leaderboard.checks import checked_suite
+    from ope_vpm.leaderboard.runner import checked_suite
 
     with redirect_stderr(sys.stdout):
         return checked_suite(str(folder / "suite.toml"))
 
 
 def read_paths(folder: Path) -> Any:
-    from ope_vpm.paths.table import read_paths
+    from ope_vpm.paths.stationary import read_paths
 
     return read_paths(folder / "log.csv", "reward", "episode")
 

@@ -9,7 +9,7 @@ import numpy as np
 from ope_vpm.leaderboard.jobs import Job, Result, plan
 from ope_vpm.leaderboard.records import Board
 from ope_vpm.leaderboard.suites import Entry, Setting, Suite
-from ope_vpm.leaderboard.tasks.random_mdp import RandomMDPTask
+from ope_vpm.leaderboard.tasks.exact import RandomMDPTask
 
 NAMES = ("vpm", "auto", "naive", "onestep", "wist", "wiss", "fqe", "dr", "mwl", "mql")
 VERDICTS = ("reliable", "caution", "unreliable")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from ope_vpm.leaderboard.code_version import code_version
+from ope_vpm.leaderboard.jobs import code_version
 from ope_vpm.ope import estimator as registry
 
 MODULE = """

@@ -7,16 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ope_vpm.leaderboard.advice import trusted
-from ope_vpm.leaderboard.document import document
-from ope_vpm.leaderboard.groups import alike
+from ope_vpm.leaderboard.document import alike, document, trusted
 from ope_vpm.leaderboard.jobs import Result, plan
 from ope_vpm.leaderboard.metrics import METRICS, Line, behind, lines, overall
 from ope_vpm.leaderboard.output import write_board
 from ope_vpm.leaderboard.records import Board
+from ope_vpm.leaderboard.suite_files import SuiteError
 from ope_vpm.leaderboard.suites import read_suite
 from ope_vpm.leaderboard.tables import markdown
-from ope_vpm.leaderboard.words import SuiteError
 from tests.leaderboard import browser as chromium
 from tests.leaderboard.boards import drawn_suite
 

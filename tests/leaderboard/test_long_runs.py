@@ -11,12 +11,11 @@ from collections import Counter
 
 import pytest
 
-from ope_vpm.leaderboard.claims import LEASE, Claims
 from ope_vpm.leaderboard.compute import compute, compute_group
 from ope_vpm.leaderboard.jobs import Result, grouped, plan
 from ope_vpm.leaderboard.output import write_board
 from ope_vpm.leaderboard.runner import run_suite
-from ope_vpm.leaderboard.store import Store
+from ope_vpm.leaderboard.store import LEASE, Claims, Store
 from ope_vpm.leaderboard.suites import read_suite
 from tests.leaderboard.boards import drawn_suite
 from tests.leaderboard.conftest import computed, open_gate

@@ -13,9 +13,7 @@ import pytest
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.leaderboard.compute import compute
 from ope_vpm.leaderboard.jobs import plan
-from ope_vpm.leaderboard.output import write_board
-from ope_vpm.leaderboard.page import in_script
-from ope_vpm.leaderboard.payload import dumps
+from ope_vpm.leaderboard.output import dumps, in_script, write_board
 from ope_vpm.leaderboard.records import Board
 from ope_vpm.leaderboard.suites import read_suite
 from ope_vpm.leaderboard.tables import rankings

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from ope_vpm.leaderboard import document, payload
+from ope_vpm.leaderboard import document, output
 from ope_vpm.leaderboard.output import write_board
 from ope_vpm.leaderboard.records import Board
 from ope_vpm.leaderboard.tables import terminal
@@ -89,7 +89,7 @@ def test_the_page_holds_the_numbers_of_the_json(tmp_path):
 
 def test_a_cell_takes_less_than_150_bytes_of_a_large_page(tmp_path, monkeypatch):
     """100 000 cells are to stay under 15 MB: with a limit in proportion, 2000 cells stay under 0.3 MB."""
-    monkeypatch.setattr(payload, "LIMIT", payload.LIMIT // 50)
+    monkeypatch.setattr(output, "LIMIT", output.LIMIT // 50)
     empty = drawn_board(20)
     write_board(Board(empty.suite, empty.jobs, {}), tmp_path, "x")
     before = (tmp_path / "index.html").stat().st_size
@@ -130,7 +130,7 @@ def test_a_large_board_leaves_details_to_the_store(tmp_path, monkeypatch):
 
 
 def test_a_page_over_its_limit_leaves_the_cells_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(payload, "LIMIT", 1000)
+    monkeypatch.setattr(output, "LIMIT", 1000)
     made = write_board(drawn_board(4), tmp_path, "x")
     assert len(made["cells"]) == 400  # the JSON has them
     data = page_data(tmp_path)

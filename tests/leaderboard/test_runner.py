@@ -21,7 +21,7 @@ from ope_vpm.leaderboard.records import Board
 from ope_vpm.leaderboard.runner import STORE, run_suite
 from ope_vpm.leaderboard.store import Store
 from ope_vpm.leaderboard.suites import read_suite
-from ope_vpm.leaderboard.tasks.base import on_policy_mean
+from ope_vpm.leaderboard.tasks import on_policy_mean
 from tests.leaderboard.processes import start, stored, until
 
 TASK = '[[tasks]]\nname = "mdp"\nkind = "random_mdp"\ntrajectories = 5\nlength = 10\n'
@@ -87,7 +87,7 @@ import sys
 from ope_vpm.leaderboard.jobs import Result, plan
 from ope_vpm.leaderboard.store import Store
 from ope_vpm.leaderboard.suites import read_suite
-from ope_vpm.leaderboard.tasks.base import on_policy_mean
+from ope_vpm.leaderboard.tasks import on_policy_mean
 jobs = plan(read_suite(sys.argv[1]))
 store = Store(sys.argv[2])
 for _ in range(10):

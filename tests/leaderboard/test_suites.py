@@ -10,11 +10,10 @@ import pytest
 
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.envs.wild import wild_tasks
-from ope_vpm.leaderboard.checks import checked_suite
-from ope_vpm.leaderboard.code_version import code_version
-from ope_vpm.leaderboard.jobs import plan
+from ope_vpm.leaderboard.jobs import code_version, plan
+from ope_vpm.leaderboard.runner import checked_suite
+from ope_vpm.leaderboard.suite_files import SuiteError
 from ope_vpm.leaderboard.suites import read_suite, shipped
-from ope_vpm.leaderboard.words import SuiteError
 
 TASK = '[[tasks]]\nname = "mdp"\nkind = "random_mdp"\n'
 

@@ -9,14 +9,10 @@ from ope_vpm.envs.wild import wild_task
 from ope_vpm.leaderboard.compute import compute
 from ope_vpm.leaderboard.jobs import plan
 from ope_vpm.leaderboard.suites import Entry, Setting, Suite
-from ope_vpm.leaderboard.tasks import KINDS, task_class
-from ope_vpm.leaderboard.tasks.base import Simulated, on_policy_mean
-from ope_vpm.leaderboard.tasks.bullet import BulletTask
+from ope_vpm.leaderboard.tasks import KINDS, Simulated, on_policy_mean, task_class
+from ope_vpm.leaderboard.tasks.exact import LinearGaussianTask, RandomMDPTask, TaxiTask
 from ope_vpm.leaderboard.tasks.files import FilesTask
-from ope_vpm.leaderboard.tasks.linear_gaussian import LinearGaussianTask
-from ope_vpm.leaderboard.tasks.random_mdp import RandomMDPTask
-from ope_vpm.leaderboard.tasks.taxi import TaxiTask
-from ope_vpm.leaderboard.tasks.wild import WildLeaderboardTask
+from ope_vpm.leaderboard.tasks.stored import BulletTask, WildLeaderboardTask
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope import Problem
 

@@ -13,7 +13,7 @@ import pytest
 from gymnasium import spaces
 
 from ope_vpm import LoggedDataset, inspect, load_dataset
-from ope_vpm.logged.formats.sniff import _is_text
+from ope_vpm.logged.formats import _is_text
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".parquet"])

@@ -18,21 +18,19 @@ from ope_vpm.logged import checks, columns, order, streamed
 from ope_vpm.logged.describe import Range, _lines, describe
 from ope_vpm.logged.doctor import SHOWN, Finding, finding, refuse_errors
 from ope_vpm.logged.episode import split, take
-from ope_vpm.logged.episode_marks import EpisodeMarks, find_episodes
-from ope_vpm.logged.episode_table import EpisodeTable, RewardFacts
+from ope_vpm.logged.episode_marks import EpisodeMarks, EpisodeTable, RewardFacts, find_episodes
 from ope_vpm.logged.facts import EpisodeFacts, Facts, _broken_seam, _together, episodes_of, facts_of
 from ope_vpm.logged.fingerprint import fingerprints
-from ope_vpm.logged.formats import hdf5_heaps, minari_files
+from ope_vpm.logged.formats import hdf5, minari
 from ope_vpm.logged.formats.csv import LONGEST_CELL, _parse, read_columns
 from ope_vpm.logged.formats.files import Options
 from ope_vpm.logged.formats.parquet import LONGEST_TEXT, _short, claimed
 from ope_vpm.logged.formats.parquet_stream import in_order
 from ope_vpm.logged.formats.table import from_table, names_of, to_table
-from ope_vpm.logged.merging import merged
-from ope_vpm.logged.ray_stream import BlockSource, _head, _run, _some
+from ope_vpm.logged.scan import BlockSource, _head, _run, _some
 from ope_vpm.logged.spaces import simple_space
 from ope_vpm.logged.streamed import _runs
-from ope_vpm.logged.sums import ColumnSums
+from ope_vpm.logged.sums import ColumnSums, merged
 
 
 def table(lengths, terminated, truncated, from_reset=None):
@@ -547,18 +545,18 @@ def minari_folder(tmp_path, rows):
 def test_packed_images_may_not_unpack_to_more_than_the_file_could_hold(tmp_path):
     """Four rows of at most 10⁹ numbers are 4 GB; of a thousand each they are nothing."""
     folder = minari_folder(tmp_path, 4)
-    assert minari_files._check_data(folder, "hdf5", 1000) == 1
+    assert minari._check_data(folder, "hdf5", 1000) == 1
     with pytest.raises(PermissionError, match="unpacks to 4000000000"):
-        minari_files._check_data(folder, "hdf5", 10**9)
+        minari._check_data(folder, "hdf5", 10**9)
     with pytest.raises(PermissionError, match="nobody checks"):
-        minari_files._check_data(folder, "arrow", 1)
+        minari._check_data(folder, "arrow", 1)
 
 
 def test_the_largest_part_of_spaces():
     one = spaces.Box(0, 1, (3, 4))
-    assert minari_files.largest_space(one, spaces.Discrete(9)) == 12
-    assert minari_files.largest_space(spaces.Dict({"a": spaces.Tuple([one, spaces.Box(0, 1, (20,))])})) == 20
-    assert minari_files.largest_space(spaces.Discrete(9)) == 1
+    assert minari.largest_space(one, spaces.Discrete(9)) == 12
+    assert minari.largest_space(spaces.Dict({"a": spaces.Tuple([one, spaces.Box(0, 1, (20,))])})) == 20
+    assert minari.largest_space(spaces.Discrete(9)) == 1
 
 
 @pytest.mark.parametrize(("distance", "found"), [(4.4, False), (4.8, True), (-4.8, True)])
@@ -605,13 +603,13 @@ def test_heaps_of_texts_by_hand(tmp_path):
     """Texts of 3, 8 and 0 bytes, and free room that is nothing but its own head."""
     path = tmp_path / "heap"
     path.write_bytes(b"before  " + heap((1, b"abc"), (2, b"abcdefgh"), (5, b"")))
-    assert hdf5_heaps._objects(path, 8) == {1: 3, 2: 8, 5: 0, 0: 16}
+    assert hdf5._objects(path, 8) == {1: 3, 2: 8, 5: 0, 0: 16}
     path.write_bytes(heap((1, b"abc"), (1, b"abc")))
     with pytest.raises(ValueError, match="must be whole"):
-        hdf5_heaps._objects(path, 0)
+        hdf5._objects(path, 0)
     path.write_bytes(b"GCOM" + heap()[4:])
     with pytest.raises(ValueError, match="there is none at byte 0"):
-        hdf5_heaps._objects(path, 0)
+        hdf5._objects(path, 0)
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 7, 64, 100])

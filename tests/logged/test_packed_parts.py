@@ -9,8 +9,7 @@ import pytest
 from gymnasium import spaces
 
 from ope_vpm.logged.formats.hdf5 import opened
-from ope_vpm.logged.formats.minari import _images_as_claimed
-from ope_vpm.logged.formats.minari_files import _check_groups
+from ope_vpm.logged.formats.minari import _check_groups, _images_as_claimed
 
 TEXT = h5py.string_dtype()
 

@@ -9,7 +9,7 @@ import pytest
 
 from ope_vpm import load_dataset
 from ope_vpm.cli import main
-from ope_vpm.paths.table import read_paths
+from ope_vpm.paths.stationary import read_paths
 
 HEADER = "observation_0,observation_1,action,reward,episode\n"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ope_vpm.logged.formats.sniff import check_name, sniff
+from ope_vpm.logged.formats import check_name, sniff
 
 
 @pytest.mark.parametrize(

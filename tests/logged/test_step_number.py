@@ -6,7 +6,7 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.logged.step_number import MOST_BINS, StepColumn, step_effect, with_step_number
 from ope_vpm.policy.discrete import TablePolicy
-from ope_vpm.policy.relayed import WithoutLast
+from ope_vpm.policy.function import WithoutLast
 
 
 def log_of(lengths, pays, states=None, seed=0, finite=True):

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import ope_vpm as ov
-from ope_vpm.logged import inspection, streamed
+from ope_vpm.logged import page, streamed
 from ope_vpm.logged.describe import Range
 from ope_vpm.logged.facts import facts_of
 from ope_vpm.logged.fingerprint import fingerprints, number_contents
@@ -267,8 +267,8 @@ def test_a_long_log_is_inspected_in_parts(tmp_path, monkeypatch):
     table["observation_0"][70] = np.nan
     data = ov.scan_dataset(write(tmp_path / "a", {"1": slice(0, 20), "2": slice(20, 100)}, table))
     whole = ov.inspect(data)
-    monkeypatch.setattr(inspection, "SAMPLE_ROWS", 40)
-    in_parts, shown = inspection.looked_over(data)
+    monkeypatch.setattr(page, "SAMPLE_ROWS", 40)
+    in_parts, shown = page.looked_over(data)
     assert (whole.sampled, in_parts.sampled) == (None, len(shown))
     assert 0 < len(shown) <= 40
     assert str(in_parts.description) == str(whole.description)  # means are added up in another order

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
-from ope_vpm.mcmc.autocorrelation import autocorrelation_time
-from ope_vpm.mcmc.mixing import Mixing, chain_groups, mixing, rhat, rhat_noise
+from ope_vpm.mcmc.mixing import Mixing, autocorrelation_time, chain_groups, mixing, rhat, rhat_noise
 from ope_vpm.mcmc.verdict import Plain, judge
 from tests.arviz_shape import rhat_of_arviz
 

@@ -7,11 +7,10 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.envs.ornstein_uhlenbeck import OrnsteinUhlenbeck
-from ope_vpm.mcmc.autocorrelation import independent_draws
-from ope_vpm.mcmc.drift import distance_left, means_drift
+from ope_vpm.mcmc.mixing import independent_draws
 from ope_vpm.mcmc.post_process import plain_noise
 from ope_vpm.mcmc.samples import as_chains
-from ope_vpm.mcmc.verdict import judge
+from ope_vpm.mcmc.verdict import distance_left, judge, means_drift
 from tests.arviz_shape import shape_of_arviz
 
 PROCESS = OrnsteinUhlenbeck(2.0, 1.0, 1.0)

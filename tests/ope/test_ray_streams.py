@@ -11,7 +11,7 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.logged import streamed
-from ope_vpm.logged.ray_stream import TASKS_PER_CORE
+from ope_vpm.logged.scan import TASKS_PER_CORE
 from ope_vpm.ope import log as logs
 from ope_vpm.policy import GaussianPolicy
 from tests.ope.finite import test_streamed_counts as finite

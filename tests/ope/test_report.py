@@ -16,9 +16,9 @@ from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope.inference.doubts import FEW, SUPPORT, advise, remarks
 from ope_vpm.ope.inference.value import EpisodeReturn
 from ope_vpm.ope.reporting import words
-from ope_vpm.ope.reporting.named import by_name, logged_mean
 from ope_vpm.ope.reporting.page import side_by_side
 from ope_vpm.ope.reporting.weights import histogram, main_directions, over_episodes
+from ope_vpm.ope.reporting.words import by_name, logged_mean
 from ope_vpm.pages.html import element
 from ope_vpm.pages.svg import Axis, nice_step, spanning
 from tests.leaderboard.browser import browser, missing

@@ -19,7 +19,7 @@ from stable_baselines3 import PPO
 
 from ope_vpm import load_policy
 from ope_vpm.policy.described import describe
-from ope_vpm.policy.tensors import read_tensors
+from ope_vpm.policy.networks import read_tensors
 
 # numpy.dtype("O") with its flags cleared by __setstate__, then eight bytes of the attacker taken for an object.
 CRASH = (

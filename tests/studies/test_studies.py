@@ -7,8 +7,8 @@ import pytest
 
 from ope_vpm.chain import Transitions
 from ope_vpm.studies import convergence, queue, sde
-from ope_vpm.studies.gaussian_model import GaussianModel
-from ope_vpm.studies.square import Truth, hmc_path
+from ope_vpm.studies.distance import Truth, hmc_path
+from ope_vpm.studies.mcmc import GaussianModel
 from ope_vpm.studies.study import Results
 
 SEEDS = range(3000, 3010)

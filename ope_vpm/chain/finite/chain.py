@@ -62,8 +62,7 @@ class FiniteChain:
 
     def __rmatmul__(self, mu: Floats) -> Floats:
         """One step: `mu @ chain` is the distribution after it."""
-        moved: Floats = mu @ self.kernel + (mu @ self.enter) @ self.leave
-        return moved
+        return mu @ self.kernel + (mu @ self.enter) @ self.leave
 
     def distribution(self, start: Floats, gamma: float) -> Floats:
         """Where the chain spends its time, μ = (1-γ)·start + γμ𝒯; at γ = 1 the long-run share of time in each state.
@@ -158,8 +157,7 @@ class FiniteChain:
 
     def mean_after(self, h: Floats) -> Floats:
         """The mean of h after one step from each state, 𝒯h."""
-        mean: Floats = self.kernel @ h + self.enter @ (self.leave @ h)
-        return mean
+        return self.kernel @ h + self.enter @ (self.leave @ h)
 
     def gain(self, reward: Floats) -> Floats:
         """The average reward in the long run from each state, which differs where there are several closed classes."""

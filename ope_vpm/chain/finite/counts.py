@@ -8,9 +8,10 @@ from functools import cached_property
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse import csgraph
 
 from ope_vpm.arrays import Array, Floats, Integers, group_sums
-from ope_vpm.chain.finite.chain import FiniteChain
+from ope_vpm.chain.finite.chain import NEARLY_ALL, FiniteChain, named_states
 from ope_vpm.chain.finite.solve import SparseMatrix
 from ope_vpm.chain.transitions import Transitions
 
@@ -132,15 +133,13 @@ def _restricted(value: Floats, column: Integers, weight: Floats) -> Floats:
     known = np.where(column >= 0, value, 0.0)
     total = known.sum(axis=1)
     scale = np.divide(weight, total, out=np.zeros_like(total), where=total > 0)
-    scaled: Floats = known * scale[:, None]
-    return scaled
+    return known * scale[:, None]
 
 
 def least_seen(times: Integers) -> Floats:
     """The uniform distribution over the states seen once (or, where none is, seen least often)."""
     rare = times == times.min()
-    uniform: Floats = rare / rare.sum()
-    return uniform
+    return rare / rare.sum()
 
 
 def matrix_of(row: Array, column: Array, value: Array, size: int) -> SparseMatrix:
@@ -166,5 +165,72 @@ def initial_distribution(transitions: Transitions, number: Callable[[Array], Int
         return None
     numbers, weight = number(transitions.x_initial), transitions.initial_weights
     known = numbers >= 0
-    found: Floats = group_sums(numbers[known], weight[known], size) / weight.sum()
-    return found
+    return group_sums(numbers[known], weight[known], size) / weight.sum()
+
+
+@dataclass(frozen=True, eq=False)
+class LargestClass:
+    """The rows within the largest communicating class, and what was left out."""
+
+    rows: Integers
+    """The rows that begin and end in the class."""
+    share: float
+    """The share of the transitions that do."""
+    states: Integers
+    """The labels of the states that begin a row of the class."""
+    others: Integers
+    """The labels of the states that were left out."""
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether so much was left out that the answer is doubtful."""
+        return self.share < NEARLY_ALL
+
+    def __str__(self) -> str:
+        return (
+            f"the counted chain is reducible: kept are {named_states(self.states)}, which lead to one another, with "
+            f"{self.share:.1%} of the transitions; left out are {named_states(self.others)} (classes='all' gives their "
+            "probability to the states that are never left)"
+        )
+
+
+def largest_class(transitions: Transitions, counted: CountedChain, unseen: str) -> LargestClass | None:
+    """Find the largest communicating class; None where the chain ends in it anyway, and nothing is to be left out.
+
+    Args:
+        transitions: with one successor per row.
+        counted: the chain that they make.
+        unseen: what becomes of mass there that reaches an x' never seen as x, as in `Tabular`; "reversible": it goes
+            back to where it came from.
+    """
+    index = StateIndex.of(np.concatenate([transitions.x, transitions.x_next]))
+    row, column, weight = index(transitions.x), index(transitions.x_next), transitions.row_weights
+    size = index.states.size
+    begins = np.zeros(size, dtype=bool)
+    begins[row[weight > 0]] = True
+    ends = np.flatnonzero(~begins)
+    starts, stops = [row[weight > 0]], [column[weight > 0]]
+    if unseen == "reversible":
+        back = ~begins[column]
+        starts, stops = [*starts, column[back]], [*stops, row[back]]
+    elif unseen != "restrict" and ends.size:  # by way of one more node, from which mass starts again
+        anywhere = index(counted.index.states[counted.restart > 0])
+        starts, stops = [*starts, ends, np.full(anywhere.size, size)], [*stops, np.full(ends.size, size), anywhere]
+    start, stop = np.concatenate(starts), np.concatenate(stops)
+    graph = sparse.coo_array((np.ones(start.size), (start, stop)), shape=(size + 1, size + 1)).tocsr()
+    count, label = csgraph.connected_components(graph, directed=True, connection="strong")
+    within = (label[row] == label[column]) & (weight > 0)
+    if not within.any():
+        return None
+    largest = int(np.argmax(group_sums(label[row[within]], weight[within], count)))
+    closed = np.ones(count, dtype=bool)
+    closed[label[start[label[start] != label[stop]]]] = False
+    closed[np.setdiff1d(label[size], label[row])] = False  # the node itself is no state
+    if closed[largest] and closed[np.unique(label[row])].sum() == 1:
+        return None
+    rows = np.flatnonzero(within & (label[row] == largest))
+    kept = np.zeros(size, dtype=bool)
+    kept[row[rows]] = True
+    left_out = begins & ~kept
+    share = float(weight[rows].sum() / weight.sum())
+    return LargestClass(rows, share, index.states[kept], index.states[left_out])

@@ -21,10 +21,10 @@ import numpy as np
 from scipy import sparse
 
 from ope_vpm.arrays import Floats, Integers, group_sums
+from ope_vpm.chain.batches import sum_of_products
 from ope_vpm.chain.finite.chain import FiniteChain
 from ope_vpm.chain.finite.counts import CountedChain
 from ope_vpm.chain.finite.solve import SparseMatrix
-from ope_vpm.chain.overlap import sum_of_products
 from ope_vpm.chain.transitions import Transitions
 
 

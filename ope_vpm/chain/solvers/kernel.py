@@ -10,10 +10,8 @@ import numpy as np
 
 from ope_vpm.arrays import Array, Floats
 from ope_vpm.chain.batches import TransitionBatches, sample_rows
-from ope_vpm.chain.monitor import Callback, Monitor
-from ope_vpm.chain.schedule import Damping, schedule
-from ope_vpm.chain.solvers.selection import select
-from ope_vpm.chain.solvers.solution import Solution, ValueFunction
+from ope_vpm.chain.monitor import Callback, Damping, Monitor, schedule
+from ope_vpm.chain.solvers.solution import Solution, ValueFunction, select
 from ope_vpm.chain.transitions import Transitions
 from ope_vpm.linear.features import FEATURES, Features, combination, median_bandwidth
 from ope_vpm.linear.moments import Means, accumulate, accumulate_where_positive

@@ -12,13 +12,11 @@ import numpy as np
 from ope_vpm.chain.batches import sample_rows
 from ope_vpm.chain.diagnostics import StationarityTest
 from ope_vpm.chain.divergence import Divergence, divergence
-from ope_vpm.chain.monitor import Callback, Monitor
+from ope_vpm.chain.monitor import Callback, Damping, Monitor, schedule
 from ope_vpm.chain.objective import damped_discounted_loss, saddle_penalty
-from ope_vpm.chain.schedule import Damping, schedule
 from ope_vpm.chain.solvers.kernel import FEWEST_ROWS, Kernel
 from ope_vpm.chain.solvers.network import HiddenFeatures, NeuralRatio
-from ope_vpm.chain.solvers.selection import select
-from ope_vpm.chain.solvers.solution import Ratio, Solution
+from ope_vpm.chain.solvers.solution import Ratio, Solution, select
 from ope_vpm.chain.transitions import Transitions
 from ope_vpm.linear.features import Standardiser
 from ope_vpm.with_torch import torch

@@ -10,11 +10,9 @@ import numpy as np
 from ope_vpm.arrays import Floats, Integers, group_sums
 from ope_vpm.chain.divergence import Divergence, divergence
 from ope_vpm.chain.finite.chain import named_states, periodicity, reducibility
-from ope_vpm.chain.finite.counts import CountedChain, count, least_seen
-from ope_vpm.chain.finite.largest import LargestClass, largest_class
-from ope_vpm.chain.monitor import Callback, Monitor
+from ope_vpm.chain.finite.counts import CountedChain, LargestClass, count, largest_class, least_seen
+from ope_vpm.chain.monitor import Callback, Damping, Monitor, schedule
 from ope_vpm.chain.objective import damped_power_ratio, discounted_power, power_ratio, regularized_minimiser
-from ope_vpm.chain.schedule import Damping, schedule
 from ope_vpm.chain.solvers.solution import Solution
 from ope_vpm.chain.solvers.tabular_ratio import TabularRatio, counts_by
 from ope_vpm.chain.transitions import Transitions

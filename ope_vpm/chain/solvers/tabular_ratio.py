@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from ope_vpm.arrays import Array, Floats, group_sums
-from ope_vpm.chain.finite.counts import CountedChain, StateIndex, count
-from ope_vpm.chain.finite.largest import largest_class
+from ope_vpm.chain.finite.counts import CountedChain, StateIndex, count, largest_class
 from ope_vpm.chain.finite.pooling import pooled
 from ope_vpm.chain.finite.reversible import reversible
 from ope_vpm.chain.finite.small_counts import smoothed_variance

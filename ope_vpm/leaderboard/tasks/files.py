@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ope_vpm.leaderboard.tasks.base import Reference, Task, digest
-from ope_vpm.leaderboard.words import unknown
+from ope_vpm.leaderboard.tasks import Reference, Task, digest
 from ope_vpm.logged import LoggedDataset, load_dataset
 from ope_vpm.policy import TargetPolicy, load_policy
+from ope_vpm.suggestions import unknown
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ name does not promise a format of ours.
 from __future__ import annotations
 
 import glob
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -30,9 +31,9 @@ from ope_vpm.logged.formats import (
     sb3,
 )
 from ope_vpm.logged.formats.files import Options
-from ope_vpm.logged.formats.sniff import SUFFIXES, check_name, sniff
 from ope_vpm.logged.spaces import Space
 from ope_vpm.logged.streamed import StreamedDataset
+from ope_vpm.optional import library
 from ope_vpm.outside import check_place, check_regular, reading, write_whole
 
 FORMATS: dict[str, ModuleType] = {
@@ -142,8 +143,7 @@ def _is_minari(output: str) -> bool:
 def _read_object(source: object, name: str | None, options: Options) -> LoggedDataset:
     for module in OBJECTS if name is None else (_reader(name),):
         if (module in OBJECTS or name not in FORMATS) and module.matches(source):
-            data: LoggedDataset = module.read(source, options)
-            return data
+            return module.read(source, options)
     foreign = others.found(others.FORMATS, source) if name is None else None
     if foreign is not None:
         return _checked(foreign[1].read(source, options), foreign[0])
@@ -185,3 +185,87 @@ def _checked(data: Any, name: str) -> LoggedDataset:
     if not isinstance(data, LoggedDataset):
         raise TypeError(f"the format {name!r} must read a LoggedDataset: it returned a {type(data).__name__}")
     return data
+
+
+SUFFIXES = {
+    ".npz": {"npz"},
+    ".parquet": {"parquet"},
+    ".csv": {"csv", "open-bandit"},
+    ".h5": {"d3rlpy", "d4rl", "minari"},
+    ".hdf5": {"d3rlpy", "d4rl", "minari"},
+    ".pkl": {"sb3"},
+    ".pickle": {"sb3"},
+}
+"""The formats that a name promises; other names promise nothing."""
+
+KNOWN = "npz, Parquet, CSV, HDF5 of d3rlpy, D4RL or Minari, or a pickled replay buffer"
+
+
+def sniff(path: Path) -> str:
+    """The format's name, from the first bytes and, for containers, the names inside."""
+    if path.is_dir():
+        return _folder(path)
+    with path.open("rb") as file:
+        head = file.read(4096)
+    if not head:
+        raise ValueError(f"{path} is empty: it must be {KNOWN}")
+    if head.startswith(b"\x89HDF\r\n\x1a\n"):
+        return _hdf5(path)
+    if head.startswith(b"PK\x03\x04"):
+        return _zip(path)
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    if head[0] == 0x80 and head[1:2] in {b"\x02", b"\x03", b"\x04", b"\x05"}:
+        return "sb3"
+    if _is_text(head) and b"," in head.splitlines()[0]:
+        return "open-bandit" if open_bandit.matches(path) else "csv"
+    raise ValueError(f"{path} is of no format we know: it must be {KNOWN}")
+
+
+def check_name(path: Path, found: str) -> None:
+    """Refuse a file whose name promises another format than it holds."""
+    promised = SUFFIXES.get(path.suffix.lower())
+    if path.is_file() and promised is not None and found not in promised:
+        raise ValueError(
+            f"{path} is not what its name says: it holds {found} (rename it, or pass format={found!r} if that is right)"
+        )
+
+
+def _folder(path: Path) -> str:
+    if any((path / name).is_file() for name in ("data/main_data.hdf5", "main_data.hdf5", "data/metadata.json")):
+        return "minari"
+    if parts.matches(path):
+        return "parts"
+    if open_bandit.matches(path):
+        return "open-bandit"
+    if any(each.is_file() for each in path.rglob("*.parquet")):
+        return "parquet"
+    raise ValueError(
+        f"{path} is a folder, and not one of a Minari dataset, an Open Bandit campaign or Parquet files: give a file"
+    )
+
+
+def _hdf5(path: Path) -> str:
+    with reading(path, "HDF5"), library("h5py", "d3rlpy").File(path, "r") as file:
+        links = file.id.links  # asked of the links: h5py's own `in` would follow them into other files
+        if links.exists(b"num_episodes") or links.exists(b"episode_terminals"):
+            return "d3rlpy"
+        return "minari" if any(name.startswith("episode_") for name in file) else "d4rl"
+
+
+def _zip(path: Path) -> str:
+    with reading(path, "an archive"), zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    if any(name.endswith(".npy") for name in names):
+        return "npz"
+    if "policy.pth" in names:
+        raise ValueError(f"{path} is a policy, not logged data: load it with load_policy")
+    raise ValueError(f"{path} is an archive without arrays: it must be {KNOWN}")
+
+
+def _is_text(head: bytes) -> bool:
+    try:
+        head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return error.start > len(head) - 4 and b"\x00" not in head
+    return b"\x00" not in head

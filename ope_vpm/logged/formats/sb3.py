@@ -82,6 +82,5 @@ def _apply(function: Callable[[Array], Array], values: Any) -> Any:
 def _actions(stored: Array, space: object) -> Array:
     if isinstance(space, spaces.Box):
         low, high = space.low.reshape(-1), space.high.reshape(-1)
-        unscaled: Array = low + 0.5 * (stored + 1.0) * (high - low)
-        return unscaled
+        return low + 0.5 * (stored + 1.0) * (high - low)
     return stored.astype(np.int64)

@@ -15,8 +15,7 @@ import numpy as np
 from ope_vpm.logged import LoggedDataset, inspect
 from ope_vpm.ope.inference.value import EpisodeReturn, PolicyValue
 from ope_vpm.ope.reporting import weights, words
-from ope_vpm.ope.reporting.named import Values, by_name, leads, logged_lead
-from ope_vpm.ope.reporting.words import between, number
+from ope_vpm.ope.reporting.words import Values, between, by_name, leads, logged_lead, number
 from ope_vpm.pages import svg, write_page
 from ope_vpm.pages.html import EMPTY, Html, element, joined, listed, table
 

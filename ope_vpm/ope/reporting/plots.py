@@ -9,8 +9,7 @@ import numpy as np
 
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.inference.value import EpisodeReturn, PolicyValue
-from ope_vpm.ope.reporting.named import by_name, leads, logged_lead
-from ope_vpm.ope.reporting.words import unit
+from ope_vpm.ope.reporting.words import by_name, leads, logged_lead, unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
