@@ -192,7 +192,8 @@ def reproduce(
     processes: Annotated[int | None, typer.Option(min=1, help="Processes at once; all cores if not given.")] = None,
 ) -> None:
     """Run one of the paper's studies again: a picture, every run as CSV, a table; stop and resume at will."""
-    from ope_vpm.studies.runner import find_study, print_table
+    from ope_vpm.studies.catalogue import find_study
+    from ope_vpm.studies.runner import print_table
     from ope_vpm.studies.runner import reproduce as run_study
     from ope_vpm.studies.study import QUICK_RUNS, RUNS
 

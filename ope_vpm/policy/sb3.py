@@ -40,40 +40,35 @@ def from_sb3(model: Any, *, deterministic: bool = False, normalize: Any = None) 
     if statistics is None and hasattr(model, "get_vec_normalize_env"):
         statistics = model.get_vec_normalize_env()
     policy.set_training_mode(False)
-    tensor = _tensor_maker(policy, statistics)
-    kinds = {
-        "stable_baselines3.common.policies": _actor_critic,
-        "stable_baselines3.sac.policies": _sac,
-        "stable_baselines3.td3.policies": _td3,
-        "stable_baselines3.dqn.policies": _dqn,
-        "sb3_contrib.tqc.policies": _sac,
-        "sb3_contrib.crossq.policies": _sac,
-        "sb3_contrib.qrdqn.policies": _qrdqn,
+    interface = Interface(policy.observation_space, policy.action_space)
+
+    def tensor(observations: Array) -> Any:
+        return policy.obs_to_tensor(normalized(observations, policy.observation_space, statistics))[0]
+
+    kinds: dict[str, Callable[[], TargetPolicy]] = {
+        "stable_baselines3.common.policies": lambda: _actor_critic(policy, interface, tensor, deterministic),
+        "stable_baselines3.sac.policies": lambda: _sac(policy, interface, tensor, deterministic),
+        "stable_baselines3.td3.policies": lambda: one_action(interface, lambda seen: policy.actor(tensor(seen))),
+        "stable_baselines3.dqn.policies": lambda: greedy(interface, lambda seen: policy.q_net(tensor(seen))),
+        "sb3_contrib.tqc.policies": lambda: _sac(policy, interface, tensor, deterministic),
+        "sb3_contrib.crossq.policies": lambda: _sac(policy, interface, tensor, deterministic),
+        "sb3_contrib.qrdqn.policies": lambda: greedy(
+            interface, lambda seen: policy.quantile_net(tensor(seen)).mean(dim=1)
+        ),
     }
     if hasattr(policy, "lstm_actor"):
         raise TypeError(f"{type(policy).__name__} remembers earlier observations: policies must act by the present one")
     for cls in type(policy).__mro__:
         if cls.__module__ in kinds and cls.__name__ not in ("BasePolicy", "BaseModel"):
-            return kinds[cls.__module__](policy, tensor, deterministic)
+            return kinds[cls.__module__]()
     raise TypeError(
         f"{type(policy).__name__} is not a policy we know: those of PPO, A2C, SAC, TD3, DDPG, DQN, TRPO, TQC, CrossQ "
         "and QRDQN are (a function that returns its actions is a policy, too)"
     )
 
 
-def _tensor_maker(policy: Any, statistics: Any) -> TensorMaker:
-    """From raw observations to what the network takes."""
-    space = policy.observation_space
-
-    def tensor(observations: Array) -> Any:
-        return policy.obs_to_tensor(normalized(observations, space, statistics))[0]
-
-    return tensor
-
-
-def _actor_critic(policy: Any, tensor: TensorMaker, deterministic: bool) -> TargetPolicy:
+def _actor_critic(policy: Any, interface: Interface, tensor: TensorMaker, deterministic: bool) -> TargetPolicy:
     """PPO and A2C."""
-    interface = Interface(policy.observation_space, policy.action_space)
     interface.check_actor_critic(policy.squash_output)
     if not isinstance(policy.action_space, spaces.Box):
         return categorical(
@@ -89,28 +84,13 @@ def _actor_critic(policy: Any, tensor: TensorMaker, deterministic: bool) -> Targ
     return gaussian(interface, moments, deterministic)
 
 
-def _sac(policy: Any, tensor: TensorMaker, deterministic: bool) -> TargetPolicy:
+def _sac(policy: Any, interface: Interface, tensor: TensorMaker, deterministic: bool) -> TargetPolicy:
     def moments(seen: Array) -> tuple[Any, Any]:
         mean, log_std, keywords = policy.actor.get_action_dist_params(tensor(seen))
         normal = policy.actor.action_dist.proba_distribution(mean, log_std, **keywords).distribution
         return normal.mean, normal.stddev
 
-    return squashed(Interface(policy.observation_space, policy.action_space), moments, deterministic)
-
-
-def _td3(policy: Any, tensor: TensorMaker, _: bool) -> TargetPolicy:
-    interface = Interface(policy.observation_space, policy.action_space)
-    return one_action(interface, lambda seen: policy.actor(tensor(seen)))
-
-
-def _dqn(policy: Any, tensor: TensorMaker, _: bool) -> TargetPolicy:
-    interface = Interface(policy.observation_space, policy.action_space)
-    return greedy(interface, lambda seen: policy.q_net(tensor(seen)))
-
-
-def _qrdqn(policy: Any, tensor: TensorMaker, _: bool) -> TargetPolicy:
-    interface = Interface(policy.observation_space, policy.action_space)
-    return greedy(interface, lambda seen: policy.quantile_net(tensor(seen)).mean(dim=1))
+    return squashed(interface, moments, deterministic)
 
 
 @dataclass(frozen=True)

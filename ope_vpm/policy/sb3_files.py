@@ -254,15 +254,11 @@ def _deviation(actor: Actor, name: str, hidden: int, outputs: int) -> Callable[[
         return lambda latent: log_std.exp().expand(len(latent), outputs)
     if tuple(log_std.shape) not in ((hidden, outputs), (hidden, 1)):
         raise ValueError(f"{name} must have shape {(hidden, outputs)}: got {tuple(log_std.shape)}")
-    deviation = _expln(log_std) if actor.settings.flag("use_expln", False) else log_std.exp()
+    deviation = log_std.exp()
+    if actor.settings.flag("use_expln", False):  # log1p + 1 above 0, which grows less fast
+        deviation = torch.where(log_std <= 0, deviation, torch.log1p(log_std.clamp(min=0) + VARIANCE_FLOOR) + 1)
     variance = deviation.square().expand(hidden, outputs)
     return lambda latent: (latent.square() @ variance + VARIANCE_FLOOR).sqrt()
-
-
-def _expln(log_std: torch.Tensor) -> torch.Tensor:
-    """The exponential below 0 and log1p + 1 above, which grows less fast."""
-    above = torch.log1p(log_std.clamp(min=0) + VARIANCE_FLOOR) + 1
-    return torch.where(log_std <= 0, log_std.exp(), above)
 
 
 def _nature_cnn(settings: Settings, arrays: Tensors, prefix: str) -> Network:

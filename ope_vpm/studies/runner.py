@@ -1,4 +1,4 @@
-"""Finds a study, runs it on all cores, stores each finished run, resumes where it was stopped, and prints the table."""
+"""Runs a study on all cores, stores each finished run, resumes where it was stopped, and prints the table."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,6 @@ from ope_vpm.chain import StationaryWarning
 from ope_vpm.outside import write_text, write_whole
 from ope_vpm.progress import counting
 from ope_vpm.studies.study import Arrays, Cell, Outcome, Results, Row, Study, label, mean_and_error, select
-from ope_vpm.suggestions import unknown
 
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
@@ -87,39 +84,6 @@ def print_table(study: Study, results: Results) -> None:
     if not console.is_terminal:  # files and pipes have no width to fit into
         console = Console(width=200)
     console.print(shown)
-
-
-MODULES = {
-    "queue": "queue",
-    "sde": "sde",
-    "phylogeny": "sde",
-    "mcmc": "mcmc",
-    "mcmc-evolution": "mcmc_evolution",
-    "convergence": "convergence",
-    "reacher": "control",
-    "halfcheetah": "control",
-    "ant": "control",
-    "taxi": "taxi",
-    "open-bandit": "open_bandit",
-    "sepsis": "sepsis",
-}
-"""The module of each study."""
-SHARED = ("control", "sde")
-"""The modules with several studies, whose `study` function takes the name first."""
-
-
-def find_study(name: str, quick: bool) -> Study:
-    """Return a study by name.
-
-    Args:
-        name: such as "queue".
-        quick: whether to return its small version, which is named "queue-quick" so that results do not mix.
-    """
-    if name not in MODULES:
-        raise ValueError(unknown("figure", name, MODULES))
-    module = import_module(f"ope_vpm.studies.{MODULES[name]}")
-    study: Study = module.study(name, quick) if MODULES[name] in SHARED else module.study(quick)
-    return replace(study, name=f"{name}-quick") if quick else study
 
 
 LIBRARIES = ("ope-vpm", "numpy", "scipy", "torch", "matplotlib")
