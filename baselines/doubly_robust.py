@@ -12,14 +12,24 @@ the counts.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ope_vpm.arrays import Floats, Integers, group_sums
+from ope_vpm.arrays import Array, Floats, Integers, group_sums
 from ope_vpm.ope.adapter.ends import clock_remarks
-from ope_vpm.ope.authoring import Bootstrap, Problem, ProblemEstimator, RawEstimate, doubts_of_weights, remarks
+from ope_vpm.ope.authoring import (
+    Bootstrap,
+    EpisodeSums,
+    Problem,
+    ProblemEstimator,
+    RawEstimate,
+    doubts_of_weights,
+    remarks,
+)
+from ope_vpm.ope.behaviour.source import behaviour_log_prob
 from ope_vpm.ope.estimator import check_positive, check_ridge
 from ope_vpm.ope.finite.counted import counted_estimate
 from ope_vpm.ope.finite.cross_fit import CrossFit
@@ -42,8 +52,9 @@ class DoublyRobust(ProblemEstimator):
 
     folds: int = 1
     """Of episodes, each judged by the Q of the others, on continuous states; 1: no cross-fitting."""
-    q: str = "linear"
-    """On continuous states: "linear" (LSTD-Q) or "neural" (networks on top of it). Finite pairs are counted."""
+    q: str | Callable[[Array], Array] = "linear"
+    """On continuous states: "linear" (LSTD-Q) or "neural" (networks on top of it). Finite pairs are counted. Of bandits
+    also a function that gives the expected reward of every action, (n, actions), from observations."""
     members: int = 1
     """Networks a fold."""
     training_steps: int = 2000
@@ -56,13 +67,15 @@ class DoublyRobust(ProblemEstimator):
     """Target actions a state where the policy's mean action is not known otherwise."""
 
     def __post_init__(self) -> None:
-        if self.q not in Q_SOLVERS:
+        if not callable(self.q) and self.q not in Q_SOLVERS:
             raise ValueError(f"q must be one of {', '.join(Q_SOLVERS)}: got {self.q!r}")
         check_positive(self, "folds", "members", "training_steps", "n_features", "draws")
         check_ridge(self.ridge)
 
     def find(self, problem: Problem) -> RawEstimate:
         """On finite pairs by counts, otherwise by Q and the ratio of vpm."""
+        if callable(self.q):
+            return _of_bandit(problem, self.q)
         if problem.finite:
             return counted_estimate(problem)
         folds = problem.log.folds(self.folds)
@@ -111,6 +124,23 @@ class DoublyRobust(ProblemEstimator):
 
         base = linear_base(equations, folds, ridge)
         return fit_networks(problem, folds, self.members, self.training_steps, self.draws, base=base), ridge
+
+
+def _of_bandit(problem: Problem, model: Callable[[Array], Array]) -> RawEstimate:
+    """The mean of Σ_a π(a|x)·q(x, a) + (r - q(x, a))·π/b over logs of one decision each (Dudík and others, 2011)."""
+    data, number = problem.data, problem.policy.n_actions
+    if number is None or data.n_episodes < len(data) or not problem.ends.all():
+        raise ValueError("q= takes a function for bandits alone: discrete actions, every episode one step that ends")
+    q = np.asarray(model(data.observations), dtype=np.float64)
+    if q.shape != (len(data), number):
+        raise ValueError(f"q must give every action's reward, shape {(len(data), number)}: got {q.shape}")
+    ratio = np.exp(problem.target_log_prob - behaviour_log_prob(problem).log_prob)
+    expected = np.sum(problem.policy.probabilities(data.observations) * q, axis=1)
+    each = expected + ratio * (data.rewards - q[np.arange(len(data)), data.actions])
+    sums = EpisodeSums(each[:, None], np.ones((len(data), 1)))
+    doubts = doubts_of_weights(data, ratio)
+    found = RawEstimate(value=float(each.mean()), uncertainty=Bootstrap(episodes=sums), weights=ratio, doubts=doubts)
+    return replace(found, per_episode=found if problem.episodic else None)
 
 
 def corrected(problem: Problem, fit: CrossFit, notes: dict[str, Any]) -> RawEstimate:

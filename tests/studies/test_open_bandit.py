@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
+import ope_vpm as ov
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TablePolicy
 from ope_vpm.studies import obp_estimators, open_bandit
@@ -122,3 +123,25 @@ def test_table_and_figure(rows):
     cells = open_bandit.study(quick=True).cells
     everywhere = [{**row, **cell} for cell in cells for row in rows]
     assert len(open_bandit.draw(Results(everywhere, {})).axes) == 3
+
+
+def test_dr_is_that_of_obp_where_the_same_q_is_given():
+    """On the same log, with its propensities, for Thompson sampling at the start."""
+    data, target = open_bandit.log("random", "men"), obp_estimators.thompson_at_start("men", 34)
+    feedback = open_bandit.feedback(data)
+    q = np.random.default_rng(0).uniform(0, 0.02, (len(data), 34))
+    theirs = obp_estimators.library("obp.ope", "bandits").DoublyRobust()
+    expected = theirs.estimate_policy_value(
+        **{name: getattr(feedback, name) for name in ("reward", "action", "pscore", "position")},
+        action_dist=np.broadcast_to(target.T, (len(data), 34, 3)),
+        estimated_rewards_by_reg_model=np.repeat(q[:, :, None], 3, axis=2),
+    )
+    positions = open_bandit.only_positions(data)
+    value = ov.evaluate(positions, target, "dr", behaviour="logged", q=lambda seen: q)
+    assert value.as_return() == pytest.approx(expected, abs=1e-9)
+    assert value.lead.interval[0] < expected < value.lead.interval[1]
+    with pytest.raises(ValueError, match="q must give every action's reward"):
+        ov.evaluate(positions, target, "dr", q=lambda seen: q[:, :3])
+    logged = ov.LoggedDataset.from_arrays([0, 1, 0, 1], [0, 1, 1, 0], [1.0, 0.0, 0.0, 1.0])
+    with pytest.raises(ValueError, match="q= takes a function for bandits alone"):
+        ov.evaluate(logged, np.full((2, 2), 0.5), "dr", q=lambda seen: np.zeros((4, 2)))

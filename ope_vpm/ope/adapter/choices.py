@@ -54,7 +54,7 @@ class Settings(TypedDict, total=False):
     patience: int | None
     power: float
     preset: str
-    q: str
+    q: Any
     pool_increments: bool | float
     refit: bool
     reversible: bool
