@@ -23,8 +23,8 @@ from ope_vpm.ope.inference.value import EpisodeReturn, PolicyValue
 from ope_vpm.ope.questions.paired import Evaluated, evaluated, student
 from ope_vpm.ope.questions.returns import worst_tenth
 from ope_vpm.outside import printable
+from ope_vpm.plugins.race import Rough, screened, worth_a_race
 from ope_vpm.plugins.valuation import Choices, Valuation
-from ope_vpm.policy import TargetPolicy
 
 RankBy = Literal["lower", "value", "cvar"]
 WORST_RETURNS = "mean of the worst tenth of returns"
@@ -55,24 +55,23 @@ class Candidate:
         return self.of or self.value
 
     @property
+    def screened(self) -> bool:
+        """Whether a rough solution put it so far behind that no more was asked."""
+        return self.value.estimator == Rough.name
+
+    @property
     def against_first(self) -> str:
         """How it compares with the first, in words."""
+        if self.screened:
+            return "screened"
         if not self.told_apart:
             return "not told apart"
         return "worse" if self.behind > 0 else "better"
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        return {
-            "name": self.name,
-            **self.value.as_dict(),
-            "compared": self.lead.value,
-            "compared_interval": None if self.lead.interval is None else list(self.lead.interval),
-            "behind": self.behind,
-            "behind_error": self.behind_error,
-            "told_apart": self.told_apart,
-            "regret": self.regret,
-        }
+        compared = ("behind", "behind_error", "told_apart", "regret", "screened")
+        return {"name": self.name, **self.value.as_dict(), **{each: getattr(self, each) for each in compared}}
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ class Selection:
     @property
     def not_told_apart(self) -> tuple[Candidate, ...]:
         """The others that may be just as good as the first."""
-        return tuple(each for each in self.candidates[1:] if not each.told_apart)
+        return tuple(each for each in self.candidates[1:] if not (each.told_apart or each.screened))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -183,6 +182,7 @@ def select(
     gamma: float = 1.0,
     *,
     rank_by: RankBy = "lower",
+    race: bool = True,
     seed: int = 0,
     on_end: OnEnd | None = None,
     time_limit: TimeLimit = "continue",
@@ -194,6 +194,8 @@ def select(
     """Evaluate all policies on one log and put them in order.
 
     What depends on the log alone is made once. Policies whose verdict is "unreliable" come after all others.
+    Of many policies on continuous states, `auto` and `vpm` answer about those alone that may be the best by a rough
+    solution (`ope_vpm.plugins.race`); the others come last, with that solution, and are called "screened".
 
     Args:
         data: the log, or whatever `ov.evaluate` takes for one: Parquet files that are too many for memory are read in
@@ -203,6 +205,7 @@ def select(
         gamma: the discount; at 1 returns of an episode are compared where episodes end, otherwise values per step.
         rank_by: "lower" for the lower end of the interval, which prefers what is better known; "value"; or "cvar" for
             the mean of the worst tenth of returns, see `PolicyValue.distribution`.
+        race: whether policies far behind may be screened; False answers about all of them.
         seed: makes everything random repeatable.
         on_end: what follows a termination, see `ov.evaluate`.
         time_limit: what follows a truncation, see `ov.evaluate`.
@@ -228,10 +231,11 @@ def select(
     )
     choices.check(gamma)  # a misspelt name is answered before a large file is read
     valuation = Valuation.of(data if isinstance(data, LoggedDataset) else scan_dataset(data), choices)
-    found: dict[str, Evaluated] = {}
-    targets: dict[str, TargetPolicy] = {}
-    for name, policy in named.items():
-        targets[name] = target_of(valuation.log.data, policy)
+    targets = {name: target_of(valuation.log.data, policy) for name, policy in named.items()}
+    problem = valuation.problem(next(iter(targets.values())))
+    raced = race and rank_by != "cvar" and worth_a_race(valuation.estimator, problem, len(targets))
+    found = screened(valuation, targets) if raced else {}
+    for name in (each for each in targets if each not in found):
         found[name] = evaluated(valuation.estimator, valuation.problem(targets[name]), ignore)
         if progress is not None:
             progress(len(found))
@@ -240,7 +244,6 @@ def select(
         return ranked(worst, rank_by, valuation.log.data.n_episodes)
     returns = {name: each.of_return for name, each in found.items() if each.of_return is not None}
     compared = returns if len(returns) == len(found) else found
-    problem = valuation.problem(next(iter(targets.values())))
     hull = (return_hull if compared is returns else rewards_hull)(problem)
     return ranked(compared, rank_by, valuation.log.data.n_episodes, hull.high - hull.low)
 
@@ -257,7 +260,7 @@ def ranked(found: Mapping[str, Evaluated], rank_by: RankBy, episodes: int, wides
         episodes: of the log.
         widest: the largest difference of two values that the rewards allow.
     """
-    order = sorted(found, key=lambda name: _rank(found[name].lead, rank_by), reverse=True)
+    order = sorted(found, key=lambda name: _rank(found[name], rank_by), reverse=True)
     values = np.array([found[name].lead.value for name in order])
     errors = np.array([[found[one].error_of_difference(found[other]) for other in order] for one in order])
     np.fill_diagonal(errors, 0.0)
@@ -282,9 +285,11 @@ def ranked(found: Mapping[str, Evaluated], rank_by: RankBy, episodes: int, wides
     return Selection(candidates, rank_by)
 
 
-def _rank(value: PolicyValue | EpisodeReturn, rank_by: RankBy) -> tuple[bool, float, float]:
+def _rank(found: Evaluated, rank_by: RankBy) -> tuple[bool, bool, float, float]:
     """What is largest comes first: usable ones, then by the lower end or the value, where there is no interval, too."""
+    value, screened = found.lead, found.value.estimator == Rough.name
     known = -np.inf if np.isnan(value.value) else float(value.value)
+    usable = value.verdict != "unreliable", not screened
     if rank_by == "lower" and value.interval is not None:
-        return value.verdict != "unreliable", float(value.interval[0]), 0.0
-    return value.verdict != "unreliable", -np.inf if rank_by == "lower" else known, known
+        return *usable, float(value.interval[0]), 0.0
+    return *usable, -np.inf if rank_by == "lower" else known, known

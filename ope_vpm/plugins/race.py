@@ -1,0 +1,65 @@
+"""Which of many policies are worth a full answer? All are solved for roughly first, and those that may be best stay.
+
+The rough solution is LSTD-Q with a quarter of the features, whose doubts are not looked at: a tenth of the time of
+`auto`. A policy stays if no other one beats it by more than z errors of their paired difference
+(`ope_vpm.ope.questions.paired`), whose bias is how far the values move at a ridge ten times larger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ope_vpm.ope.auto.estimator import Auto
+from ope_vpm.ope.estimator import Estimator, ProblemEstimator
+from ope_vpm.ope.inference.doubts import remarks
+from ope_vpm.ope.inference.estimate import RawEstimate
+from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.q.linear import find_lstd
+from ope_vpm.ope.questions.paired import Evaluated, evaluated
+from ope_vpm.ope.vpm.estimator import VPMEstimator
+from ope_vpm.plugins.valuation import Valuation
+from ope_vpm.policy import TargetPolicy
+
+LEAST_POLICIES = 4
+"""Fewer cost less without a race: a rough solution takes a tenth of an answer, and the first two or three stay."""
+REACH = 4.0
+"""z. Of 245 races of twenty policies on generated tasks (seeds 20000 to 20400) the best one stayed in 243, and what
+stayed was worse by 0.4 and 19 floors in the other two; alike policies, as in most of these, all stay."""
+SCREENED = "screened: a rough solution puts it behind others by more than its error, and no more was asked"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rough(ProblemEstimator):
+    """LSTD-Q with few features, and nothing said of its doubts."""
+
+    name: ClassVar[str] = "screen"
+    streams: ClassVar[bool] = True
+
+    n_features: int = 100
+    """Random features of the state."""
+    draws: int = 8
+    """Target actions per state where the policy's mean action is not known otherwise."""
+
+    def find(self, problem: Problem) -> RawEstimate:
+        """The linear solution, with the remark that it is rough."""
+        found = find_lstd(problem, self.n_features, None, self.draws)
+        return found.doubted(remarks([SCREENED]))
+
+
+def worth_a_race(estimator: Estimator, problem: Problem, policies: int) -> bool:
+    """Whether rough solutions say enough: for `auto` and `vpm` on continuous states, whose answers are linear too."""
+    return isinstance(estimator, Auto | VPMEstimator) and not problem.finite and policies >= LEAST_POLICIES
+
+
+def screened(valuation: Valuation, targets: Mapping[str, TargetPolicy]) -> dict[str, Evaluated]:
+    """The rough solutions of policies that are not the best, by more than the error of a difference allows."""
+    rough = {name: evaluated(Rough(), valuation.problem(target)) for name, target in targets.items()}
+    leads = {name: each.of_return or each for name, each in rough.items()}
+    return {name: rough[name] for name in leads if any(beats(other, leads[name]) for other in leads.values())}
+
+
+def beats(one: Evaluated, other: Evaluated) -> bool:
+    """Whether a policy is better than another by more than the error of their difference allows."""
+    return one.lead.value - other.lead.value > REACH * one.error_of_difference(other)
