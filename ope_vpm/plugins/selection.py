@@ -70,8 +70,10 @@ class Candidate:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        compared = ("behind", "behind_error", "told_apart", "regret", "screened")
-        return {"name": self.name, **self.value.as_dict(), **{each: getattr(self, each) for each in compared}}
+        lead, compared = self.lead, ("behind", "behind_error", "told_apart", "regret", "screened")
+        between = None if lead.interval is None else list(lead.interval)
+        about = {"compared": lead.value, "compared_interval": between}
+        return {"name": self.name, **self.value.as_dict(), **about, **{each: getattr(self, each) for each in compared}}
 
 
 @dataclass(frozen=True)
