@@ -26,8 +26,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PART = re.compile(
     r"^<!-- setup\n(?P<setup>.*?)^-->$|^```(?P<kind>python|bash)\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE
 )
-OWN_TESTS = {"plugins.md"}
-"""Pages whose blocks have tests of their own, because they train."""
+OWN_TESTS = {"plugins.md", "walks.md"}
+"""Pages whose blocks have tests of their own, because they train: `test_plugins_page`, `test_walks_page`."""
 
 
 @pytest.mark.parametrize("page", EXAMPLES, ids=lambda page: page.stem)

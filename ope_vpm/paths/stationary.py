@@ -115,6 +115,12 @@ class StationaryDistribution:
         # the tolerance is for the rounding errors of the cumulative sum
         return float(values[min(int(np.searchsorted(cumulative, q - 1e-12)), len(values) - 1)])
 
+    def plot(self, name: str = "logged quantity") -> Any:
+        """The distribution over a histogram of what was logged, on axes of matplotlib, which are returned."""
+        from ope_vpm.paths.picture import draw_distribution
+
+        return draw_distribution(self, name).axes[0]
+
     def __str__(self) -> str:
         quantiles = "   ".join(f"{q:.0%}: {self.quantile(q):.4g}" for q in QUANTILES)
         return "\n".join(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -22,6 +22,7 @@ from ope_vpm.ope.estimator import Estimator
 from ope_vpm.ope.inference.doubts import LEVELS
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.questions.gate import Gate
+from ope_vpm.outside import printable
 from ope_vpm.plugins.valuation import NAN, Choices, Valuation, as_numbers
 from ope_vpm.policy.d3rlpy import from_d3rlpy
 
@@ -164,10 +165,24 @@ class BestEpoch:
     """Gradient steps until then."""
     lower: float
     value: float
+    upper: float
+    """NaN where it was not logged."""
     reliable: bool
     """Whether its verdict is better than unreliable; True where verdicts were not logged."""
     checkpoint: Path | None
     """The saved model, for `ov.load_policy` or `d3rlpy.load_learnable`; None where none was saved at this epoch."""
+    epochs: tuple[BestEpoch, ...] = field(default=(), repr=False)
+    """All epochs with an interval, in their order."""
+
+    def plot(self, ax: Any = None) -> Any:
+        """All epochs with their intervals, and the chosen one, on axes of matplotlib, which are returned."""
+        from ope_vpm.ope.reporting.plots import plot_epochs
+
+        return plot_epochs(self.epochs, self.epoch, ax)
+
+    def __str__(self) -> str:
+        saved = "no checkpoint" if self.checkpoint is None else printable(str(self.checkpoint))
+        return f"epoch {self.epoch}: {self.value:.6g}  [{self.lower:.6g}, {self.upper:.6g}]  {saved}"
 
 
 def best_epoch(log_dir: str | Path, name: str = "value") -> BestEpoch:
@@ -184,20 +199,19 @@ def best_epoch(log_dir: str | Path, name: str = "value") -> BestEpoch:
     if not folder.is_dir():
         raise NotADirectoryError(f"there is no folder {folder}: give that of one training run, with d3rlpy's CSV files")
     lower, value = _column(folder / f"{name}_lower.csv"), _column(folder / f"{name}.csv")
-    judged = folder / f"{name}_verdict.csv"
-    verdict = _column(judged) if judged.exists() else {}
-    found = [
-        BestEpoch(
-            epoch, step, low, value.get((epoch, step), NAN), _usable(verdict.get((epoch, step))), _saved(folder, step)
-        )
-        for (epoch, step), low in lower.items()
+    verdict, upper = (
+        _column(file) if (file := folder / f"{name}_{each}.csv").exists() else {} for each in ("verdict", "upper")
+    )
+    every = [
+        BestEpoch(*at, low, value.get(at, NAN), upper.get(at, NAN), _usable(verdict.get(at)), _saved(folder, at[1]))
+        for at, low in lower.items()
         if not math.isnan(low)
     ]
-    if not found:
+    if not every:
         raise ValueError(f"{folder} has no epoch with an interval: log {name}_lower by OPEEvaluator.metrics()")
-    for wanted in ([each for each in found if each.checkpoint], [each for each in found if each.reliable]):
-        found = [each for each in found if each in wanted] or found
-    return max(found, key=lambda each: each.lower)
+    found = [each for each in every if each.checkpoint] or every
+    found = [each for each in found if each.reliable] or found
+    return replace(max(found, key=lambda each: each.lower), epochs=tuple(every))
 
 
 def _usable(verdict: float | None) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ope_vpm.ope.questions.compare import Comparison
     from ope_vpm.ope.questions.distribution import Distribution
     from ope_vpm.ope.questions.sensitivity import Sensitivity
+    from ope_vpm.plugins.d3rlpy import BestEpoch
 
 COLOURS = {"reliable": "#2e9e63", "caution": "#c98500", "unreliable": "#d1493f"}
 """Those of the page."""
@@ -60,10 +61,7 @@ def plot_difference(found: Comparison, ax: Axes | None = None) -> Axes:
 
 def plot_cdf(found: Distribution, ax: Axes | None = None) -> Axes:
     """The CDF of the return with its band, its mean, and the worst tenth."""
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        ax = plt.subplots(figsize=(6.4, 3.6), layout="constrained")[1]
+    ax = ax or _axes()
     at = np.unique(found.sample.returns)
     colour = COLOURS[found.verdict]
     ax.fill_between(at, *found.band(at), step="post", color=colour, alpha=0.25, linewidth=0, label="95 % band")
@@ -78,10 +76,7 @@ def plot_cdf(found: Distribution, ax: Axes | None = None) -> Axes:
 
 def plot_bounds(found: Sensitivity, ax: Axes | None = None) -> Axes:
     """What hidden causes may make of a value, by how much they multiply the odds of an action."""
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        ax = plt.subplots(figsize=(6.4, 3.6), layout="constrained")[1]
+    ax = ax or _axes()
     ax.fill_between(found.grid, found.lower, found.upper, color=COLOURS["caution"], alpha=0.25, linewidth=0)
     ax.axhline(found.value, color=COLOURS["caution"], label="if nothing is hidden")
     ax.axhline(found.logged, color="0.4", linestyle="--", linewidth=1, label="logged")
@@ -94,11 +89,26 @@ def plot_bounds(found: Sensitivity, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _axes(lines: int) -> Axes:
-    """A new figure with room for some lines."""
+def plot_epochs(epochs: Sequence[BestEpoch], chosen: int, ax: Axes | None = None) -> Axes:
+    """The estimated value of each epoch of a training run over its 95 % interval, and the epoch that was chosen."""
+    ax = ax or _axes()
+    at, colour = [each.epoch for each in epochs], COLOURS["reliable"]
+    ends = [each.lower for each in epochs], [each.upper for each in epochs]
+    ax.fill_between(at, *ends, color=colour, alpha=0.25, linewidth=0, label="95 % interval")
+    ax.plot(at, [each.value for each in epochs], "o-", color=colour)
+    ax.axvline(chosen, color="0.4", linestyle=":", linewidth=1, label=f"chosen: epoch {chosen}")
+    ax.set_xlabel("epoch")
+    ax.set_ylabel("value per step")
+    ax.legend(frameon=False)
+    return ax
+
+
+def _axes(lines: int | None = None) -> Axes:
+    """A new figure, with room for some lines, or for a curve."""
     import matplotlib.pyplot as plt
 
-    return plt.subplots(figsize=(6.4, 1.2 + LINE * lines), layout="constrained")[1]
+    height = 3.6 if lines is None else 1.2 + LINE * lines
+    return plt.subplots(figsize=(6.4, height), layout="constrained")[1]
 
 
 def _estimate(ax: Axes, place: int, found: PolicyValue | EpisodeReturn | Comparison) -> None:
