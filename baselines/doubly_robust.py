@@ -59,8 +59,8 @@ class DoublyRobust(ProblemEstimator):
     """Networks a fold."""
     training_steps: int = 2000
     """Gradient steps of each network."""
-    n_features: int = 400
-    """Random features of the state, for the ratio and for a linear Q."""
+    n_features: int | None = None
+    """Random features of the state, for the ratio and for a linear Q; None: as many as the log can bear."""
     ridge: float | None = None
     """None: chosen from the data, as in vpm."""
     draws: int = 8

@@ -41,8 +41,8 @@ class FQE(ProblemEstimator):
     weighted: bool = False
     """Weigh the Bellman regression by vpm's ratio, so that Q is best where the target goes; of no effect on finite
     pairs, whose equation is solved exactly."""
-    n_features: int = 400
-    """Random features of the state, for "linear"."""
+    n_features: int | None = None
+    """Random features of the state, for "linear"; None: as many as the log can bear."""
     ridge: float | None = None
     """None: the smallest whose standard error is at most 1.5 times the smallest, as in vpm."""
     interval: str = "bootstrap"
@@ -102,7 +102,7 @@ class FQE(ProblemEstimator):
         return replace(found, uncertainty=Derived(of=of, limits=found.uncertainty.limits))
 
 
-def vpm_weights(problem: Problem, n_features: int) -> Floats:
+def vpm_weights(problem: Problem, n_features: int | None) -> Floats:
     """The ratio of vpm at each row, cut at 0."""
     options: dict[str, Any] = {"n_features": n_features} if problem.policy.has_log_prob and not problem.finite else {}
     weights = VPMEstimator(**options).find(problem).weights

@@ -69,8 +69,8 @@ class WeightedDoublyRobust(ProblemEstimator):
 
     behaviour: Behaviour = None
     """"cloned", "logged" or the policy that acted, as in `evaluate`; None: as the question says."""
-    n_features: int = 400
-    """Random features of the state, for a linear Q."""
+    n_features: int | None = None
+    """Random features of the state, for a linear Q; None: as many as the log can bear."""
     draws: int = 8
     """Target actions per state where the policy's mean action is not known otherwise."""
 

@@ -104,10 +104,11 @@ def needs_rows(problem: Problem) -> str:
 
 
 def check_positive(settings: object, *names: str) -> None:
-    """Refuse settings below 1."""
+    """Refuse settings below 1; None leaves the choice to the data."""
     for name in names:
-        if getattr(settings, name) < 1:
-            raise ValueError(f"{name} must be at least 1: got {getattr(settings, name)}")
+        value = getattr(settings, name)
+        if value is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1: got {value}")
 
 
 def check_ridge(ridge: float | None) -> None:

@@ -104,7 +104,7 @@ def test_networks_are_asked_where_less_than_three_tenths_overlap(monkeypatch, ov
 @pytest.mark.parametrize("setting", ["training_steps", "n_features"])
 def test_the_least_that_settings_may_be(setting):
     assert getattr(Auto(**{setting: 1}), setting) == 1
-    with pytest.raises(ValueError, match="must be positive"):
+    with pytest.raises(ValueError, match="at least 1"):
         Auto(**{setting: 0})
 
 

@@ -9,6 +9,7 @@ import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, LinearGaussian
 from ope_vpm.linear.moments import accumulate
 from ope_vpm.ope import Problem
+from ope_vpm.ope.adapter.pair_features import features_for
 from ope_vpm.ope.adapter.pair_stream import pair_features
 from ope_vpm.ope.linear.estimate import PairEquations
 from ope_vpm.ope.q.linear import find_lstd, lstd_equations
@@ -209,3 +210,14 @@ def test_moments_are_shared_by_discounts_and_by_those_who_weigh_alike():
     assert one.weighted(weight).moments is other.weighted(weight).moments
     assert one.weighted(weight).moments is not one.weighted(weight.copy()).moments
     assert one.moments is not pair_features(problem.with_policy(coin(0.5)), 0, draws=1).moments
+
+
+def test_the_number_of_features_follows_the_rows():
+    """4·√n between 40 and 600; an estimator that is given no number has that many waves."""
+    assert [features_for(rows) for rows in (1, 99, 100, 2500, 10**4, 10**7)] == [40, 40, 40, 200, 400, 600]
+    data = LinearGaussian().dataset(20, 20, BEHAVIOUR, seed=0)
+    problem = Problem.pose(data, BEHAVIOUR.policy(), gamma=0.9)
+    linear = pair_features(problem, 0, draws=1).next_size
+    assert pair_features(problem, None, draws=1).next_size == linear + features_for(400) == linear + 80
+    values = [ov.evaluate(data, BEHAVIOUR.policy(), "vpm", gamma=0.9, n_features=number).value for number in (None, 80)]
+    assert values[0] == values[1] == ov.evaluate(data, BEHAVIOUR.policy(), "vpm", gamma=0.9).value

@@ -49,7 +49,7 @@ class Settings(TypedDict, total=False):
     learning_rate: float
     members: int
     method: str
-    n_features: int
+    n_features: int | None
     nonnegative: bool
     patience: int | None
     power: float

@@ -72,7 +72,7 @@ class PairRecipe:
 def pair_recipe(
     log: Log,
     policy: TargetPolicy,
-    n_features: int,
+    n_features: int | None,
     draws: int,
     seed: int,
     time_limit: TimeLimit,
@@ -171,12 +171,12 @@ def _weight_at(pairs: PairFeatures, rows: Same) -> Floats:
     return pairs.weight[rows.array]
 
 
-def any_pairs(problem: Problem, n_features: int, draws: int, waves: int = WAVES, rich: bool = False) -> Pairs:
+def any_pairs(problem: Problem, n_features: int | None, draws: int, waves: int = WAVES, rich: bool = False) -> Pairs:
     """The features of the problem's pairs, of a log in memory or in parts; those of states are shared by all discounts.
 
     Args:
         problem: the question.
-        n_features: random Fourier features of the state.
+        n_features: random Fourier features of the state; None: `features_for` the rows of the log.
         draws: target actions drawn for each state where the policy's mean action is not known otherwise.
         waves: of the state with which functions of the action are multiplied at most.
         rich: whether continuous actions have more functions than lines and parabolas.
@@ -192,7 +192,7 @@ def any_pairs(problem: Problem, n_features: int, draws: int, waves: int = WAVES,
 
 
 def pair_features(
-    problem: Problem, n_features: int, draws: int, waves: int = WAVES, rich: bool = False
+    problem: Problem, n_features: int | None, draws: int, waves: int = WAVES, rich: bool = False
 ) -> PairFeatures:
     """The features of the pairs of a log that is in memory."""
     pairs = any_pairs(problem, n_features, draws, waves, rich)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from ope_vpm.ope.behaviour.action_ratio import ratio_model
 from ope_vpm.ope.dynamics.departure import departure
 from ope_vpm.ope.dynamics.estimate import find_followed
-from ope_vpm.ope.estimator import ProblemEstimator
+from ope_vpm.ope.estimator import ProblemEstimator, check_positive
 from ope_vpm.ope.finite.shrinkage import shrunk
 from ope_vpm.ope.inference.estimate import RawEstimate, found_on_sample
 from ope_vpm.ope.inference.returns import with_return
@@ -55,12 +55,11 @@ class Auto(ProblemEstimator):
     """On continuous states, whether a learned model may take the place of the first choice."""
     training_steps: int = 2000
     """Gradient steps of each network, for continuous states without overlap."""
-    n_features: int = 400
-    """Random features of the state, for continuous states."""
+    n_features: int | None = None
+    """Random features of the state, for continuous states; None: as many as the log can bear (`features_for`)."""
 
     def __post_init__(self) -> None:
-        if self.training_steps < 1 or self.n_features < 1:
-            raise ValueError(f"steps and features must be positive: got {self.training_steps} and {self.n_features}")
+        check_positive(self, "training_steps", "n_features")
 
     def find(self, problem: Problem) -> RawEstimate:
         """Choose, solve, and look whether a model leaves less doubt."""

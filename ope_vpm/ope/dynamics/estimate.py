@@ -93,7 +93,7 @@ class Followed:
         return float(np.sqrt(self.missed**2 + self.spread**2 + held**2 + (self.value - other) ** 2))
 
 
-def find_followed(problem: Problem, n_features: int, draws: int) -> RawEstimate | None:
+def find_followed(problem: Problem, n_features: int | None, draws: int) -> RawEstimate | None:
     """The value by a learned model; None where the model is not good enough to be asked.
 
     Args:
@@ -136,7 +136,7 @@ def _chosen(found: list[Followed], world: World, doubts: Doubts) -> RawEstimate 
     )
 
 
-def _followed(problem: Problem, world: World, n_features: int, draws: int) -> list[Followed] | None:
+def _followed(problem: Problem, world: World, n_features: int | None, draws: int) -> list[Followed] | None:
     """The value for each number of steps; None where the target leaves what was logged."""
     states, rng = pair_features(problem, n_features, draws).states, np.random.default_rng(problem.seed)
     initial = states.initial

@@ -27,8 +27,8 @@ class Networks:
     """Networks whose answers are averaged."""
     training_steps: int = 2000
     """Gradient steps of each network."""
-    n_features: int = 400
-    """Random features of the linear Q that they begin from."""
+    n_features: int | None = None
+    """Random features of the linear Q that they begin from; None: as many as the log can bear."""
     ridge: float | None = None
     """Ridge of the linear Q; None: chosen from the data."""
     draws: int = 8

@@ -23,13 +23,18 @@ from ope_vpm.ope.q.values import QValues, influence
 
 
 def lstd_equations(
-    problem: Problem, n_features: int, draws: int, weight: Floats | None = None, waves: int = WAVES, rich: bool = False
+    problem: Problem,
+    n_features: int | None,
+    draws: int,
+    weight: Floats | None = None,
+    waves: int = WAVES,
+    rich: bool = False,
 ) -> PairEquations:
     """The equations of LSTD-Q; without weights they are shared by all estimators that use them.
 
     Args:
         problem: the question, on continuous states.
-        n_features: random Fourier features of the state.
+        n_features: random Fourier features of the state; None: `features_for` the rows of the log.
         draws: target actions drawn for each state where the policy's mean action is not known otherwise.
         weight: of each logged row in the equations, where it is not 1.
         waves: as in `any_pairs`.
@@ -41,12 +46,17 @@ def lstd_equations(
 
 
 @remembered
-def _equations(problem: Problem, n_features: int, draws: int, waves: int, rich: bool) -> PairEquations:
+def _equations(problem: Problem, n_features: int | None, draws: int, waves: int, rich: bool) -> PairEquations:
     return PairEquations(problem, any_pairs(problem, n_features, draws, waves, rich))
 
 
 def find_lstd(
-    problem: Problem, n_features: int, ridge: float | None, draws: int, weight: Floats | None = None, waves: int = WAVES
+    problem: Problem,
+    n_features: int | None,
+    ridge: float | None,
+    draws: int,
+    weight: Floats | None = None,
+    waves: int = WAVES,
 ) -> LinearEstimate:
     """The value by LSTD-Q, the ridge chosen from the data unless it is given; other arguments as `lstd_equations`."""
     if weight is None:
@@ -55,7 +65,7 @@ def find_lstd(
 
 
 def doubted_lstd(
-    problem: Problem, n_features: int, ridge: float | None, draws: int, weight: Floats | None = None
+    problem: Problem, n_features: int | None, ridge: float | None, draws: int, weight: Floats | None = None
 ) -> LinearEstimate:
     """LSTD-Q that speaks for its features itself, by `with_feature_doubt`; arguments as in `find_lstd`.
 
@@ -71,7 +81,7 @@ def doubted_lstd(
 
 
 @remembered
-def _find_lstd(problem: Problem, n_features: int, ridge: float | None, draws: int, waves: int) -> LinearEstimate:
+def _find_lstd(problem: Problem, n_features: int | None, ridge: float | None, draws: int, waves: int) -> LinearEstimate:
     return linear_estimate(lstd_equations(problem, n_features, draws, waves=waves), ridge, "linear")
 
 

@@ -47,8 +47,8 @@ class VPMEstimator(ProblemEstimator):
         preset: "default", or "paper" for the paper's own settings.
         draws: target actions per row where pairs are vectors; 1 is the paper's. "factored" takes at least 8, and only
             where the policy's mean action is not known otherwise.
-        options: everything that `ope_vpm.VPM` takes for the solver; "factored" takes `n_features` (400),
-            `ridge` (None: chosen from the data) and `power` (κ, 0.5). On finite states `unseen` has three
+        options: everything that `ope_vpm.VPM` takes for the solver; "factored" takes `n_features` and
+            `ridge` (both None: chosen from the data) and `power` (κ, 0.5). On finite states `unseen` has three
             more choices at the exact fixed point, "auto", "pooled" and "smooth": see `ope_vpm.ope.finite.treatments`.
     """
 
@@ -163,8 +163,9 @@ def _check_factored(options: dict[str, Any]) -> None:
     check_ridge(options.get("ridge"))
     if not 0 <= options.get("power", POWER) <= 1:
         raise ValueError(f"power must be between 0 (no action ratio) and 1 (all of it): got {options['power']}")
-    if not isinstance(options.get("n_features", 1), Integral) or options.get("n_features", 1) < 1:
-        raise ValueError(f"n_features must be a whole number, at least 1: got {options['n_features']!r}")
+    number = options.get("n_features")
+    if number is not None and (not isinstance(number, Integral) or int(number) < 1):
+        raise ValueError(f"n_features must be a whole number, at least 1: got {number!r}")
     for name in options:
         if name not in FACTORED_OPTIONS:
             raise TypeError(
@@ -176,19 +177,17 @@ def _check_factored(options: dict[str, Any]) -> None:
 POWER = 0.5
 """κ. On the tasks of note 005 errors are 1.54 times those of on-policy means, against 1.67 at κ = 0, whose value
 depends on features that fit Q, and 1.78 at κ = 1, whose weights vary most."""
-N_FEATURES = 400
-"""Random Fourier features of the state: more gained nothing over all tasks that were tried."""
 
 
 @remembered
 def find_factored(
-    problem: Problem, n_features: int = N_FEATURES, ridge: float | None = None, power: float = POWER, draws: int = 8
+    problem: Problem, n_features: int | None = None, ridge: float | None = None, power: float = POWER, draws: int = 8
 ) -> LinearEstimate:
     """The value by the factored ratio, shared by the estimators that use it.
 
     Args:
         problem: the question, of a policy with densities.
-        n_features: random Fourier features of the state.
+        n_features: random Fourier features of the state; None: `features_for` the rows of the log.
         ridge: in units of the features' mean squares; None: chosen from the data.
         power: κ.
         draws: target actions drawn for each state where the policy's mean action is not known otherwise.
@@ -199,7 +198,7 @@ def find_factored(
 
 
 def solve_factored(
-    problem: Problem, n_features: int, ridge: float | None, power: float, draws: int
+    problem: Problem, n_features: int | None, ridge: float | None, power: float, draws: int
 ) -> tuple[PairEquations, LinearEstimate]:
     """The equations of the factored ratio and their solution, before its features are doubted; arguments as above."""
     pairs = weighted_pairs(problem, any_pairs(problem, n_features, draws), power)
