@@ -170,38 +170,39 @@ def identity(size: int) -> Network:
     return Network(lambda batch: batch.flatten(1), size, size)
 
 
-def linear(arrays: Tensors, name: str) -> Network:
-    """The affine layer of that name."""
-    missing = [key for key in (f"{name}.weight", f"{name}.bias") if key not in arrays]
+def linear(arrays: Tensors, name: str, bias: bool = True) -> Network:
+    """The affine layer of that name; without `bias` one that has none."""
+    missing = [key for key in (f"{name}.weight", f"{name}.bias")[: 1 + bias] if key not in arrays]
     if missing:
         raise ValueError(f"the weights lack {missing[0]}")
-    weight, bias = arrays[f"{name}.weight"], arrays[f"{name}.bias"]
-    if weight.ndim != 2 or bias.shape != weight.shape[:1] or weight.dtype.kind != "f" or bias.dtype.kind != "f":
-        raise ValueError(f"{name} must be an affine layer: its weight has shape {weight.shape}, bias {bias.shape}")
-    matrix, shift = as_torch(weight).float(), as_torch(bias).float()
-    return Network(lambda batch: torch.nn.functional.linear(batch, matrix, shift), weight.shape[1], weight.shape[0])
+    weight = arrays[f"{name}.weight"]
+    shift = arrays[f"{name}.bias"] if bias else np.zeros(weight.shape[:1], np.float32)
+    if weight.ndim != 2 or shift.shape != weight.shape[:1] or weight.dtype.kind != "f" or shift.dtype.kind != "f":
+        raise ValueError(f"{name} must be an affine layer: its weight has shape {weight.shape}, bias {shift.shape}")
+    matrix, constant = as_torch(weight).float(), as_torch(shift).float()
+    return Network(lambda batch: torch.nn.functional.linear(batch, matrix, constant), weight.shape[1], weight.shape[0])
 
 
-def layers(arrays: Tensors, prefix: str) -> list[Network]:
+def layers(arrays: Tensors, prefix: str, bias: bool = True) -> list[Network]:
     """The affine layers of a sequence whose every second entry is an activation: `prefix0`, `prefix2` and so on."""
     numbers = sorted(
         int(found[1]) for key in arrays if (found := re.fullmatch(re.escape(prefix) + r"(\d{1,4})\.weight", key))
     )
-    expected = {f"{prefix}{number}.{part}" for number in numbers for part in ("weight", "bias")}
+    expected = {f"{prefix}{number}.{part}" for number in numbers for part in ("weight", "bias")[: 1 + bias]}
     inside = {key for key in arrays if key.startswith(prefix)}
     if numbers != list(range(0, 2 * len(numbers), 2)) or (prefix and inside != expected):
         raise ValueError(
             f"{prefix or 'the network'} must be affine layers with an activation after each: "
             f"it holds {', '.join(sorted(inside))[:200]}"
         )
-    return [linear(arrays, f"{prefix}{number}") for number in numbers]
+    return [linear(arrays, f"{prefix}{number}", bias) for number in numbers]
 
 
 def perceptron(
-    arrays: Tensors, prefix: str, size: int, activation: Callable[[Any], Any], *, last: bool = True
+    arrays: Tensors, prefix: str, size: int, activation: Callable[[Any], Any], *, last: bool = True, bias: bool = True
 ) -> Network:
     """A multilayer perceptron on `size` numbers; with `last`, the activation follows the last layer too."""
-    found, network = layers(arrays, prefix), identity(size)
+    found, network = layers(arrays, prefix, bias), identity(size)
     for number, layer in enumerate(found, 1):
         network = network.then(layer)
         if last or number < len(found):

@@ -1,4 +1,4 @@
-"""stable-baselines3: PPO, A2C, SAC, TD3, DDPG, DQN, and sb3-contrib's TRPO, TQC, CrossQ and QRDQN, with VecNormalize.
+"""stable-baselines3: PPO, A2C, SAC, TD3, DDPG, DQN, and sb3-contrib's TRPO, TQC, CrossQ, QRDQN, ARS.
 
 Its files are read in `ope_vpm.policy.sb3_files`, which shares the second half of this module.
 """
@@ -55,6 +55,11 @@ def from_sb3(model: Any, *, deterministic: bool = False, normalize: Any = None) 
         "sb3_contrib.qrdqn.policies": lambda: greedy(
             interface, lambda seen: policy.quantile_net(tensor(seen)).mean(dim=1)
         ),
+        "sb3_contrib.ars.policies": lambda: simple(
+            interface,
+            lambda seen: policy.action_net(policy.extract_features(tensor(seen), policy.features_extractor)),
+            (lambda action: action) if policy.squash_output else None,  # its last layer is the tanh
+        ),
     }
     if hasattr(policy, "lstm_actor"):
         raise TypeError(f"{type(policy).__name__} remembers earlier observations: policies must act by the present one")
@@ -62,8 +67,8 @@ def from_sb3(model: Any, *, deterministic: bool = False, normalize: Any = None) 
         if cls.__module__ in kinds and cls.__name__ not in ("BasePolicy", "BaseModel"):
             return kinds[cls.__module__]()
     raise TypeError(
-        f"{type(policy).__name__} is not a policy we know: those of PPO, A2C, SAC, TD3, DDPG, DQN, TRPO, TQC, CrossQ "
-        "and QRDQN are (a function that returns its actions is a policy, too)"
+        f"{type(policy).__name__} is not a policy we know: those of PPO, A2C, SAC, TD3, DDPG, DQN, TRPO, TQC, CrossQ, "
+        "QRDQN and ARS are (a function that returns its actions is a policy, too)"
     )
 
 
@@ -221,6 +226,20 @@ def one_action(interface: Interface, action: Callable[[Array], Any]) -> TargetPo
             return _unscaled(interface, _numpy(action(seen)))
 
     return DeterministicPolicy(stretched, **interface.sizes)
+
+
+def simple(interface: Interface, network: TensorMaker, squash: Callable[[Any], Any] | None) -> TargetPolicy:
+    """ARS: the likeliest discrete action; else what the network says, squashed and stretched, or clipped."""
+    if isinstance(interface.action_space, spaces.Discrete):
+        return greedy(interface, network)
+    if squash is not None:
+        return one_action(interface, lambda seen: squash(network(seen)))
+
+    def kept(seen: Array) -> Array:
+        with running(seen):
+            return np.clip(_numpy(network(seen)), *interface.bounds)
+
+    return DeterministicPolicy(kept, **interface.sizes)
 
 
 def greedy(interface: Interface, values: Callable[[Array], Any]) -> TargetPolicy:

@@ -1,4 +1,4 @@
-"""stable-baselines3's .zip files, of every age, and those of sb3-contrib's TRPO, TQC and QRDQN.
+"""stable-baselines3's .zip files, of every age, and those of sb3-contrib's TRPO, TQC, QRDQN and ARS.
 
 A file holds `data`, a JSON text in which spaces and settings stand as pickles with a readable copy beside each, and
 `policy.pth`, the networks' arrays. Only the readable copies and the arrays are read, so nothing of the file runs, old
@@ -19,7 +19,7 @@ from gymnasium import spaces
 from ope_vpm.archives import opened
 from ope_vpm.arrays import Array
 from ope_vpm.joint_actions import joint_sizes
-from ope_vpm.outside import one_line, parse_json
+from ope_vpm.outside import one_line
 from ope_vpm.policy import sb3
 from ope_vpm.policy.networks import (
     Network,
@@ -33,7 +33,7 @@ from ope_vpm.policy.networks import (
     read_tensors,
 )
 from ope_vpm.policy.sb3_normalize import FILE, Statistics, beside, read_statistics, trusted_policy, trusted_statistics
-from ope_vpm.policy.sb3_settings import Settings, UnknownPart, readable_settings
+from ope_vpm.policy.sb3_settings import Settings, UnknownPart, readable_settings, stored_settings
 from ope_vpm.policy.target import TargetPolicy
 from ope_vpm.with_torch import torch
 
@@ -57,7 +57,7 @@ def load_sb3(path: Path, *, trust: bool, deterministic: bool = False, normalize:
 def _read(path: Path, trust: bool, deterministic: bool, statistics: Any) -> TargetPolicy:
     """The policy, from the readable parts of the file or, where it is trusted, by its own classes."""
     with opened(path, trust) as archive:
-        stored = _stored(path, archive.read("data"))
+        stored = stored_settings(path, archive.read("data"))
         arrays = only_tensors(read_tensors(archive.read("policy.pth"), trust))
     try:
         return _rebuilt(readable_settings(stored, KINDS), arrays, statistics, deterministic)
@@ -68,16 +68,6 @@ def _read(path: Path, trust: bool, deterministic: bool, statistics: Any) -> Targ
                 "know where it comes from)"
             ) from error
     return trusted_policy(path, stored, arrays, deterministic, statistics)
-
-
-def _stored(path: Path, text: bytes) -> dict[str, Any]:
-    try:
-        stored = parse_json(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"the settings in {path} are damaged: {one_line(error)}") from error
-    if not isinstance(stored, dict):
-        raise TypeError(f"the settings in {path} are damaged: they are a {type(stored).__name__}, not a table")
-    return stored
 
 
 def _statistics(normalize: Any, trust: bool) -> Any:
@@ -121,8 +111,7 @@ class Actor:
         settings, network = self.settings, self.features(extractor)
 
         def vectors(seen: Array) -> Any:
-            batch = torch.as_tensor(sb3.normalized(seen, settings.observation_space, self.statistics))
-            return network.run(settings.encoded(batch))
+            return network.run(settings.encoded(sb3.normalized(seen, settings.observation_space, self.statistics)))
 
         return vectors
 
@@ -210,6 +199,16 @@ def _td3(actor: Actor, _: bool) -> TargetPolicy:
     return sb3.one_action(actor.interface, lambda seen: network.run(inputs(seen)))
 
 
+def _ars(actor: Actor, _: bool) -> TargetPolicy:
+    """ARS: `action_net`, the library's defaults being those of its two policies."""
+    actor.check_names("action_net.")
+    settings, size, bias = actor.settings, actor.settings.encoded_size, actor.settings.flag("with_bias", True)
+    network = perceptron(actor.arrays, "action_net.", size, settings.activation("ReLU"), last=False, bias=bias)
+    settings.check_outputs(network.gives)
+    inputs, squash = actor.inputs("features_extractor"), settings.flag("squash_output", True)
+    return sb3.simple(actor.interface, lambda seen: network.run(inputs(seen)), torch.tanh if squash else None)
+
+
 def _dqn(actor: Actor, _: bool) -> TargetPolicy:
     """DQN: `q_net.q_net`, one value for each action."""
     actor.check_names("q_net.features_extractor.", "q_net.q_net.", "q_net_target.")
@@ -293,5 +292,6 @@ KINDS: dict[str, Callable[[Actor, bool], TargetPolicy]] = {
     "stable_baselines3.td3.policies": _td3,
     "stable_baselines3.dqn.policies": _dqn,
     "sb3_contrib.qrdqn.policies": _qrdqn,
+    "sb3_contrib.ars.policies": _ars,
 }
 """How a policy acts, by the module of its class."""

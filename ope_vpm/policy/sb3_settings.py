@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
+from ope_vpm.outside import one_line, parse_json
 from ope_vpm.policy.networks import ACTIVATIONS
 from ope_vpm.with_torch import torch
 
 HARMLESS = frozenset(
     {"net_arch", "ortho_init", "log_std_init", "full_std", "n_critics", "n_quantiles", "share_features_extractor"}
-    | {"optimizer_class", "optimizer_kwargs", "features_extractor_class", "features_extractor_kwargs"}
+    | {"optimizer_class", "optimizer_kwargs", "features_extractor_class", "features_extractor_kwargs", "with_bias"}
     | {"use_sde", "use_expln", "clip_mean", "activation_fn", "squash_output", "normalize_images"}
 )
 """Choices that do not change how a policy acts, or that are read here or from the arrays' shapes."""
-EXTRACTORS = ("FlattenExtractor", "NatureCNN")
-"""The library's own extractors of features on single spaces."""
+EXTRACTORS = ("FlattenExtractor", "NatureCNN", "CombinedExtractor")
+"""The library's own extractors of features."""
+PART = re.compile(r"'([^']+)'[:,] (?:Box\([^']*?\((\d+(?:, ?\d+)*),?\), (float32|float64|uint8)\)|Discrete\((\d+)\))")
+"""A part of a dictionary space as it is printed: `'goal': Box(-1.0, 1.0, (3,), float32)`, `'mode': Discrete(4)`."""
 LARGEST = 1 << 22
 """Numbers in one observation or action beyond which a space is taken for an attack: four images of a megapixel."""
 
@@ -91,16 +95,18 @@ class Settings:
     @property
     def encoded_size(self) -> int:
         """How many numbers `encoded` makes of one observation, laid flat."""
-        space = self.observation_space
-        if isinstance(space, spaces.Discrete):
-            return int(space.n)
-        if isinstance(space, spaces.MultiDiscrete):
-            return int(space.nvec.sum())
-        return prod(space.shape or ())
+        return _encoded_size(self.observation_space)
 
-    def encoded(self, batch: torch.Tensor) -> torch.Tensor:
-        """Observations as the library feeds them to a network: integers one-hot, images between 0 and 1."""
+    def encoded(self, seen: Any) -> torch.Tensor:
+        """Observations as the library feeds them to a network: integers one-hot, images between 0 and 1.
+
+        Those of a dictionary space are laid side by side in the space's own order.
+        """
         space = self.observation_space
+        if isinstance(space, spaces.Dict):
+            parts = [replace(self, observation_space=part).encoded(seen[name]) for name, part in space.items()]
+            return torch.cat([part.flatten(1) for part in parts], dim=1)
+        batch = torch.as_tensor(seen)
         if isinstance(space, spaces.Discrete):
             return torch.nn.functional.one_hot(batch.long().reshape(-1), int(space.n)).float()
         if isinstance(space, spaces.MultiDiscrete):
@@ -110,6 +116,25 @@ class Settings:
         return batch.float() / 255 if image and self.flag("normalize_images", True) else batch.float()
 
 
+def _encoded_size(space: spaces.Space[Any]) -> int:
+    if isinstance(space, spaces.Dict):
+        return sum(_encoded_size(part) for part in space.values())
+    if isinstance(space, spaces.Discrete):
+        return int(space.n)
+    return int(space.nvec.sum()) if isinstance(space, spaces.MultiDiscrete) else prod(space.shape or ())
+
+
+def stored_settings(path: Path, text: bytes) -> dict[str, Any]:
+    """The table of a file's `data`; whatever else it holds is refused."""
+    try:
+        stored = parse_json(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the settings in {path} are damaged: {one_line(error)}") from error
+    if not isinstance(stored, dict):
+        raise TypeError(f"the settings in {path} are damaged: they are a {type(stored).__name__}, not a table")
+    return stored
+
+
 def readable_settings(stored: Mapping[str, Any], modules: Collection[str]) -> Settings:
     """The settings of a file's `data`; raises `UnknownPart` for what only unpickling could tell.
 
@@ -117,11 +142,14 @@ def readable_settings(stored: Mapping[str, Any], modules: Collection[str]) -> Se
         stored: the `data`.
         modules: those whose policies are known.
     """
-    policy_class = stored.get("policy_class")
-    module = policy_class.get("__module__") if isinstance(policy_class, dict) else None
+    given = stored.get("policy_class")
+    policy_class = given if isinstance(given, dict) else {}
+    module = policy_class.get("__module__")
     if module not in modules:
         raise UnknownPart(f"its policy class is of the module {module!r:.80}")
     choices = _choices(stored.get("policy_kwargs"))
+    if "ARSLinearPolicy" in str(policy_class.get("__init__", "")):
+        choices = {"squash_output": False, "with_bias": False, **choices}  # its own defaults
     noise = stored.get("use_sde") is True or choices.get("use_sde") is True
     settings = Settings(
         str(module),
@@ -171,7 +199,7 @@ def _observation_space(described: tuple[str, Mapping[str, Any]]) -> spaces.Space
     if kind == "MultiDiscrete":
         return _multi_discrete(fields)
     if kind == "Dict":
-        raise UnknownPart("its observations are a Dict, whose network is not rebuilt from arrays")
+        return _dict(str(fields.get("spaces")))
     shape = _shape(fields)
     if kind == "MultiBinary":
         return spaces.MultiBinary(shape)
@@ -181,6 +209,22 @@ def _observation_space(described: tuple[str, Mapping[str, Any]]) -> spaces.Space
     if image and set(_shown(fields, "low")) == {0.0} and set(_shown(fields, "high")) == {255.0}:
         return spaces.Box(0, 255, shape, dtype=np.uint8)
     return spaces.Box(-np.inf, np.inf, shape, dtype=np.float32)
+
+
+def _dict(text: str) -> spaces.Dict:
+    """A space of numbers by name, from its printed form, in its order; images and whatever else need trust."""
+    parts: dict[str, spaces.Space[Any]] = {}
+    for name, sides, kind, count in PART.findall(text):
+        shape = [int(side) for side in sides.split(",") if side.strip()]
+        if kind == "uint8" or prod(shape) > LARGEST or int(count or 1) > LARGEST:
+            raise UnknownPart(f"its observations have the part {name!r:.40}, which is no vector")
+        box = spaces.Box(-np.inf, np.inf, tuple(shape), np.float32)
+        parts[name] = spaces.Discrete(int(count)) if count else box
+    if not parts or len(parts) != len(re.findall(r"'[:,] \w+\(", text)):
+        raise UnknownPart(f"its observations are a Dict that reads {text!r:.80}")
+    found = spaces.Dict(parts)
+    found.spaces = parts  # gymnasium sorts them, and older files need not be sorted
+    return found
 
 
 def _action_space(described: tuple[str, Mapping[str, Any]]) -> spaces.Space[Any]:

@@ -118,7 +118,7 @@ def test_what_depends_on_the_log_alone_is_made_once(swing, tmp_path, monkeypatch
     fitted(algo, swing, tmp_path, evaluator.metrics())
     assert len(checked) == 1
     gc.collect()  # a problem and its equations refer to each other
-    assert len(evaluator._valuation.log._of_policies) <= 1  # policies of past epochs are forgotten
+    assert len(evaluator._valuation.log.memory._of_policies) <= 1  # policies of past epochs are forgotten
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from sb3_contrib import ARS, QRDQN, TQC, TRPO, CrossQ, RecurrentPPO
+from sb3_contrib import ARS, QRDQN, TQC, TRPO, CrossQ, MaskablePPO, RecurrentPPO
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
@@ -48,6 +48,21 @@ def test_files_and_models_act_as_the_library_does(algorithm, env, options, tmp_p
     np.testing.assert_allclose(read.log_prob(seen, actions), made.log_prob(seen, actions), atol=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["MlpPolicy", "LinearPolicy"])
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+@pytest.mark.parametrize("options", [{}, {"squash_output": True, "with_bias": True}])
+def test_ars_acts_as_the_library_does(kind, env, options, tmp_path):
+    """Its linear policy has neither bias nor tanh unless it is asked for them."""
+    model = ARS(kind, env, seed=0, device="cpu", policy_kwargs=dict(options))
+    for parameter in model.policy.parameters():
+        torch.nn.init.normal_(parameter, std=2.0, generator=torch.Generator().manual_seed(0))
+    model.save(tmp_path / "model.zip")
+    seen = PENDULUM if env == "Pendulum-v1" else CART
+    expected = model.predict(seen)[0].reshape(60, -1)
+    for policy in (load_policy(tmp_path / "model.zip"), as_policy(model)):
+        np.testing.assert_allclose(np.reshape(policy.sample(seen, RNG), (60, -1)), expected, atol=1e-4)
+
+
 def test_crossq_as_a_model():
     model = CrossQ("MlpPolicy", "Pendulum-v1", seed=0, device="cpu")
     policy = as_policy(model, deterministic=True)
@@ -61,8 +76,8 @@ def test_what_is_not_known_is_named(tmp_path):
     recurrent.save(tmp_path / "recurrent.zip")
     with pytest.raises(PermissionError, match=r"its policy class is of the module 'sb3_contrib\.common\.recurrent"):
         load_policy(tmp_path / "recurrent.zip")
-    with pytest.raises(TypeError, match="ARSPolicy is not a policy we know: those of PPO"):
-        as_policy(ARS("MlpPolicy", "CartPole-v1", seed=0, device="cpu"))
+    with pytest.raises(TypeError, match="MaskableActorCriticPolicy is not a policy we know: those of PPO"):
+        as_policy(MaskablePPO("MlpPolicy", "CartPole-v1", seed=0, device="cpu"))
 
 
 @pytest.fixture(scope="module")

@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from stable_baselines3 import PPO
+from stable_baselines3 import PPO, SAC
 
 import ope_vpm as ov
 from ope_vpm.joint_actions import combination_numbers, combinations
 from ope_vpm.plugins import log_to_dataset
+from ope_vpm.policy.sb3_settings import UnknownPart, _dict
 
 RNG = np.random.default_rng(0)
 MIXED = spaces.Dict(
@@ -94,10 +95,33 @@ def test_dictionaries_are_laid_side_by_side_by_their_sorted_names(tmp_path):
         expected = model.policy.get_distribution(tensors).distribution.probs.numpy()
     np.testing.assert_allclose(ov.as_policy(model).probabilities(rows), expected, atol=1e-6)
     model.save(tmp_path / "model.zip")
-    with pytest.raises(PermissionError, match="its observations are a Dict"):
+    with pytest.raises(PermissionError, match="its observations have the part 'b', which is no vector"):
         ov.load_policy(tmp_path / "model.zip")
     trusted = ov.load_policy(tmp_path / "model.zip", trust=True)
     np.testing.assert_allclose(trusted.probabilities(rows), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("algorithm", [PPO, SAC])
+def test_files_with_dictionaries_of_vectors_are_read_without_trust(algorithm, tmp_path):
+    space = spaces.Dict({"pos": spaces.Box(-1, 1, (2,)), "goal": spaces.Box(-1, 1, (3,)), "mode": spaces.Discrete(4)})
+    model = algorithm("MultiInputPolicy", Toy(space, spaces.Box(-2, 2, (1,))), device="cpu", seed=0)
+    model.save(tmp_path / "model.zip")
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.uniform(-1, 1, (20, 3)), rng.integers(0, 4, 20), rng.uniform(-1, 1, (20, 2))])
+    mine, theirs = (
+        made.log_likelihood(rows, np.zeros((20, 1)))
+        for made in (ov.load_policy(tmp_path / "model.zip"), ov.as_policy(model))
+    )
+    np.testing.assert_allclose(mine, theirs, atol=1e-5)
+
+
+def test_older_files_print_dictionaries_otherwise():
+    found = _dict("OrderedDict([('goal', Box([-10. -10.], [10. 10.], (2,), float32)), ('a', Discrete(3))])")
+    assert list(found.spaces) == ["goal", "a"]
+    assert (found["goal"].shape, found["a"].n) == ((2,), 3)
+    for other in ("{'a': Text(3)}", "{}", "{'a': Box(0, 255, (3, 8, 8), uint8)}", "{'a': Dict('b': Discrete(2))}"):
+        with pytest.raises(UnknownPart):
+            _dict(other)
 
 
 def test_images_are_logged_with_channels_first_as_the_model_takes_them():
