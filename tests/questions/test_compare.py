@@ -224,3 +224,27 @@ def test_known_propensities_are_taken_where_they_are_asked_for():
         assert found.value == pytest.approx(expected - rewards.mean())
         chosen = ov.select(data, {"new": [[0.0, 1.0]]}, "onestep", behaviour=behaviour)
         assert chosen.best.lead.value == pytest.approx(expected)
+
+
+def climbing(seed, episodes=60, length=20):
+    """Episodes begin in state 0, which pays nothing, and go to state 1, which pays 1, with probability 0.1 a step."""
+    rng = np.random.default_rng(seed)
+    arrived = rng.geometric(0.1, episodes)
+    time = np.arange(length)
+    states = (time[None] >= arrived[:, None]).astype(int)
+    after = (time[None] + 1 >= arrived[:, None]).astype(int)
+    actions, last = rng.integers(0, 2, states.size), np.tile(time == length - 1, episodes)
+    rewards = states.ravel() + 0.1 * rng.standard_normal(states.size)
+    return ov.LoggedDataset.from_arrays(states.ravel(), actions, rewards, after.ravel(), truncated=last)
+
+
+def test_a_log_that_has_not_forgotten_its_beginning_is_doubted():
+    """Its policy's long-run average is 1, and its mean about 0.57; below γ = 1 its discounted mean is its own value."""
+    data = climbing(0)
+    found = ov.compare(data, np.full((2, 2), 0.5), "logged", "vpm")
+    assert data.rewards.mean() < 0.65
+    assert found.verdict == "caution"
+    assert "later halves of episodes pay otherwise" in " ".join(found.reasons)
+    assert found.interval[0] < 0 < found.interval[1]  # the log's own policy is no better than itself
+    steady = LinearGaussian().dataset(30, 30, BEHAVIOUR, 0)
+    assert ov.compare(steady, BEHAVIOUR.policy(), "logged", "vpm", n_features=20).reasons == ()

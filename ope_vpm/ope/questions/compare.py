@@ -14,18 +14,24 @@ from ope_vpm.logged import LoggedDataset, scan_dataset
 from ope_vpm.ope.adapter.choices import Behaviour, Settings
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
 from ope_vpm.ope.estimator import Estimator, made_of, policy_value
-from ope_vpm.ope.inference.doubts import LEVELS, Level
+from ope_vpm.ope.inference.doubts import LEVELS, Doubt, Doubts, Level
 from ope_vpm.ope.inference.estimate import return_hull, rewards_hull
 from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.inference.returns import ONE_EPISODE
-from ope_vpm.ope.inference.uncertainty import Interval
+from ope_vpm.ope.inference.uncertainty import EpisodeSums, Interval
 from ope_vpm.ope.inference.value import EpisodeReturn, PolicyValue
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.questions.gate import Decision, Gate, check_gain, sequence_reach
-from ope_vpm.ope.questions.paired import Evaluated, evaluated, found, student
+from ope_vpm.ope.questions.paired import Evaluated, evaluated, found, noise_of, student
 from ope_vpm.outside import printable
 
 LOGGED = "logged"
+SURE = 2.6
+"""Errors beyond which a drift is no noise; that has one in a hundred more."""
+DRIFTS = (
+    "the log's mean is not yet its policy's long-run average: later halves of episodes pay otherwise than whole ones"
+)
+LONGER = "log longer episodes, or use gamma < 1"
 
 
 @dataclass(frozen=True)
@@ -221,11 +227,29 @@ def compare(
 
 
 def of_log(problem: Problem) -> Evaluated:
-    """The policy that logged the data, whose value is the logged mean: nothing but noise speaks against it."""
-    raw = replace(logged_mean(problem), doubts=(), weights=None)
+    """The policy that logged the data, whose value is the logged mean: noise speaks against it, and a drift."""
+    raw = replace(logged_mean(problem), doubts=_drift(problem), weights=None)
     if raw.per_episode is not None:
         raw = replace(raw, per_episode=replace(raw.per_episode, doubts=(), weights=None))
     return found(problem, policy_value(problem, LOGGED, raw), raw)
+
+
+def _drift(problem: Problem) -> Doubts:
+    """Where nothing ends: how far later halves of episodes pay otherwise than whole ones, beyond noise.
+
+    A log's mean is the long-run average of its own policy once episodes have forgotten how they began. Where the second
+    half of an episode leaves half of what the first one left, that is as far again from the mean of later halves.
+    """
+    data = problem.data
+    if problem.gamma < 1 or problem.streamed or problem.ends.any():
+        return ()
+    late = (data.time >= (data.lengths // 2)[data.episode]).astype(np.float64)
+    both, where = (late, np.ones(len(data))), (data.episode, data.n_episodes)
+    later, whole = (EpisodeSums.of_rows(*where, weight * data.rewards, weight) for weight in both)
+    distance = float(later.ratios[0] - whole.ratios[0])
+    if data.n_episodes < 2 or abs(distance) <= SURE * noise_of(later.influence - whole.influence):
+        return ()
+    return (Doubt(DRIFTS, 1.0, 2 * abs(distance), DRIFTS, LONGER),)
 
 
 def compared(problem: Problem, new: Evaluated, old: Evaluated) -> Comparison:
@@ -268,7 +292,7 @@ def _verdict(new: Evaluated, old: Evaluated, known: bool, same: bool) -> tuple[L
     if same:
         return "reliable", ()
     leads: list[PolicyValue | EpisodeReturn] = [new.lead]
-    leads += [] if old.value.estimator == LOGGED else [old.lead]
+    leads += [] if old.value.estimator == LOGGED and not any(each.bias for each in old.value.doubts) else [old.lead]
     level = max((lead.verdict for lead in leads), key=LEVELS.index)
     reasons = dict.fromkeys(reason for lead in leads for reason in lead.reasons)
     if not known and ONE_EPISODE not in reasons:
