@@ -28,10 +28,6 @@ class D3rlpyFQE(ProblemEstimator):
     batch_size: int = 100
     """d3rlpy's default."""
 
-    def __post_init__(self) -> None:
-        if self.training_steps < 1 or self.batch_size < 1:
-            raise ValueError(f"steps and batches must be positive: got {self.training_steps} and {self.batch_size}")
-
     def check(self, problem: Problem) -> None:
         """It discounts, absorbs ends, and asks a d3rlpy algorithm for its greedy action."""
         if not is_from(problem.policy.made_from, "d3rlpy"):

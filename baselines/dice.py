@@ -12,7 +12,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from ope_vpm.ope.estimator import check_positive
 from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations
 from ope_vpm.ope.ratio.estimator import RatioEstimator, ratio_estimate
@@ -26,6 +25,7 @@ MOST_UNSETTLED = 0.01
 class DiceEstimator(RatioEstimator):
     """The saddle point of the regularised Lagrangian for one setting of its terms."""
 
+    words: ClassVar[dict[str, tuple[str, ...]]] = {"solver": ("linear", "neural")}
     terms: ClassVar[Regularisation]
     """The terms that the method has."""
 
@@ -33,12 +33,6 @@ class DiceEstimator(RatioEstimator):
     """On continuous states: "linear" (closed form) or "neural" (two players with networks, as published)."""
     training_steps: int = 3000
     """Gradient steps of the networks."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.solver not in ("linear", "neural"):
-            raise ValueError(f"unknown solver {self.solver!r}: known are linear, neural")
-        check_positive(self, "training_steps")
 
     def find_linear(self, equations: PairEquations, lstd: LinearEstimate) -> RawEstimate:
         """The ratio at the saddle point; its value and interval as `ratio_estimate` has them."""

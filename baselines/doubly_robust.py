@@ -30,18 +30,15 @@ from ope_vpm.ope.authoring import (
     remarks,
 )
 from ope_vpm.ope.behaviour.source import behaviour_log_prob
-from ope_vpm.ope.estimator import check_positive, check_ridge
 from ope_vpm.ope.finite.counted import counted_estimate
 from ope_vpm.ope.finite.cross_fit import CrossFit
 from ope_vpm.ope.inference.doubts import SUPPORT, UNSEEN, Doubts, scaled
 from ope_vpm.ope.inference.returns import ends_under, reaches_ends, uncharged
 from ope_vpm.ope.inference.support import NO_DATA
-from ope_vpm.ope.linear.estimate import LinearEstimate, leverage_factor
+from ope_vpm.ope.linear.estimate import LinearEstimate, leverage, leverage_factor
 from ope_vpm.ope.q.linear import cross_fitted_q, doubted_lstd, linear_base, lstd_equations
 from ope_vpm.ope.q.values import QValues, influence
 from ope_vpm.ope.vpm.estimator import POWER, find_factored
-
-Q_SOLVERS = ("neural", "linear")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +46,7 @@ class DoublyRobust(ProblemEstimator):
     """Q, and its Bellman residuals weighted by vpm's ratio."""
 
     name: ClassVar[str] = "dr"
+    words: ClassVar[dict[str, tuple[str, ...]]] = {"q": ("neural", "linear")}
 
     folds: int = 1
     """Of episodes, each judged by the Q of the others, on continuous states; 1: no cross-fitting."""
@@ -65,12 +63,6 @@ class DoublyRobust(ProblemEstimator):
     """None: chosen from the data, as in vpm."""
     draws: int = 8
     """Target actions a state where the policy's mean action is not known otherwise."""
-
-    def __post_init__(self) -> None:
-        if not callable(self.q) and self.q not in Q_SOLVERS:
-            raise ValueError(f"q must be one of {', '.join(Q_SOLVERS)}: got {self.q!r}")
-        check_positive(self, "folds", "members", "training_steps", "n_features", "draws")
-        check_ridge(self.ridge)
 
     def find(self, problem: Problem) -> RawEstimate:
         """On finite pairs by counts, otherwise by Q and the ratio of vpm."""
@@ -102,12 +94,12 @@ class DoublyRobust(ProblemEstimator):
         found = corrected(problem, fit, notes).doubted(known)
         if not folds.any() and found.sums is not None:  # residuals of what was fitted to them are too small
             equations = lstd_equations(problem, self.n_features, self.draws)
-            sums = found.sums.stretched(leverage_factor(equations, ratio.ridge))
+            sums = found.sums.stretched(leverage_factor(leverage(equations, ratio.ridge)))
             found = replace(found, uncertainty=Bootstrap(episodes=sums))
         return found
 
     def _ratio(self, problem: Problem) -> LinearEstimate:
-        """What vpm finds; without densities, the ratio that LSTD-Q implies."""
+        """The ratio of vpm; without densities, the one that LSTD-Q implies."""
         if problem.policy.has_log_prob:
             return find_factored(problem, self.n_features, self.ridge, POWER, self.draws)
         return doubted_lstd(problem, self.n_features, self.ridge, self.draws)

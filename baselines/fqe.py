@@ -9,7 +9,7 @@ import numpy as np
 
 from ope_vpm.arrays import Floats
 from ope_vpm.ope.authoring import Problem, ProblemEstimator, RawEstimate
-from ope_vpm.ope.estimator import check_positive, check_ridge, needs_rows
+from ope_vpm.ope.estimator import needs_rows
 from ope_vpm.ope.finite.counted import counted_estimate
 from ope_vpm.ope.finite.likelihood import likelihood_interval
 from ope_vpm.ope.finite.treatments import DEFAULT, treatment
@@ -17,8 +17,6 @@ from ope_vpm.ope.inference.uncertainty import Derived, Likelihood
 from ope_vpm.ope.q.fitted import Networks, fitted_q
 from ope_vpm.ope.q.linear import doubted_lstd
 from ope_vpm.ope.vpm.estimator import VPMEstimator
-
-SOLVERS = ("auto", "tabular", "linear", "neural")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +26,10 @@ class FQE(ProblemEstimator):
     name: ClassVar[str] = "fqe"
     streams: ClassVar[bool] = True
     counts_parts: ClassVar[bool] = True
+    words: ClassVar[dict[str, tuple[str, ...]]] = {
+        "solver": ("auto", "tabular", "linear", "neural"),
+        "interval": ("bootstrap", "likelihood"),
+    }
 
     solver: str = "auto"
     """"tabular" (finite pairs: the counted equation, solved exactly), "linear" (LSTD-Q in random features),
@@ -51,13 +53,8 @@ class FQE(ProblemEstimator):
     """Target actions a state where the policy's mean action is not known otherwise."""
 
     def __post_init__(self) -> None:
-        if self.solver not in SOLVERS:
-            raise ValueError(f"unknown solver {self.solver!r}: known are {', '.join(SOLVERS)}")
-        if self.interval not in ("bootstrap", "likelihood"):
-            raise ValueError(f"interval must be 'bootstrap' or 'likelihood': got {self.interval!r}")
+        super().__post_init__()
         treatment(self.unseen)  # refuses what it does not know
-        check_positive(self, "members", "training_steps", "n_features", "draws")
-        check_ridge(self.ridge)
 
     def check(self, problem: Problem) -> None:
         """Refuse a solver that does not fit the data."""
@@ -87,19 +84,15 @@ class FQE(ProblemEstimator):
             found = counted_estimate(problem, self.unseen)  # Q's value is that of the counted model
             if self.interval == "bootstrap" or problem.data.n_episodes < 2:
                 return found
-            return self._with_likelihood(problem, found)
+            if found.sums is None or found.uncertainty is None:
+                return found
+            of = Likelihood(episodes=found.sums, ends=likelihood_interval(problem, treatment(self.unseen)))
+            return replace(found, uncertainty=Derived(of=of, limits=found.uncertainty.limits))
         weight = vpm_weights(problem, self.n_features) if self.weighted else None
         if solver == "linear":
             return doubted_lstd(problem, self.n_features, self.ridge, self.draws, weight)
         settings = Networks(self.members, self.training_steps, self.n_features, self.ridge, self.draws)
         return fitted_q(problem, settings, weight)
-
-    def _with_likelihood(self, problem: Problem, found: RawEstimate) -> RawEstimate:
-        """Return the estimate with a likelihood interval instead of the bootstrap's, within the same limits."""
-        if found.sums is None or found.uncertainty is None:
-            return found
-        of = Likelihood(episodes=found.sums, ends=likelihood_interval(problem, treatment(self.unseen)))
-        return replace(found, uncertainty=Derived(of=of, limits=found.uncertainty.limits))
 
 
 def vpm_weights(problem: Problem, n_features: int | None) -> Floats:

@@ -20,10 +20,10 @@ from ope_vpm.ope.authoring import (
 )
 from ope_vpm.ope.behaviour.source import behaviour_log_prob, check_behaviour
 from ope_vpm.ope.finite.limits import with_rare_rewards
-from ope_vpm.ope.inference.doubts import DISAGREEMENT, Doubts, scaled
+from ope_vpm.ope.inference.doubts import DISAGREEMENT, Doubts
 from ope_vpm.ope.inference.estimate import value_or_nan
-from ope_vpm.ope.inference.logged_mean import time_weights, weighted_sums
-from ope_vpm.ope.inference.returns import ends_under, with_ratio_return, with_weighted_return
+from ope_vpm.ope.inference.logged_mean import reward_sums, time_weights
+from ope_vpm.ope.inference.returns import ends_under, return_estimate, with_ratio_return, with_weighted_return
 from ope_vpm.ope.inference.support import OVERLAP, unsupported
 
 SMALLEST = 1e-300
@@ -32,7 +32,7 @@ SMALLEST = 1e-300
 
 @dataclass(frozen=True, kw_only=True)
 class _ImportanceSampling(ProblemEstimator):
-    """What both estimators share: the action ratios, and a weighted mean of rewards as an estimate."""
+    """Action ratios, and a weighted mean of rewards as an estimate, for both estimators."""
 
     follows_states: ClassVar[bool] = False
 
@@ -82,7 +82,8 @@ class TrajectoryWise(_ImportanceSampling):
         if problem.gamma < 1:
             beyond = weight * ~problem.ends * data.from_reset * problem.gamma**data.lengths / (1 - problem.gamma)
             unlogged = float(beyond.sum()) / whole_time
-        found = self._estimate(problem, weighted_sums(problem, weights, tail * weight), weights, unlogged, fit)
+        sums = reward_sums(data, weights, tail * weight, problem.time_limit).sums
+        found = self._estimate(problem, sums, weights, unlogged, fit)
         found = with_lost_weight(problem, found, np.exp(np.minimum(whole, LARGEST_LOG)))
         if problem.episodic:
             found = with_weighted_return(problem, found)
@@ -108,9 +109,7 @@ class StepWise(_ImportanceSampling):
             return with_rare(problem, found, weights, 0.0)
         if problem.ends.all():  # the usual definition: the weighted mean rewards of all times, added up
             ends = 1 / time
-            uncertainty, doubts = Bootstrap(episodes=sums.scaled(time)), scaled(found.doubts, time)
-            per_episode = replace(found, value=time * found.value, uncertainty=uncertainty, doubts=doubts)
-            found = replace(found, per_episode=per_episode)
+            found = replace(found, per_episode=return_estimate(found, time * found.value, sums.scaled(time), ends))
         else:
             rate = step_wise(problem, log_ratio, problem.ending.astype(np.float64))[0]
             ends = float(rate.ratios.sum())
@@ -169,7 +168,7 @@ CUT = (
 
 
 def cut_short(problem: Problem, value: float, weights: Floats, unlogged: float) -> Doubts:
-    """What may be wrong because the log stopped before the task did.
+    """Doubts because the log stopped before the task did.
 
     Below γ = 1 the steps beyond the log may pay anything that the rewards allow. At γ = 1 a method that weighs
     trajectories knows the mean over the logged steps, and no long run: how far the later half of the steps lies from

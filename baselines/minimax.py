@@ -12,7 +12,6 @@ from typing import ClassVar
 import numpy as np
 
 from ope_vpm.arrays import Floats
-from ope_vpm.linear.system import LinearSystem
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.authoring import Bootstrap, RawEstimate
 from ope_vpm.ope.inference.doubts import DISAGREEMENT, remarks
@@ -32,14 +31,10 @@ class MinimaxWeights(RatioEstimator):
 
     def find_linear(self, equations: PairEquations, lstd: LinearEstimate) -> RawEstimate:
         """The minimax ratio; its value and interval as `ratio_estimate` has them."""
-        beta = minimax_weights(equations.system, lstd.ridge)
+        system = equations.system
+        beta = scaled_least_squares(system.matrix.T, system.source, system.scale, lstd.ridge)
         ratio, _ = equations.apply(beta, lstd.theta)
         return ratio_estimate(equations, lstd, ratio)
-
-
-def minimax_weights(system: LinearSystem, ridge: float) -> Floats:
-    """The β with the least ‖Λ^-½(c - Aᵀβ)‖² + (ridge·‖Λ^½β‖)²."""
-    return scaled_least_squares(system.matrix.T, system.source, system.scale, ridge)
 
 
 class MinimaxQ(RatioEstimator):
@@ -54,7 +49,7 @@ class MinimaxQ(RatioEstimator):
         correct is a suspected bias.
         """
         problem, system = equations.problem, equations.system
-        theta = minimax_q(system, lstd.ridge)
+        theta = scaled_least_squares(system.matrix, system.reward, system.scale, lstd.ridge)
         _, beta = system.solve(lstd.ridge)
         tau, residual = equations.apply(beta, theta)
         sums = equations.influence(tau, residual, theta)
@@ -70,11 +65,6 @@ class MinimaxQ(RatioEstimator):
             diagnostics={"solver": "linear", "ridge": lstd.ridge, "correction": correction},
         )
         return with_linear_doubt(equations, lstd, found, Rows(tau, residual))
-
-
-def minimax_q(system: LinearSystem, ridge: float) -> Floats:
-    """The θ with the least ‖Λ^-½(E[Φr] - Aθ)‖² + (ridge·‖Λ^½θ‖)²."""
-    return scaled_least_squares(system.matrix, system.reward, system.scale, ridge)
 
 
 def scaled_least_squares(matrix: Floats, right: Floats, scale: Floats, ridge: float) -> Floats:

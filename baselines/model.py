@@ -16,10 +16,9 @@ from scipy.special import expit
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers
 from ope_vpm.linear.features import Standardiser
-from ope_vpm.ope.adapter.encoding import StateFeatures
 from ope_vpm.ope.adapter.ends import clock_of, rows_of
+from ope_vpm.ope.adapter.state_features import StateFeatures
 from ope_vpm.ope.authoring import Bootstrap, Problem, ProblemEstimator, RawEstimate
-from ope_vpm.ope.estimator import check_positive
 from ope_vpm.ope.finite.counted import counted_estimate
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.treatments import DEFAULT, Pooled, treatment
@@ -81,6 +80,7 @@ class ModelBased(ProblemEstimator):
 
     name: ClassVar[str] = "model"
     counts_parts: ClassVar[bool] = True
+    words: ClassVar[dict[str, tuple[str, ...]]] = {"method": ("auto", "rollout", "simulate")}
 
     method: str = "auto"
     """"auto"; on finite pairs also "rollout" for the horizon of Liu et al. (2018), see `liu_rollout` (all of their
@@ -98,14 +98,10 @@ class ModelBased(ProblemEstimator):
     """Steps of a rollout; None: as γ and the logged lengths ask. Paper's simulation: 200."""
 
     def __post_init__(self) -> None:
-        if self.method not in ("auto", "rollout", "simulate"):
-            raise ValueError(f"method must be 'auto', 'rollout' or 'simulate': got {self.method!r}")
+        super().__post_init__()
         treatment(self.unseen)  # refuses what it does not know
-        check_positive(self, "members", "training_steps", "rollouts")
         if self.members < 2:
             raise ValueError("members must be at least 2: their spread is the standard error")
-        if self.horizon is not None and self.horizon < 1:
-            raise ValueError(f"horizon must be at least 1: got {self.horizon}")
 
     def check(self, problem: Problem) -> None:
         """Simulation of counts needs finite pairs."""
@@ -242,7 +238,7 @@ def rollout_length(problem: Problem) -> int:
 
 @dataclass(frozen=True)
 class Rolled:
-    """What rollouts of an ensemble say."""
+    """Values and returns by rollouts of an ensemble."""
 
     values: Floats
     """(members,): the value by each."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -63,32 +62,19 @@ class Standardiser:
         return cls(np.zeros(dimension), np.ones(dimension), -unlimited, unlimited)
 
     def within(self, limit: float) -> Standardiser:
-        """The same, with z kept within `limit` standard deviations of the mean."""
+        """A standardiser that keeps z within `limit` standard deviations of the mean."""
         return replace(self, low=np.full_like(self.std, -limit), high=np.full_like(self.std, limit))
 
     def within_range(self, sample: Floats) -> Standardiser:
-        """The same, with z kept where all of a sample's coordinates but 1 in 500 lie."""
+        """A standardiser that keeps z where all of a sample's coordinates but 1 in 500 lie."""
         low, high = (np.quantile(sample, [TAIL, 1 - TAIL], axis=0) - self.mean) / self.std
         return replace(self, low=low, high=high)
 
     def __call__(self, x: Array) -> Floats:
         """The standardised coordinates as float64, in the shape of x."""
-        if self._moves:
-            z: Floats = x - self.mean
-            z /= self.std
-        else:
-            z = np.array(x, dtype=np.float64)
-        return np.clip(z, self.low, self.high, out=z) if self._limits else z
-
-    @cached_property
-    def _moves(self) -> bool:
-        """Whether anything is subtracted or divided."""
-        return bool(self.mean.any() or (self.std != 1).any())
-
-    @cached_property
-    def _limits(self) -> bool:
-        """Whether any coordinate is kept within limits."""
-        return bool(np.isfinite(self.low).any() or np.isfinite(self.high).any())
+        z: Floats = x - self.mean
+        z /= self.std
+        return np.clip(z, self.low, self.high, out=z)
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, Any]) -> Standardiser:
@@ -132,9 +118,7 @@ class DistinctColumns:
             z = whole(sample[part])
             square = z * z
             rest += square.sum(axis=0), (square * z + square * square / 3 + when(time[part][:, None]) * z).sum(axis=0)
-        key = np.round(
-            rest[1] / max(len(sample), 1), 6
-        )  # ties stay in the order of the columns, whatever rounding does
+        key = np.round(rest[1] / max(len(sample), 1), 6)  # ties stay in the order of the columns
         columns: list[int] = []
         source = np.full(sample.shape[1], -1)
         for column in np.argsort(key, kind="stable"):
@@ -150,13 +134,9 @@ class DistinctColumns:
         """The number of columns of z."""
         return len(self.columns)
 
-    @cached_property
-    def _scale(self) -> Standardiser:
-        return self.whole.of_columns(self.columns)
-
     def __call__(self, x: Array) -> Floats:
         """Z of each row, shape (n, size)."""
-        return self._scale(x[:, self.columns])
+        return self.whole.of_columns(self.columns)(x[:, self.columns])
 
     def restored(self, z: Floats) -> Floats:
         """All columns of x again, shape (n, columns of x)."""

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
-from ope_vpm.linear.moments import Batch, Batches, Coefficients, Moments, Room, residuals
+from ope_vpm.linear.moments import Batch, Batches, Coefficients, Moments, Room, SideBySide
 
 
 def accumulate_folds(batches: Batches, fold: Integers, count: int) -> list[Moments]:
@@ -32,7 +32,7 @@ def by_fold(batch: Batch, fold: Integers, count: int) -> list[Batch]:
     rising = (np.diff(of_rows) >= 0).all()
     ordered = batch if rising else batch.select(np.argsort(of_rows, kind="stable"))
     bounds = np.searchsorted(fold[ordered.rows], np.arange(count + 1)).tolist()
-    return [ordered.between(first, last) for first, last in pairwise(bounds)]
+    return [ordered.select(slice(first, last)) for first, last in pairwise(bounds)]
 
 
 def all_but_each(folds: list[Moments]) -> list[Moments]:
@@ -56,5 +56,6 @@ def apply_folds(
     residual = np.empty((len(batches), theta.shape[2]))
     for batch in batches:
         for part, of_fold in zip(by_fold(batch, fold, len(theta)), theta, strict=True):
-            residual[part.rows] = residuals(part, Coefficients(of_fold, of_fold, gamma, after_end))
+            side_by_side = SideBySide.of([Coefficients(of_fold[:, :0], of_fold, gamma, after_end)])
+            ((_, residual[part.rows]),) = side_by_side.of_rows(part)
     return residual

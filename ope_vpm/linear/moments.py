@@ -12,12 +12,13 @@ within a batch of a few thousand rows, and batches are added up in double precis
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
-from ope_vpm.arrays import Array, Bools, Floats, Integers
+from ope_vpm.arrays import Array, Floats, Integers
 from ope_vpm.linear.weight_sums import WeightSums, added
 
 
@@ -40,26 +41,10 @@ class Batch:
     def __len__(self) -> int:
         return len(self.phi)
 
-    def select(self, chosen: Bools | Integers) -> Batch:
-        """Only the chosen rows."""
-        return Batch(
-            self.rows[chosen],
-            self.phi[chosen],
-            self.phi_next[chosen],
-            None if self.weight is None else self.weight[chosen],
-            None if self.reward is None else self.reward[chosen],
-        )
-
-    def between(self, first: int, last: int) -> Batch:
-        """The rows from one place of the batch up to another, as views."""
-        part = slice(first, last)
-        return Batch(
-            self.rows[part],
-            self.phi[part],
-            self.phi_next[part],
-            None if self.weight is None else self.weight[part],
-            None if self.reward is None else self.reward[part],
-        )
+    def select(self, chosen: Integers | slice) -> Batch:
+        """Only the chosen rows; as views where they are a slice."""
+        weight, reward = (None if each is None else each[chosen] for each in (self.weight, self.reward))
+        return Batch(self.rows[chosen], self.phi[chosen], self.phi_next[chosen], weight, reward)
 
 
 class Batches(Protocol):
@@ -159,7 +144,7 @@ class Moments:
 
     @classmethod
     def empty(cls, size: int, next_size: int) -> Moments:
-        """Of no rows."""
+        """Moments of no rows, to which batches can be added."""
         square, vector = np.zeros((size, size)), np.zeros(size)
         return cls(0, 0.0, square, np.zeros((size, next_size)), vector, vector.copy(), 0.0, np.zeros(next_size))
 
@@ -186,30 +171,13 @@ class Moments:
         if reward is not None:
             self.reward += phi.T @ reward.astype(phi.dtype)
 
-    def add_initial(self, phi: Floats, weight: Floats | None = None) -> None:
-        """Add initial states by their features, shape (n, k)."""
-        self.initial_weight += len(phi) if weight is None else float(weight.sum())
-        self.initial += phi.sum(axis=0) if weight is None else weight @ phi
-
     def merge(self, other: Moments) -> Moments:
         """The moments of both sets of rows together."""
-        return self._plus(other, 1)
+        return Moments(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
 
     def without(self, part: Moments) -> Moments:
         """The moments of the rows that are not in `part`, which must be among these."""
-        return self._plus(part, -1)
-
-    def _plus(self, other: Moments, sign: int) -> Moments:
-        return Moments(
-            self.count + sign * other.count,
-            self.weight + sign * other.weight,
-            self.gram + sign * other.gram,
-            self.change + sign * other.change,
-            self.reward + sign * other.reward,
-            self.squares + sign * other.squares,
-            self.initial_weight + sign * other.initial_weight,
-            self.initial + sign * other.initial,
-        )
+        return Moments(*(getattr(self, each.name) - getattr(part, each.name) for each in fields(self)))
 
     def initial_mean(self) -> Floats:
         """E₀[φ], shape (D,): 0 in the columns beyond k, and everywhere where there are no initial states."""
@@ -236,7 +204,8 @@ def accumulate_initial(batches: Batches) -> Moments:
     """The moments of the initial states alone."""
     moments = Moments.empty(batches.size, batches.next_size)
     for phi, weight in batches.initial():
-        moments.add_initial(phi, weight)
+        moments.initial_weight += len(phi) if weight is None else float(weight.sum())
+        moments.initial += phi.sum(axis=0) if weight is None else weight @ phi
     return moments
 
 
@@ -274,6 +243,12 @@ class Coefficients:
     of_ends: int = 0
     """How many of the last columns have the reward 1[the episode ended] instead of the rows' own; for sums alone."""
 
+    @cached_property
+    def after_step(self) -> Floats:
+        """(D, m): θ as φ' is multiplied with it: at γ = 1 without the constant's entry, so that Δ begins with 1."""
+        theta = np.column_stack([self.theta])
+        return np.vstack([np.zeros_like(theta[:1]), theta[1:]]) if self.gamma == 1 else theta
+
 
 def apply(
     batches: Batches, beta: Floats, theta: Floats, gamma: float, after_end: Floats | None = None
@@ -288,11 +263,11 @@ def apply(
 
 
 def apply_all(batches: Batches, asked: Sequence[Coefficients]) -> list[tuple[Floats, Floats]]:
-    """The same for coefficients of several kinds, as of several discounts, in one pass."""
+    """τ and residuals of each row as `apply` gives them, for coefficients of several discounts in one pass."""
     rows = len(batches)
     shapes = [(rows, *each.theta.shape[1:]) for each in asked]
     found: list[tuple[Floats, Floats]] = [(np.empty(shape), np.empty(shape)) for shape in shapes]
-    together = _Together.of(asked)
+    together = SideBySide.of(asked)
     for batch in batches:
         for (tau, residual), (ratio, left) in zip(found, together.of_rows(batch), strict=True):
             tau[batch.rows], residual[batch.rows] = ratio.reshape(-1, *tau.shape[1:]), left.reshape(-1, *tau.shape[1:])
@@ -312,7 +287,7 @@ class GroupSums:
 
     @classmethod
     def empty(cls, groups: int, columns: int, of_ends: int, weights: bool) -> GroupSums:
-        """Of no rows; arguments as in `apply_to_groups`."""
+        """Sums over no rows, to which a pass can add; arguments as in `apply_to_groups`."""
         of_weights = WeightSums.empty(groups, columns - of_ends) if weights else None
         return cls(np.zeros((groups, columns)), np.zeros(columns), of_weights)
 
@@ -377,7 +352,7 @@ def apply_to_groups(
         The sums for each of `asked`.
     """
     found = [GroupSums.empty(groups, each.theta.shape[1], each.of_ends, weights) for each in asked]
-    together = _Together.of(asked)
+    together = SideBySide.of(asked)
     for batch in batches:
         of_rows, ended = group[batch.rows], batch.phi_next[:, 0] == 0
         first = np.flatnonzero(np.diff(of_rows, prepend=-1))
@@ -396,7 +371,7 @@ def apply_to_groups(
 
 
 @dataclass(frozen=True)
-class _Together:
+class SideBySide:
     """Coefficients of several kinds side by side, so that a batch is multiplied with all of them at once.
 
     Narrow matrices make slow products: three of 26 columns take half as long again as one of 78.
@@ -409,48 +384,22 @@ class _Together:
     """(D, columns): θ of each."""
 
     @classmethod
-    def of(cls, asked: Sequence[Coefficients]) -> _Together:
+    def of(cls, asked: Sequence[Coefficients]) -> SideBySide:
         """Those of one pass."""
         pairs = [np.column_stack([each.beta, each.theta]) for each in asked]
-        after = [_after_step(np.column_stack([each.theta]), each.gamma) for each in asked]
-        return cls(asked, np.hstack(pairs), np.hstack(after))
+        return cls(asked, np.hstack(pairs), np.hstack([each.after_step for each in asked]))
 
     def of_rows(self, batch: Batch) -> Iterator[tuple[Floats, Floats]]:
         """τ and the residual of each row, (rows, m), for each of the coefficients."""
         here = combined(batch.phi, self.here)
         there = combined(batch.phi_next, self.there[: batch.phi_next.shape[1]])
-        first = 0
+        place, first = 0, 0
         for each in self.asked:
-            m = each.theta[0].size
-            ratio, value = here[:, 2 * first : 2 * first + m], here[:, 2 * first + m : 2 * first + 2 * m]
+            k, m = each.beta[0].size, each.theta[0].size
+            ratio, value = here[:, place : place + k], here[:, place + k : place + k + m]
+            following = there[:, first : first + m]
+            place, first = place + k + m, first + m
+            if each.after_end is not None:
+                following = following + np.multiply.outer(1.0 - batch.phi_next[:, 0], each.after_end @ each.after_step)
             tau = ratio if batch.weight is None else batch.weight[:, None] * ratio
-            yield tau, residual_of(batch, value, there[:, first : first + m], each)
-            first += m
-
-
-def _after_step(theta: Floats, gamma: float) -> Floats:
-    """θ as φ' is multiplied with it: at γ = 1 without the constant's entry, which makes Δ's first entry 1."""
-    return np.vstack([np.zeros_like(theta[:1]), theta[1:]]) if gamma == 1 else theta
-
-
-def residual_of(batch: Batch, value: Floats, following: Floats, asked: Coefficients) -> Floats:
-    """The residual r - Δᵀθ of each row, (rows, m).
-
-    Args:
-        batch: the rows.
-        value: φᵀθ.
-        following: φ'ᵀθ, at γ = 1 without the constant's entry.
-        asked: the coefficients.
-    """
-    if asked.after_end is not None:
-        theta = _after_step(np.column_stack([asked.theta]), asked.gamma)
-        following = following + np.multiply.outer(1.0 - batch.phi_next[:, 0], asked.after_end @ theta)
-    reward = 0.0 if batch.reward is None else batch.reward[:, None]
-    return reward - (value - asked.gamma * following)
-
-
-def residuals(batch: Batch, asked: Coefficients) -> Floats:
-    """The same from θ alone."""
-    theta = np.column_stack([asked.theta])
-    after = _after_step(theta, asked.gamma)[: batch.phi_next.shape[1]]
-    return residual_of(batch, combined(batch.phi, theta), combined(batch.phi_next, after), asked)
+            yield tau, (0.0 if batch.reward is None else batch.reward[:, None]) - (value - each.gamma * following)

@@ -134,29 +134,23 @@ class Halves:
             predicted[~others] = x[~others] @ fitted
         return predicted
 
+    def predicted_mean(self, y: Floats, at: Floats, group: Integers, ridges: Sequence[float]) -> tuple[float, float]:
+        """The mean prediction at other places by a ridge regression of y on x, atᵀc, and its standard error.
 
-def predicted_mean(
-    x: Floats, y: Floats, at: Floats, group: Integers, fold: Integers, ridges: Sequence[float]
-) -> tuple[float, float]:
-    """What a ridge regression of y on x predicts at other places on the average, atᵀc, and its standard error.
+        The ridge is the one with which each half is best predicted by the other. Rows of a group, such as an episode,
+        err together: the error is that of Σ (xᵀM⁻¹at)·ε over groups, M the penalised Gram matrix, ε what is left.
 
-    The ridge is the one with which each half of the rows is best predicted by the other. Rows of a group, such as an
-    episode, err together: the error is that of Σ (xᵀM⁻¹at)·ε over groups, M the penalised Gram matrix, ε what is left.
-
-    Args:
-        x: (n, k), the first column constant.
-        y: (n,).
-        at: (k,): the mean of the regressors at the other places.
-        group: (n,): the number of each row's group, from 0.
-        fold: (n,): 0 or 1, the same within a group.
-        ridges: to choose from, in units of the regressors' mean squares.
-    """
-    halves = Halves(x, fold)
-    ridge = min(ridges, key=lambda ridge: float(np.sum((y - halves.predicted(y, ridge)) ** 2)))
-    gram = halves.grams[0] + halves.grams[1]
-    both = solve_gram(gram, gram_penalty(gram, ridge), np.stack([x.T @ y, at], axis=1))
-    influence = np.bincount(group, (x @ both[:, 1]) * (y - x @ both[:, 0]))
-    return float(at @ both[:, 0]), float(np.linalg.norm(influence))
+        Args:
+            y: (n,).
+            at: (k,): the mean of the regressors at the other places.
+            group: (n,): the number of each row's group, from 0; all of a group are in one half.
+            ridges: to choose from, in units of the regressors' mean squares.
+        """
+        ridge = min(ridges, key=lambda ridge: float(np.sum((y - self.predicted(y, ridge)) ** 2)))
+        gram = self.grams[0] + self.grams[1]
+        both = solve_gram(gram, gram_penalty(gram, ridge), np.stack([self.x.T @ y, at], axis=1))
+        influence = np.bincount(group, (self.x @ both[:, 1]) * (y - self.x @ both[:, 0]))
+        return float(at @ both[:, 0]), float(np.linalg.norm(influence))
 
 
 def power_steps(means: Means, equation: FixedPoint, alphas: Iterable[float]) -> Iterator[tuple[Floats, float]]:

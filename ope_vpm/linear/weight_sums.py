@@ -11,29 +11,26 @@ from ope_vpm.arrays import Floats, Integers
 
 @dataclass(frozen=True)
 class WeightSums:
-    """What verdicts ask about weights τ of rows, as sums; for one set of weights, or for each of m columns of them."""
+    """Sums of weights τ over rows, as verdicts need them; for one set of weights, or for each of m columns of them."""
 
     positive: Floats
     """Σ max(τ, 0), (m,)."""
     squares: Floats
     """Σ max(τ, 0)², (m,)."""
-    absolute: Floats
-    """Σ |τ|, (m,)."""
     by_group: Floats
     """Σ max(τ, 0) over the rows of each group, (groups, m)."""
 
     @classmethod
     def empty(cls, groups: int, columns: int) -> WeightSums:
-        """Of no rows."""
+        """Sums over no rows, to which batches can be added."""
         zeros = np.zeros(columns)
-        return cls(zeros, zeros.copy(), zeros.copy(), np.zeros((groups, columns)))
+        return cls(zeros, zeros.copy(), np.zeros((groups, columns)))
 
     def add(self, tau: Floats, group: Integers, first: Integers) -> None:
         """Add rows, whose groups begin at the places `first`."""
         positive = np.maximum(tau, 0)
         self.positive[:] += positive.sum(axis=0)
         self.squares[:] += np.einsum("nm,nm->m", positive, positive)
-        self.absolute[:] += np.abs(tau).sum(axis=0)
         np.add.at(self.by_group, group[first], np.add.reduceat(positive, first, axis=0))
 
     def merge(self, other: WeightSums, mine: slice, theirs: slice) -> WeightSums:
@@ -41,13 +38,12 @@ class WeightSums:
         return WeightSums(
             self.positive + other.positive,
             self.squares + other.squares,
-            self.absolute + other.absolute,
             added(self.by_group, other.by_group, mine, theirs),
         )
 
     def column(self, number: int) -> WeightSums:
         """Those of one column."""
-        return WeightSums(self.positive[number], self.squares[number], self.absolute[number], self.by_group[:, number])
+        return WeightSums(self.positive[number], self.squares[number], self.by_group[:, number])
 
 
 def added(one: Floats, other: Floats, mine: slice, theirs: slice) -> Floats:

@@ -8,7 +8,7 @@ An estimator is a frozen dataclass of keyword-only settings, with a `name` and o
         def find(self, problem: Problem) -> RawEstimate: ...
 
 `problem` has the log (`problem.data`), the target (`problem.policy`), `gamma`, the steps of the target's chain
-(`problem.steps`) and what is shared with other estimators (`problem.shared`). `RawEstimate` takes a value, its
+(`problem.steps`) and what other estimators share (functions that are `remembered`). `RawEstimate` takes a value, its
 uncertainty, the weights of the rows and the doubts about it; interval and verdict are made of these. At γ = 1 on tasks
 that end, `find` is asked about two further rewards for the return of an episode, unless the estimate has it as
 `per_episode`.

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from numbers import Integral
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -17,7 +18,15 @@ from ope_vpm import others
 from ope_vpm.arrays import Floats, effective_sample_size, read_only
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.inference.doubts import advise, judge
-from ope_vpm.ope.inference.estimate import Hull, RawEstimate, all_doubts, interval_of, noise_of, outside, rewards_hull
+from ope_vpm.ope.inference.estimate import (
+    RawEstimate,
+    RewardRange,
+    all_doubts,
+    interval_of,
+    noise_of,
+    outside,
+    reward_range,
+)
 from ope_vpm.ope.inference.placebo import with_placebo
 from ope_vpm.ope.inference.returns import ONE_EPISODE, episode_return, with_return
 from ope_vpm.ope.inference.value import NOT_TOLD, PolicyValue
@@ -57,6 +66,20 @@ class ProblemEstimator(ABC):
     """Whether what follows a state is learnt, so that the step number belongs to the state where it matters."""
     counts_parts: ClassVar[bool] = False
     """Whether it can do with a log of finite states and actions whose steps are counted part by part."""
+    words: ClassVar[dict[str, tuple[str, ...]]] = {}
+    """What those of its settings that are words may be."""
+
+    def __post_init__(self) -> None:
+        """Refuse settings that mean nothing: unknown words, counts below 1, a ridge or a cap that is not positive."""
+        for name, value in vars(self).items():
+            if name in self.words and not callable(value) and value not in self.words[name]:
+                raise ValueError(f"unknown {name} {value!r}: known are {', '.join(self.words[name])}")
+            if isinstance(value, Integral) and not isinstance(value, bool) and value < 1:
+                raise ValueError(f"{name} must be at least 1: got {value}")
+            if name == "cap" and not value > 0:
+                raise ValueError(f"cap must be positive: got {value}")
+            if name == "ridge":
+                check_ridge(value)
 
     def estimate(
         self, data: LoggedDataset, policy: Any, *, gamma: float = 1.0, seed: int = 0, **choices: Any
@@ -69,7 +92,7 @@ class ProblemEstimator(ABC):
         return self.answered(problem)[0]
 
     def answered(self, problem: Problem) -> tuple[PolicyValue, RawEstimate]:
-        """The value, and the estimate that it was made of: for whoever compares several."""
+        """The value, and the estimate that it was made of: for questions that compare several."""
         self.check_rows(problem)
         self.check(problem)
         with threads_for(len(problem.data)):
@@ -101,14 +124,6 @@ class ProblemEstimator(ABC):
 def needs_rows(problem: Problem) -> str:
     """The part of an error about an estimator that cannot do with a log that is read in parts."""
     return NEEDS_FINITE_ROWS if problem.finite else NEEDS_ROWS
-
-
-def check_positive(settings: object, *names: str) -> None:
-    """Refuse settings below 1; None leaves the choice to the data."""
-    for name in names:
-        value = getattr(settings, name)
-        if value is not None and value < 1:
-            raise ValueError(f"{name} must be at least 1: got {value}")
 
 
 def check_ridge(ridge: float | None) -> None:
@@ -197,29 +212,29 @@ NEVER_REACHED = (
 
 def policy_value(problem: Problem, estimator: str, raw: RawEstimate) -> PolicyValue:
     """Put intervals around what was found, and judge it."""
-    hull, episodes = rewards_hull(problem), problem.data.n_episodes
+    allowed, episodes = reward_range(problem), problem.data.n_episodes
     error, interval = interval_of(problem, raw)
     weights, rows = None if raw.weights is None else _mean_one(raw.weights), raw.rows_worth
     doubts = all_doubts(problem, raw)
     noise = noise_of(problem, raw, error)
     level, reasons = judge(doubts, noise)
     of_return = None if raw.per_episode is None else episode_return(problem, raw.per_episode)
-    objections = _objections(raw.value, hull)
+    objections = _objections(raw.value, allowed)
     if objections:
         level, reasons = "unreliable", (*objections, *reasons)
-    elif hull.single:
+    elif allowed.single:
         level, reasons = "unreliable", (SAYS_NOTHING, *reasons)
         if of_return is not None:
             level, reasons = of_return.verdict, (RETURN_SAYS, *of_return.reasons)
     elif interval is None:
         reasons = (ONE_EPISODE, *reasons)
-    anything = rewards_hull(problem, unlogged_ends=True)
+    anything = reward_range(problem, unlogged_ends=True)
     possible = anything.low, anything.high
     if interval is not None:  # equal rewards have no error, and say nothing of others
-        interval = possible if hull.single and level == "unreliable" else hull.cut(interval)
+        interval = possible if allowed.single and level == "unreliable" else allowed.cut(interval)
     return PolicyValue(
         estimator=estimator,
-        value=hull.nearest(raw.value),
+        value=allowed.nearest(raw.value),
         gamma=problem.gamma,
         standard_error=error,
         interval=interval,
@@ -250,13 +265,13 @@ def _no_return(problem: Problem, estimator: str, raw: RawEstimate) -> str:
     return "" if np.isfinite(raw.per_episode.value) else NEVER_REACHED
 
 
-def _objections(value: float, hull: Hull) -> tuple[str, ...]:
+def _objections(value: float, allowed: RewardRange) -> tuple[str, ...]:
     """Why a value means nothing, whatever speaks for it: it is none, or it is impossible."""
     if not np.isfinite(value):
         return (NO_VALUE,)
-    beyond = max(hull.low - value, value - hull.high)
-    found = (outside("estimate", value, hull),) if beyond > hull.rounding else ()
-    return (*found, SAYS_NOTHING) if found and hull.single else found
+    beyond = max(allowed.low - value, value - allowed.high)
+    found = (outside("estimate", value, allowed),) if beyond > allowed.rounding else ()
+    return (*found, SAYS_NOTHING) if found and allowed.single else found
 
 
 def _mean_one(weights: Floats) -> Floats:

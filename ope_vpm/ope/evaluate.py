@@ -101,7 +101,7 @@ def evaluate(
     behaviour: Behaviour = "cloned",
     **options: Any,
 ) -> Any:
-    """What is the policy worth, from data that somebody else logged?
+    """Estimate the value of a policy from data that somebody else logged.
 
     Args:
         data: the log; or Parquet files that may be larger than memory, as a path, a folder, a pattern such as

@@ -165,16 +165,12 @@ class Log:
         return sampled(take(self.data, chosen, rows), self.content[chosen])
 
     @cached_property
-    def sample_episodes(self) -> Integers:
-        """The numbers of the sample's episodes; a single one that is longer than the sample is cut there."""
-        return self.episodes[: fitting(self.data.lengths[self.episodes], SAMPLE_ROWS)]
-
-    @cached_property
     def sample_rows(self) -> Integers:
-        """The numbers of the sample's rows."""
+        """The numbers of the sample's rows; a single episode that is longer than the sample is cut there."""
         if len(self.data) <= SAMPLE_ROWS:
             return np.arange(len(self.data))
-        return rows_of(self.data, self.sample_episodes)[:SAMPLE_ROWS]
+        episodes = self.episodes[: fitting(self.data.lengths[self.episodes], SAMPLE_ROWS)]
+        return rows_of(self.data, episodes)[:SAMPLE_ROWS]
 
     @property
     def finite(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
+from inspect import signature
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary, ref
 
@@ -25,12 +26,12 @@ class Memory:
 
     @property
     def results(self) -> dict[Any, Any]:
-        """What is kept; of a weak reference, what the other memory keeps, nothing once that is gone."""
+        """The results; a weak reference has those of the other memory, none once that is gone."""
         owner = self if self._owner is None else self._owner()
         return {} if owner is None else owner._results
 
     def __reduce__(self) -> tuple[type[Memory], tuple[()]]:
-        """What is sent to another process remembers nothing."""
+        """A memory that is sent to another process arrives empty."""
         return Memory, ()
 
     def of(self, policy: TargetPolicy) -> Memory:
@@ -54,16 +55,18 @@ def remembered(make: Callable[Given, Result]) -> Callable[Given, Result]:
             results are forgotten with it. All others must be hashable. No result may refer to the policy, or to the
             first argument, unless this has `lent()`, a copy that refers to its memory weakly.
     """
+    asked = signature(make)
 
     @wraps(make)
     def found(*given: Given.args, **settings: Given.kwargs) -> Result:
-        first: Any = given[0]
-        by_policy = len(given) > 1 and isinstance(given[1], TargetPolicy)
-        results = (first.memory.of(given[1]) if by_policy else first.memory).results
-        key = make, given[1 + by_policy :], tuple(sorted(settings.items()))
+        bound = asked.bind(*given, **settings)
+        bound.apply_defaults()
+        first, *rest = bound.args
+        by_policy = bool(rest) and isinstance(rest[0], TargetPolicy)
+        results = (first.memory.of(rest[0]) if by_policy else first.memory).results
+        key = make, *rest[by_policy:]
         if key not in results:
-            own = first.lent() if hasattr(first, "lent") else first
-            results[key] = make(own, *given[1:], **settings)  # type: ignore[arg-type]
+            results[key] = make(first.lent() if hasattr(first, "lent") else first, *rest)  # type: ignore[call-arg]
         return results[key]
 
     return found

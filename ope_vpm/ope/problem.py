@@ -41,7 +41,7 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What is the policy worth on this log? Build it by `Problem.pose`, or from a `Log` by `Problem.on`."""
+    """The question of a policy's value on a log: build it by `Problem.pose`, or from a `Log` by `Problem.on`."""
 
     log: Log
     policy: TargetPolicy
@@ -221,7 +221,7 @@ class Problem:
 
     @property
     def steps(self) -> Steps:
-        """What follows each logged step, shared by all policies."""
+        """The logged steps and their successors, shared by all policies."""
         return _steps(self.log, self.on_end, self.time_limit, self.seed)
 
     @property

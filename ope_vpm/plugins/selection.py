@@ -17,7 +17,7 @@ from ope_vpm.ope.adapter.choices import Behaviour, Settings
 from ope_vpm.ope.adapter.encoding import target_of
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
 from ope_vpm.ope.estimator import Estimator
-from ope_vpm.ope.inference.estimate import return_hull, rewards_hull
+from ope_vpm.ope.inference.estimate import return_range, reward_range
 from ope_vpm.ope.inference.uncertainty import LEVEL
 from ope_vpm.ope.inference.value import EpisodeReturn, PolicyValue
 from ope_vpm.ope.questions.paired import Evaluated, evaluated, student
@@ -246,8 +246,8 @@ def select(
         return ranked(worst, rank_by, valuation.log.data.n_episodes)
     returns = {name: each.of_return for name, each in found.items() if each.of_return is not None}
     compared = returns if len(returns) == len(found) else found
-    hull = (return_hull if compared is returns else rewards_hull)(problem)
-    return ranked(compared, rank_by, valuation.log.data.n_episodes, hull.high - hull.low)
+    allowed = (return_range if compared is returns else reward_range)(problem)
+    return ranked(compared, rank_by, valuation.log.data.n_episodes, allowed.high - allowed.low)
 
 
 def ranked(found: Mapping[str, Evaluated], rank_by: RankBy, episodes: int, widest: float = np.inf) -> Selection:

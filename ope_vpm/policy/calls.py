@@ -100,11 +100,11 @@ def check_function(policy: TargetPolicy, observations: Array) -> None:
     """
     seen = _a_few(observations)
     drawn, every = np.asarray(policy.sample(seen, np.random.default_rng(0))), np.arange(len(seen))
-    if policy.usual_action(seen) is None and not policy.has_log_prob:
+    if policy.mean_action(seen) is None and not policy.has_log_prob:
         return
 
     def answers(rows: Array) -> Floats:
-        usual = policy.usual_action(seen[rows])
+        usual = policy.mean_action(seen[rows])
         return policy.log_prob(seen[rows], drawn[rows])[:, None] if usual is None else usual
 
     first = answers(every)

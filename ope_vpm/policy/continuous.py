@@ -49,7 +49,7 @@ class DeterministicPolicy(TargetPolicy):
         """The function of the one action; nothing is drawn."""
         return function(self.action(observations))
 
-    def usual_action(self, observations: Array) -> Floats:
+    def mean_action(self, observations: Array) -> Floats:
         """The one action of each row, (n, m)."""
         return self.action(observations)
 
@@ -140,7 +140,7 @@ class GaussianPolicy(TargetPolicy):
         first, second = clipped_moments((self.bounds[0] - mean) / std, (self.bounds[1] - mean) / std)
         return mean + std * first, mean**2 + 2 * mean * std * first + std**2 * second
 
-    def usual_action(self, observations: Array) -> Floats:
+    def mean_action(self, observations: Array) -> Floats:
         """The median action, (n, m): the mean, squashed or clipped as draws are."""
         mean, _ = self.moments(observations)
         return self._centre + self._half * np.tanh(mean) if self.squash else self.clipping.clip(mean)

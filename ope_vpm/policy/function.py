@@ -79,10 +79,10 @@ class RelayedPolicy(TargetPolicy):
         policy, seen = self.asked(observations)
         return policy.expected(function, seen, rng, draws)
 
-    def usual_action(self, observations: Array) -> Floats | None:
+    def mean_action(self, observations: Array) -> Floats | None:
         """The answer of the other policy."""
         policy, seen = self.asked(observations)
-        return policy.usual_action(seen)
+        return policy.mean_action(seen)
 
     def score(self, observations: Array, actions: Array) -> Floats | None:
         """(a - mean)/std of one action per row; None where the policy is not Gaussian."""

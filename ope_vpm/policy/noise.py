@@ -121,5 +121,5 @@ class _Jittered(TargetPolicy):
         noisy: Array = actions + self._std * rng.standard_normal(actions.shape)
         return self._clipping.clip(noisy)
 
-    def usual_action(self, observations: Array) -> Floats | None:
-        return self._policy.usual_action(observations)
+    def mean_action(self, observations: Array) -> Floats | None:
+        return self._policy.mean_action(observations)

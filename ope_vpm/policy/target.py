@@ -193,7 +193,7 @@ class TargetPolicy(ABC):
             total = total + function(checked_actions(self.sample(observations, rng)))
         return total / draws
 
-    def usual_action(self, observations: Array) -> Floats | None:
+    def mean_action(self, observations: Array) -> Floats | None:
         """Its mean action in each state, as numbers that are known without drawing, (n, m).
 
         The mean or median of a continuous action, or the probabilities of all discrete actions but the last, which

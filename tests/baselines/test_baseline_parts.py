@@ -377,7 +377,7 @@ def test_settings_of_liu(setting, fine):
     if fine:
         assert Liu2018(**setting).training_steps == 1
         return
-    with pytest.raises(ValueError, match="must be positive"):
+    with pytest.raises(ValueError, match="must be at least 1"):
         Liu2018(**setting)
 
 

@@ -85,7 +85,7 @@ def test_the_value_is_one_minus_gamma_times_their_mean_q(case):
         problem = Problem.pose(data, policy, gamma=gamma)
         theirs = estimator._initial_values(problem)
         assert estimator.find(problem).value == pytest.approx(share * theirs.mean(), rel=1e-6)
-    with pytest.raises(ValueError, match="must be positive: got 0 and 100"):
+    with pytest.raises(ValueError, match="training_steps must be at least 1: got 0"):
         D3rlpyFQE(training_steps=0)
-    with pytest.raises(ValueError, match="must be positive: got 1 and 0"):
+    with pytest.raises(ValueError, match="batch_size must be at least 1: got 0"):
         D3rlpyFQE(training_steps=1, batch_size=0)

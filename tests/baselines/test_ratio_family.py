@@ -5,7 +5,7 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.baselines.dice import BestDice, DualDice, GenDice, GradientDice
-from ope_vpm.baselines.minimax import minimax_q, minimax_weights
+from ope_vpm.baselines.minimax import scaled_least_squares
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.linear.system import LinearSystem
@@ -54,8 +54,10 @@ def test_without_a_source_or_normalisation_the_ratio_is_zero():
 def test_minimax_solutions_are_the_exact_ratio_and_q():
     moments, ratio, reward, value = exact(3, 0.9)
     system = LinearSystem(moments.flow, moments.reward, moments.initial, np.diag(moments.gram))
-    np.testing.assert_allclose(minimax_weights(system, 1e-9), ratio, rtol=1e-5)
-    assert moments.initial @ minimax_q(system, 1e-9) == pytest.approx(value, abs=1e-6)
+    beta = scaled_least_squares(system.matrix.T, system.source, system.scale, 1e-9)
+    np.testing.assert_allclose(beta, ratio, rtol=1e-5)
+    theta = scaled_least_squares(system.matrix, system.reward, system.scale, 1e-9)
+    assert moments.initial @ theta == pytest.approx(value, abs=1e-6)
     assert ratio @ (moments.mean * reward) == pytest.approx(value)
 
 

@@ -216,7 +216,7 @@ def test_a_world_is_learned_with_its_limits():
     assert found.low == pytest.approx(scaled.min() - room)
     assert found.high == pytest.approx(scaled.max() + room)
     assert found.rewards == (data.rewards.min(), data.rewards.max())
-    assert found.frequencies.shape == (1, 200)  # of 400 waves half for each action
+    assert found.frequencies.shape == (1, 200)  # of 400 Fourier features half for each action
     assert found.reward.explained[0] > 0.99
     assert found.ends is None
     assert found.ends_explained == 1

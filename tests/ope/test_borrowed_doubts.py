@@ -70,7 +70,7 @@ def test_the_parts_of_the_doubt_by_hand():
         "disagreement": 0.5,
         "ridge": ridge,
         "past": bound
-        * np.hypot(max(abs(known["residual_correlation"]) - 0.2, 0), np.sqrt(known["foretold_by_action"])),
+        * np.hypot(max(abs(known["residual_correlation"]) - 0.2, 0), np.sqrt(known["predicted_by_action"])),
         "missed": np.sqrt(max(known["missed"] ** 2 - known["missed_error"] ** 2, 0)),
     }
     found_biases = {each.code: each.bias for each in doubted.doubts if each.bias is not None and each.code != "support"}

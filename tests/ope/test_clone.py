@@ -7,11 +7,12 @@ from scipy.stats import norm, truncnorm
 import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, LinearGaussian
 from ope_vpm.ope import Problem
-from ope_vpm.ope.adapter.encoding import StateFeatures
+from ope_vpm.ope.adapter.state_features import StateFeatures
 from ope_vpm.ope.behaviour.action_ratio import action_ratio
-from ope_vpm.ope.behaviour.gaussian import CloneRows, fit_clone, tell_apart
+from ope_vpm.ope.behaviour.gaussian import CloneRows, tell_apart
 from ope_vpm.ope.behaviour.regression import Design, Draws
 from ope_vpm.policy import GaussianPolicy
+from tests.clones import fit_clone
 
 
 def clipped(z, low, high):

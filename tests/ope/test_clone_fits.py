@@ -7,9 +7,10 @@ from scipy.stats import norm
 import ope_vpm as ov
 from ope_vpm.ope import Problem
 from ope_vpm.ope.behaviour.clone import clone, counted_clone, logged_frequencies
-from ope_vpm.ope.behaviour.gaussian import FEWEST_EPISODES, CloneRows, fit_clone, tell_apart
+from ope_vpm.ope.behaviour.gaussian import FEWEST_EPISODES, CloneRows, tell_apart
 from ope_vpm.ope.behaviour.regression import Design, Draws, Gaussian, Regression, expectation
 from ope_vpm.policy import GaussianPolicy
+from tests.clones import fit_clone
 
 RNG = np.random.default_rng(0)
 S = RNG.standard_normal((600, 1))
@@ -55,7 +56,7 @@ def test_expected_draws_enter_the_sums_with_their_variance():
 
 
 def test_the_held_out_likelihood_is_that_of_rows_that_were_not_fitted():
-    """A linear mean: features of waves do not help, and the score is that of a line fitted to the other episodes."""
+    """A linear mean: Fourier features do not help, and the score is that of a line fitted to the other episodes."""
     noise = RNG.standard_normal((600, 1))
     z = 0.5 + 0.8 * S + 0.7 * noise
     found = fit_clone(Draws.unclipped(z), DESIGN.plain, HELD, EPISODE)

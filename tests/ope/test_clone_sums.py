@@ -15,11 +15,11 @@ from ope_vpm.ope.behaviour.gaussian import (
     CloneRows,
     EpisodeDraws,
     SummedEpisodes,
-    fit_clone,
     fit_gaussians,
     tell_apart,
 )
 from ope_vpm.ope.behaviour.regression import NO_RIDGE, Design, Draws, Gaussian, Regression, tails
+from tests.clones import fit_clone
 
 EPISODES = 24
 LOW, HIGH = -0.8, 1.1

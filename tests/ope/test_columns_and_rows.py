@@ -28,19 +28,19 @@ def pose(rows, actions, n_actions=None, length=10, gamma=0.9, known=True, ended=
 
 
 @pytest.mark.parametrize(
-    ("rows", "waves", "expected"),
+    ("rows", "fourier", "expected"),
     [
         (300, 40, 10),  # 300 rows for 30 columns: 10 for each of 3 actions
-        (300, 5, 3 + 5),  # 1, two coordinates, and no more waves than asked for
-        (90, 40, 3),  # 9 columns: none is left for waves
+        (300, 5, 3 + 5),  # 1, two coordinates, and no more Fourier features than asked for
+        (90, 40, 3),  # 9 columns: none is left for Fourier features
         (60, 40, 3),  # what is linear is there in any case
         (6000, 200, 21),  # the state itself has no more
         (6000, 40, 21),
     ],
 )
-def test_as_many_waves_as_the_rows_allow(rows, waves, expected):
+def test_as_many_waves_as_the_rows_allow(rows, fourier, expected):
     problem = pose(rows, np.arange(rows) % 3, 3)
-    pairs = pair_features(problem, 18, draws=1, waves=waves)
+    pairs = pair_features(problem, 18, draws=1, fourier=fourier)
     assert pairs.next_size == 1 + 2 + 18
     assert pairs.recipe.action_base == expected
     assert pairs.size == 21 + 3 * expected
@@ -48,7 +48,7 @@ def test_as_many_waves_as_the_rows_allow(rows, waves, expected):
 
 def test_there_are_at_most_400_columns():
     """10,000 rows would allow 1000; three actions have 133 columns each."""
-    pairs = pair_features(pose(10_000, np.arange(10_000) % 3, 3), 300, draws=1, waves=300)
+    pairs = pair_features(pose(10_000, np.arange(10_000) % 3, 3), 300, draws=1, fourier=300)
     assert pairs.recipe.action_base == 133
 
 

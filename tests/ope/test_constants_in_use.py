@@ -13,9 +13,9 @@ from ope_vpm.ope.behaviour import clone as clones
 from ope_vpm.ope.behaviour.action_ratio import fit_categorical
 from ope_vpm.ope.behaviour.gaussian import RIDGES as CLONE_RIDGES
 from ope_vpm.ope.behaviour.regression import Design, Draws, Gaussian, Regression
-from ope_vpm.ope.dynamics import departure as departures
-from ope_vpm.ope.dynamics.departure import Walks
+from ope_vpm.ope.dynamics import state_shift as state_shifts
 from ope_vpm.ope.dynamics.regression import RIDGES as WORLD_RIDGES
+from ope_vpm.ope.dynamics.state_shift import Walks
 from ope_vpm.ope.finite.behaviour import centred_log_probabilities
 from ope_vpm.ope.inference.value import EpisodeReturn
 from ope_vpm.ope.reporting import words
@@ -69,7 +69,7 @@ def test_grids_of_ridges():
 
 
 def test_a_ridge_per_row_on_waves_alone():
-    """Two rows of weight 3 and 1, a constant and a wave: (Σ w φφᵀ + ridge·Σw on the wave) c = Σ w φ y."""
+    """Two rows of weight 3 and 1, a constant and a Fourier feature: (Σ w φφᵀ + ridge·Σw there) c = Σ w φ y."""
     features = np.array([[1.0, 2.0], [1.0, -1.0]])
     weight, values = np.array([3.0, 1.0]), np.array([5.0, 1.0])
     found = Regression(Design.table(features, 0), 0.25, weight).coefficients(values)
@@ -88,13 +88,13 @@ def test_the_paper_s_taxi():
 def test_far_is_what_one_step_in_a_hundred_of_the_behaviour_is(monkeypatch):
     """Distances 1 to 200 in equal steps: 198 is what 99 % lie within."""
     walks = Walks(np.arange(1.0, 201.0)[:, None], np.ones((200, 1)))
-    monkeypatch.setattr(departures, "_walks", lambda *_: walks)
+    monkeypatch.setattr(state_shifts, "_walks", lambda *_: walks)
     data = ov.LoggedDataset.from_arrays(
         np.zeros((4, 1)), np.zeros((4, 1)), np.zeros(4), np.zeros((4, 1)), truncated=[0, 1, 0, 1]
     )
     log = Problem.pose(data, GaussianPolicy(lambda s: (s, 1.0)), ignore=QUIET).log
     line = SimpleNamespace(states=np.asarray, to_actions=np.asarray, step=lambda z, actions: (z, 0.0, 0.0))
-    assert departures._of_behaviour(log, line, 0)[1] == 198
+    assert state_shifts._of_behaviour(log, line, 0)[1] == 198
 
 
 def test_logarithms_of_small_probabilities_end_at_a_millionth():

@@ -70,7 +70,7 @@ def test_the_share_that_the_action_before_foretells():
         place = np.arange(4000)[rows]
         still, number = nothing[rows], episode[rows]
         steps = PastSteps.of(place, [*regressors(still, still, before[rows]), still], number, number % 2)
-        alone, jointly = steps.foretold(residual, 1.0)
+        alone, jointly = steps.predicted(residual, 1.0)
         assert jointly == 0
         return alone
 
@@ -89,8 +89,8 @@ def test_halves_are_predicted_by_each_other():
     z, now, last = (rng.standard_normal((1200, 1)) for _ in range(3))
     residual = np.append(99.0, last[:, 0] * (1 + 2 * z[:, 0]))  # the first row is not among the steps
     steps = PastSteps.of(np.arange(1, 1201), [*regressors(z, now, last), np.zeros((1200, 1))], episode, episode % 2)
-    assert steps.foretold(residual, 1.0) == (pytest.approx(1, abs=1e-6), 0)
-    assert steps.foretold(residual, 1.0) == steps.foretold(residual, 1.0)  # by what was remembered
+    assert steps.predicted(residual, 1.0) == (pytest.approx(1, abs=1e-6), 0)
+    assert steps.predicted(residual, 1.0) == steps.predicted(residual, 1.0)  # by what was remembered
 
 
 def test_functions_of_two_successive_actions_by_hand():
@@ -116,7 +116,7 @@ def test_the_share_that_both_actions_foretell_together():
         steps = PastSteps.of(
             np.arange(4000), [*regressors(nothing, now[:, None], last[:, None]), joint], episode, episode % 2
         )
-        alone, jointly = steps.foretold(residual, 1.0)
+        alone, jointly = steps.predicted(residual, 1.0)
         assert alone == 0
         return jointly
 
@@ -217,8 +217,8 @@ def test_observations_that_come_a_step_late_are_noticed(seed):
         ov.evaluate(Spring().log(seed, sees_speed=True, late=late), policy, "vpm", gamma=0.9, n_features=50)
         for late in (False, True)
     )
-    assert in_time.diagnostics["foretold_by_action"] == 0
-    assert late.diagnostics["foretold_by_action"] > 0.1
+    assert in_time.diagnostics["predicted_by_action"] == 0
+    assert late.diagnostics["predicted_by_action"] > 0.1
     assert late.verdict != "reliable"
     assert any("what went before" in reason for reason in late.reasons)
     assert not any("what went before" in reason for reason in in_time.reasons)
@@ -234,7 +234,7 @@ def test_a_linear_estimate_is_as_doubtful_as_its_features():
     usual = np.quantile(np.abs(plain.residual - np.median(plain.residual)), 0.68)
     assert bound == pytest.approx(tau.std() / tau.mean() * usual)
     assert abs(found.diagnostics["residual_correlation"]) < 0.2
-    assert found.diagnostics["foretold_by_action"] == 0
+    assert found.diagnostics["predicted_by_action"] == 0
     missed = max(found.diagnostics["missed"] ** 2 - found.diagnostics["missed_error"] ** 2, 0) ** 0.5
     assert found.diagnostics["suspected_bias"] == pytest.approx(
         np.hypot(plain.suspected_bias, COEFFICIENTS["missed"] * missed)

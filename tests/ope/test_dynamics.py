@@ -7,11 +7,11 @@ import ope_vpm as ov
 from ope_vpm.linear.features import BATCH_ROWS
 from ope_vpm.ope import Problem
 from ope_vpm.ope.adapter.pair_stream import pair_features
-from ope_vpm.ope.auto.estimator import Auto, _with_departure
+from ope_vpm.ope.auto.estimator import Auto, _with_state_shift
 from ope_vpm.ope.dynamics.ahead import Charge, Simulator
-from ope_vpm.ope.dynamics.departure import Surroundings, Walks, departure, nearest
 from ope_vpm.ope.dynamics.estimate import find_followed
 from ope_vpm.ope.dynamics.regression import RIDGES, Regression
+from ope_vpm.ope.dynamics.state_shift import Surroundings, Walks, nearest, state_shift
 from ope_vpm.ope.dynamics.world import fit_world, with_products, world_of
 from ope_vpm.ope.inference.doubts import SUPPORT
 from ope_vpm.ope.inference.estimate import RawEstimate
@@ -241,10 +241,10 @@ def test_nearest_states_by_hand():
 def test_a_target_that_leaves_the_logged_states_is_noticed_and_the_behaviour_is_not(seed):
     """Pushing by 2 takes s₂ to 2·(I - TURN)⁻¹ of it, which no logged state comes near; 99 % is the behaviour's own."""
     data = log_of(BEHAVIOUR_GAIN, seed=seed)
-    assert departure(Problem.pose(data, pushing(2.0), gamma=GAMMA)) > 0.8
+    assert state_shift(Problem.pose(data, pushing(2.0), gamma=GAMMA)) > 0.8
     same = Problem.pose(data, controller(BEHAVIOUR_GAIN), gamma=GAMMA)
-    assert departure(same) < 0.05
-    assert departure(posed(data)) < 0.05  # the target steers to the middle of the log
+    assert state_shift(same) < 0.05
+    assert state_shift(posed(data)) < 0.05  # the target steers to the middle of the log
 
 
 def test_auto_does_not_trust_a_value_beyond_the_logged_states():
@@ -258,7 +258,7 @@ def test_auto_does_not_trust_a_value_beyond_the_logged_states():
 def test_the_doubt_of_departure_by_hand():
     """What leaves, beyond 5 %, may pay anything between the least reward and 0, of a task that ended."""
     problem = Problem.pose(log_of(BEHAVIOUR_GAIN), pushing(2.0), gamma=GAMMA)
-    (doubt,) = _with_departure(problem, RawEstimate(value=-5.0), 0.85).doubts
+    (doubt,) = _with_state_shift(problem, RawEstimate(value=-5.0), 0.85).doubts
     assert "leaves the logged states" in doubt.sentence
     assert "85%" in doubt.sentence
     assert doubt.bias == pytest.approx(-0.8 * problem.data.rewards.min())
@@ -276,8 +276,8 @@ def test_noise_hides_no_target_that_leaves_the_logged_states(seed):
     last = np.tile(np.arange(1, steps + 1) == steps, episodes)
     data = ov.LoggedDataset.from_arrays(now, actions.reshape(-1, 1), -now[:, 0], after, truncated=last)
     assert world_of(Problem.pose(data, pushing(0.0), gamma=GAMMA)).explained < 0.5
-    assert departure(Problem.pose(data, pushing(0.0), gamma=GAMMA)) < 0.05
-    assert departure(Problem.pose(data, pushing(1.5), gamma=GAMMA)) > 0.3  # at 6 in the end, the log at 0 ± 0.7
+    assert state_shift(Problem.pose(data, pushing(0.0), gamma=GAMMA)) < 0.05
+    assert state_shift(Problem.pose(data, pushing(1.5), gamma=GAMMA)) > 0.3  # at 6 in the end, the log at 0 ± 0.7
 
 
 def test_a_policy_that_fails_beyond_the_log_leaves_the_first_choice():

@@ -10,12 +10,12 @@ from ope_vpm.ope import Problem
 from ope_vpm.ope.adapter.ends import ending_rows, times
 from ope_vpm.ope.adapter.pair_features import centred_features
 from ope_vpm.ope.adapter.pair_stream import pair_features
-from ope_vpm.ope.behaviour.action_ratio import ActionRatio, action_ratio, categorical_clone
-from ope_vpm.ope.behaviour.gaussian import fit_clone
+from ope_vpm.ope.behaviour.action_ratio import ActionRatio, action_ratio
 from ope_vpm.ope.behaviour.regression import Design, Draws
 from ope_vpm.ope.linear.estimate import PairEquations
 from ope_vpm.policy import CategoricalPolicy, GaussianPolicy
 from ope_vpm.policy.continuous import clipped_moments
+from tests.clones import categorical_clone, fit_clone
 
 ENV = LinearGaussian()
 

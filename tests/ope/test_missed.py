@@ -11,10 +11,10 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.linear.features import Standardiser
-from ope_vpm.linear.system import predicted_mean
+from ope_vpm.linear.system import Halves
 from ope_vpm.ope.adapter import pair_features
-from ope_vpm.ope.adapter.encoding import ActionFunctions, nearness
-from ope_vpm.ope.linear.residuals import History, JointSteps, JointWaves, Missed
+from ope_vpm.ope.adapter.state_features import ActionFunctions, nearness
+from ope_vpm.ope.linear.residuals import History, JointFourier, JointSteps, Missed
 from ope_vpm.ope.linear.sensitivity import RowDoubt
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import DeterministicPolicy, GaussianPolicy
@@ -83,8 +83,8 @@ def test_rich_functions_by_hand():
     functions = ActionFunctions(scale, np.array([2.0]), (1.5,))
     found = functions(states, np.array([[5.0], [1.0]]), policy, np.random.default_rng(0), 1)
     near = [np.exp(-0.5) - 1, np.exp(-2) - 1]
-    waves = [[np.cos(3) - np.cos(1.5), np.sin(3) - np.sin(1.5)], [1 - np.cos(1.5), -np.sin(1.5)]]
-    np.testing.assert_allclose(found, [[1, 3, *near, *waves[0]], [-1, -1, *near, *waves[1]]])
+    fourier = [[np.cos(3) - np.cos(1.5), np.sin(3) - np.sin(1.5)], [1 - np.cos(1.5), -np.sin(1.5)]]
+    np.testing.assert_allclose(found, [[1, 3, *near, *fourier[0]], [-1, -1, *near, *fourier[1]]])
     assert functions.number(policy, states, np.zeros((2, 1))) == 6
     assert ActionFunctions(scale, np.ones(3), (1.5, 3.0)).number(policy, states, np.zeros((2, 3))) == 20
     assert ActionFunctions(scale).number(policy, states, np.zeros((2, 3))) == 6
@@ -96,14 +96,14 @@ def test_nearness_of_several_coordinates():
 
 
 @pytest.mark.parametrize(
-    ("states", "actions", "episodes", "waves"),
+    ("states", "actions", "episodes", "fourier"),
     [(1, 1, 50, 2), (1, 1, 1, None), (2, 3, 50, 2), (17, 6, 50, 0), (17, 1, 50, 2), (70, 1, 50, 0), (90, 2, 50, None)],
 )
-def test_rich_functions_have_to_fit_beside_the_coordinates_of_the_state(states, actions, episodes, waves):
+def test_rich_functions_have_to_fit_beside_the_coordinates_of_the_state(states, actions, episodes, fourier):
     """Each function is multiplied with 1, the state and the usual action, and there is room for 400 columns.
 
     That is less where a tenth of the rows is less. A line and a parabola of each coordinate and two widths of nearness
-    come first, then a cosine and a sine of each coordinate for each wave.
+    come first, then a cosine and a sine of each coordinate for each Fourier feature.
     """
     rng = np.random.default_rng(0)
     shape = episodes * 100
@@ -116,7 +116,7 @@ def test_rich_functions_have_to_fit_beside_the_coordinates_of_the_state(states, 
     silent = DeterministicPolicy(lambda s: np.zeros((len(s), actions)))
     problem = Problem.pose(data, silent)
     functions = pair_features.action_functions(problem, rich=True)
-    assert (None if functions.spread is None else len(functions.frequencies)) == waves
+    assert (None if functions.spread is None else len(functions.frequencies)) == fourier
     plain = pair_features.action_functions(problem)
     assert (plain.spread, plain.frequencies) == (None, ())
 
@@ -140,11 +140,11 @@ def test_the_mean_of_a_regression_at_other_places():
     t = np.arange(8.0)
     line = np.column_stack([np.ones(8), t])
     group, fold = np.arange(8) // 2, np.arange(8) // 2 % 2
-    assert predicted_mean(line, 2 + 3 * t, np.array([1.0, 5.0]), group, fold, [1e-9]) == pytest.approx(
+    assert Halves(line, fold).predicted_mean(2 + 3 * t, np.array([1.0, 5.0]), group, [1e-9]) == pytest.approx(
         (17, 0), abs=1e-5
     )
     y = np.array([1.0, 3.0, 2.0, 2.0, 5.0, 5.0, 0.0, 6.0])  # mean 3, groups off by -2, -2, 4, 0
-    mean, error = predicted_mean(np.ones((8, 1)), y, np.ones(1), group, fold, [1e-3])
+    mean, error = Halves(np.ones((8, 1)), fold).predicted_mean(y, np.ones(1), group, [1e-3])
     assert (mean, error) == pytest.approx((3, np.sqrt(4 + 4 + 16) / 8))
 
 
@@ -154,9 +154,9 @@ def test_the_ridge_of_the_regression_is_the_one_that_predicts():
     x = np.column_stack([np.ones(400), rng.standard_normal((400, 30))])
     group, at = np.arange(400) // 10, np.append(1.0, np.ones(30))
     ridges = (1e-3, 1e3)
-    clear, _ = predicted_mean(x, x[:, 1:].sum(axis=1), at, group, group % 2, ridges)
+    clear, _ = Halves(x, group % 2).predicted_mean(x[:, 1:].sum(axis=1), at, group, ridges)
     assert clear == pytest.approx(30, rel=0.01)
-    noise, error = predicted_mean(x, rng.standard_normal(400), at, group, group % 2, ridges)
+    noise, error = Halves(x, group % 2).predicted_mean(rng.standard_normal(400), at, group, ridges)
     assert abs(noise) < 0.3
     assert error < 0.1
 
@@ -166,7 +166,7 @@ def test_what_is_missed_by_hand():
     a = np.tile([0.0, 1.0, 1.0, 0.0], 50)
     here, target = np.column_stack([np.ones(200), a]), np.ones((200, 2))
     episode = np.arange(200) // 4
-    steps = JointSteps(np.arange(200), here, target, episode, episode % 2)
+    steps = JointSteps(np.arange(200), Halves(here, episode % 2), target, episode)
     found = steps.missed(np.tile([1.0, 1.0, 4.0, 0.0], 50), a)
     assert found.value == pytest.approx(1, rel=0.01)
     halfway = replace(steps, target=np.column_stack([np.ones(200), np.tile([0.0, 0.0, 1.0, 0.0], 50)]))
@@ -189,5 +189,5 @@ def test_noise_is_not_missed():
 
 
 def test_joint_waves_by_hand():
-    waves = JointWaves(np.array([[2.0], [0.0]]), np.array([0.5]))
-    np.testing.assert_allclose(waves(np.array([[3.0, -1.0]])), [[1, 3, -1, 9, 1, np.cos(6.5)]])
+    fourier = JointFourier(np.array([[2.0], [0.0]]), np.array([0.5]))
+    np.testing.assert_allclose(fourier(np.array([[3.0, -1.0]])), [[1, 3, -1, 9, 1, np.cos(6.5)]])

@@ -60,8 +60,8 @@ def test_initial_states_in_batches_are_those_in_memory(monkeypatch):
     problem = Problem.pose(data, policy, gamma=0.9, ignore=(*QUIET, "broken-chain"))
     found = pair_features(problem, 10, 4).states
     whole = found.initial
-    monkeypatch.setattr("ope_vpm.ope.adapter.pair_features.KEPT_ROWS", 5)
-    monkeypatch.setattr("ope_vpm.ope.adapter.pair_features.BATCH_ROWS", 7)
+    monkeypatch.setattr("ope_vpm.ope.adapter.state_rows.KEPT_ROWS", 5)
+    monkeypatch.setattr("ope_vpm.ope.adapter.state_rows.BATCH_ROWS", 7)
     parts = list(found.initial_batches())
     assert len(parts) == 3
     np.testing.assert_allclose(np.concatenate([part for _, part in parts]), whole)

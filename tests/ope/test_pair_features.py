@@ -76,7 +76,7 @@ def test_what_the_target_usually_does_is_a_coordinate_where_it_varies():
     np.testing.assert_allclose(batch.phi[:, 2], [low, high, high, low])
 
 
-def test_all_feature_maps_of_a_policy_ask_for_its_usual_action_once():
+def test_all_feature_maps_of_a_policy_ask_for_its_mean_action_once():
     """The coordinates of states are made once; features of them are those that are made of the states themselves."""
     asked = []
 
@@ -179,9 +179,10 @@ def test_features_after_a_step_are_those_of_the_next_row_or_its_own(monkeypatch,
         following[5] += 1e-7
         data = dataclasses.replace(data, next_observations=following)
     problem = Problem.pose(data, coin(0.5), gamma=0.9, time_limit=time_limit, ignore=IGNORE)
-    monkeypatch.setattr("ope_vpm.ope.adapter.pair_features.BATCH_ROWS", 7)
+    for module in ("state_rows", "pair_features"):
+        monkeypatch.setattr(f"ope_vpm.ope.adapter.{module}.BATCH_ROWS", 7)
     for kept in (0, 1 << 15):
-        monkeypatch.setattr("ope_vpm.ope.adapter.pair_features.KEPT_ROWS", kept)
+        monkeypatch.setattr("ope_vpm.ope.adapter.state_rows.KEPT_ROWS", kept)
         pairs = pair_features(problem, 6, draws=1)
         states = pairs.states
         expected = states.features(data.next_observations[states.rows], states.time + 1)

@@ -17,11 +17,12 @@ from ope_vpm.logged.facts import fitting
 from ope_vpm.ope import Problem
 from ope_vpm.ope import log as logs
 from ope_vpm.ope.adapter import encoding
-from ope_vpm.ope.adapter.encoding import ActionCoordinates, ActionFunctions, Encoder, StateFeatures
+from ope_vpm.ope.adapter.encoding import Encoder
 from ope_vpm.ope.adapter.ends import check_choices, clock_remarks, rows_of, steps, times
+from ope_vpm.ope.adapter.pair_features import PairSums
 from ope_vpm.ope.adapter.pair_stream import on_sample, pair_features
-from ope_vpm.ope.adapter.pair_sums import PairSums
 from ope_vpm.ope.adapter.pairs import absorbed_share
+from ope_vpm.ope.adapter.state_features import ActionCoordinates, ActionFunctions, StateFeatures
 from ope_vpm.ope.behaviour.action_ratio import RatioWeighting, action_ratio, ratio_model, weighted_pairs
 from ope_vpm.ope.inference.doubts import (
     COEFFICIENTS,
@@ -44,6 +45,7 @@ from ope_vpm.ope.linear.estimate import (
     _few_ends,
     _return_path,
     charged_residual,
+    leverage,
     leverage_factor,
     linear_estimate,
     ridge_path,
@@ -271,7 +273,7 @@ def test_a_sample_is_of_whole_episodes(monkeypatch):
     assert fitting(np.array([50, 8]), 12) == 1
     log = pose(episodes=5).log
     assert len(log.sample.data) == 10
-    assert log.sample_rows.tolist() == rows_of(log.data, log.sample_episodes).tolist()
+    assert log.sample_rows.tolist() == rows_of(log.data, log.episodes[:2]).tolist()
     one = pose(episodes=1, length=30).log
     assert len(one.sample.data) == len(one.sample_rows) == 12
 
@@ -486,16 +488,16 @@ def test_without_a_q_to_begin_from_the_rewards_are_left():
 
 def test_the_time_that_an_absorbed_end_stands_for():
     """γ/(1-γ) more than its own row: 5 rows at γ = 0.8."""
-    absorbed = lstd_equations(pose(gamma=0.8), 4, 1, waves=0)
+    absorbed = lstd_equations(pose(gamma=0.8), 4, 1, fourier=0)
     ended = absorbed.rows.states.ended
     np.testing.assert_allclose(end_mass(absorbed), np.where(ended, 5, 1))
-    np.testing.assert_array_equal(end_mass(lstd_equations(pose(), 4, 1, waves=0)), 1)
+    np.testing.assert_array_equal(end_mass(lstd_equations(pose(), 4, 1, fourier=0)), 1)
 
 
 def test_the_value_of_a_ratio_with_ends_that_absorb():
     """Σ ζr / Σ ζ·time with ζ rising over the rows; its distance from LSTD-Q's value is part of the suspected bias."""
     problem = pose(gamma=0.8)
-    equations, lstd = lstd_equations(problem, 4, 1, waves=0), find_lstd(problem, 4, 0.05, 1, waves=0)
+    equations, lstd = lstd_equations(problem, 4, 1, fourier=0), find_lstd(problem, 4, 0.05, 1, fourier=0)
     zeta = np.linspace(0.5, 1.5, 60)
     found = ratio_estimate(equations, lstd, zeta)
     total = zeta @ end_mass(equations)
@@ -508,7 +510,7 @@ def test_the_value_of_a_ratio_with_ends_that_absorb():
     )
     assert found.suspected_bias == pytest.approx(suspected_bias((*own, *among(lstd.doubts, RIDGE, SUPPORT))))
     expected = equations.influence(60 * zeta / total, residual, lstd.theta)
-    factor = leverage_factor(equations, 0.05)
+    factor = leverage_factor(leverage(equations, 0.05))
     assert factor == pytest.approx(1 / (1 - equations.system.degrees_of_freedom(0.05) / 60))
     np.testing.assert_allclose(found.sums.influence, expected.stretched(factor).influence)
     np.testing.assert_array_equal(found.weights, zeta)
@@ -519,7 +521,7 @@ def test_the_value_of_a_ratio_with_ends_that_absorb():
 def test_the_return_of_a_ratio():
     """R = value over rate; the interval takes LSTD-Q's residual of its return."""
     problem = pose()
-    equations, lstd = lstd_equations(problem, 4, 1, waves=0), find_lstd(problem, 4, 0.05, 1, waves=0)
+    equations, lstd = lstd_equations(problem, 4, 1, fourier=0), find_lstd(problem, 4, 0.05, 1, fourier=0)
     zeta = np.linspace(0.5, 1.5, 60)
     found = ratio_estimate(equations, lstd, zeta)
     rate = zeta @ problem.ending / zeta.sum()
@@ -530,7 +532,7 @@ def test_the_return_of_a_ratio():
     parts = joined(own[0], of_value, own[1].doubts, among(known.doubts, RIDGE, SUPPORT))
     assert found.per_episode.suspected_bias == pytest.approx(suspected_bias(parts))
     expected = equations.influence(60 * zeta / zeta.sum(), known.residual, known.theta)
-    stretched = leverage_factor(equations, 0.05) * (expected.influence - expected.influence.mean())
+    stretched = leverage_factor(leverage(equations, 0.05)) * (expected.influence - expected.influence.mean())
     np.testing.assert_allclose(found.per_episode.sums.influence, stretched)
 
 
@@ -538,7 +540,7 @@ def test_the_return_of_a_ratio():
 def test_means_of_the_lagrangian_over_active_rows(gamma):
     """E[φ(φ - γφ')ᵀ] and E[φr] over some rows, r standardised by all; E[φ] counts the time after ends."""
     problem = pose(gamma=gamma)
-    equations = lstd_equations(problem, 4, 1, waves=0)
+    equations = lstd_equations(problem, 4, 1, fourier=0)
     (batch,) = equations.rows
     phi, after = np.array(batch.phi), np.zeros_like(batch.phi)
     after[:, : batch.phi_next.shape[1]] = batch.phi_next
@@ -565,7 +567,7 @@ def test_means_of_the_lagrangian_over_active_rows(gamma):
 
 def test_a_ratio_that_must_not_be_negative_settles_on_its_rows():
     problem = pose(gamma=0.8)
-    equations = lstd_equations(problem, 4, 1, waves=0)
+    equations = lstd_equations(problem, 4, 1, fourier=0)
     terms = Regularisation(primal=1.0, dual=1.0, reward=False, normalised=True, positive=False)
     free, unsettled = linear_ratio(equations, 0.01, terms)
     assert unsettled == 0

@@ -6,15 +6,16 @@ import torch
 
 import ope_vpm as ov
 from ope_vpm.ope import Problem
-from ope_vpm.ope.behaviour.action_ratio import ActionRatio, categorical_clone
+from ope_vpm.ope.behaviour.action_ratio import ActionRatio
 from ope_vpm.ope.inference.doubts import COEFFICIENTS, DISAGREEMENT, FEW
 from ope_vpm.ope.inference.estimate import RawEstimate
-from ope_vpm.ope.inference.logged_mean import time_weights, weighted_sums
+from ope_vpm.ope.inference.logged_mean import reward_sums, time_weights
 from ope_vpm.ope.inference.returns import ends_under, fixed_length, reaches_ends, uncharged, with_rate_doubt
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
 from ope_vpm.ope.q.training import Ensemble, mlp, train
 from ope_vpm.ope.q.values import QValues, influence
 from ope_vpm.ope.vpm.pairs import initial_values, td_residual
+from tests.clones import categorical_clone
 
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes", "one-row-off")
 
@@ -62,7 +63,7 @@ def test_weights_by_time_by_hand(flags, choices, weights, tail):
 
 def test_sums_of_weights_by_hand():
     problem = two_episodes(0.5)
-    sums = weighted_sums(problem, np.array([1.0, 0.5, 1.0]), np.array([0.5, 1.0]))
+    sums = reward_sums(problem.data, np.array([1.0, 0.5, 1.0]), np.array([0.5, 1.0]), "continue").sums
     np.testing.assert_allclose(sums.numerator[:, 0], [2, 4])
     np.testing.assert_allclose(sums.denominator[:, 0], [2, 2])
 

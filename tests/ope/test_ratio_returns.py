@@ -22,8 +22,8 @@ def posed():
 
 
 def estimate(problem, zeta):
-    equations = lstd_equations(problem, 4, 1, waves=0)
-    return ratio_estimate(equations, find_lstd(problem, 4, None, 1, waves=0), zeta)
+    equations = lstd_equations(problem, 4, 1, fourier=0)
+    return ratio_estimate(equations, find_lstd(problem, 4, None, 1, fourier=0), zeta)
 
 
 def test_a_ratio_of_one_is_the_logged_mean():

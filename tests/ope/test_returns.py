@@ -10,7 +10,7 @@ import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
 from ope_vpm.ope.estimator import RETURN_SAYS
-from ope_vpm.ope.inference.estimate import return_hull
+from ope_vpm.ope.inference.estimate import return_range
 from ope_vpm.ope.inference.returns import NO_LIMIT, share_limits
 from ope_vpm.policy import CategoricalPolicy
 
@@ -184,8 +184,8 @@ def test_a_probability_of_survival_stays_one():
     """Only ends pay, 0 or 1: no return and no interval lies beyond."""
     data = gamble(12, last=1.0, other=0.0)
     problem = Problem.pose(data, QUARTER, ignore=QUIET)
-    hull = return_hull(problem)
-    assert (hull.low, hull.high) == (0, 1)
+    allowed = return_range(problem)
+    assert (allowed.low, allowed.high) == (0, 1)
     found = asked(data, QUARTER)
     assert found.as_return() == pytest.approx(1)
     assert found.return_interval[1] <= 1
@@ -194,9 +194,9 @@ def test_a_probability_of_survival_stays_one():
 def test_a_time_limit_bounds_returns():
     """Rewards of -1 and 2, five steps at most; without the limit nothing bounds the sum."""
     data = bandit([2.0] * 5 + [-1.0], [1] * 6, [5, 1], ended=[False, True])
-    limited = return_hull(Problem.pose(data, QUARTER, ignore=QUIET, time_limit="restart"))
+    limited = return_range(Problem.pose(data, QUARTER, ignore=QUIET, time_limit="restart"))
     assert (limited.low, limited.high) == (-5, 10)
-    free = return_hull(Problem.pose(data, QUARTER, ignore=QUIET))
+    free = return_range(Problem.pose(data, QUARTER, ignore=QUIET))
     assert (free.low, free.high) == (-np.inf, np.inf)
 
 

@@ -207,12 +207,14 @@ def test_without_weights_nothing_is_counted():
 
 def test_a_return_from_influences():
     value = RawEstimate(value=1.0, doubts=DISAGREEMENT.suspects(0.05))
-    found = return_estimate(value, 5.0, np.array([0.5, -0.5]), 0.2, rate_error=0.31)
+    found = return_estimate(value, 5.0, EpisodeSums.of_influence(5.0, np.array([0.5, -0.5])), 0.2, rate_error=0.31)
     assert found.value == 5
     assert bias_of(found) == pytest.approx(0.25)
     np.testing.assert_allclose(found.sums.influence, [0.5, -0.5])
     assert found.size(FEW) == pytest.approx(1 / 0.31**2)
-    assert return_estimate(RawEstimate(value=1.0), 5.0, np.zeros(2), 0.2).size(FEW) is None
+    assert (
+        return_estimate(RawEstimate(value=1.0), 5.0, EpisodeSums.of_influence(5.0, np.zeros(2)), 0.2).size(FEW) is None
+    )
 
 
 def test_a_ratio_of_two_linear_estimates():

@@ -27,7 +27,7 @@ from ope_vpm.ope.inference.doubts import (
     scaled,
     suspected_bias,
 )
-from ope_vpm.ope.inference.estimate import Hull, RawEstimate, doubts_of_weights, return_hull, rewards_hull
+from ope_vpm.ope.inference.estimate import RawEstimate, RewardRange, doubts_of_weights, return_range, reward_range
 from ope_vpm.ope.inference.uncertainty import (
     Bootstrap,
     Derived,
@@ -121,21 +121,21 @@ def test_doubts_of_weights_by_hand():
 
 
 def test_what_is_possible():
-    hull = Hull(-1.0, 2.0)
-    assert hull.rounding == pytest.approx(2e-9)
-    assert [hull.nearest(value) for value in (-3.0, 0.5, 7.0)] == [-1, 0.5, 2]
-    assert np.isnan(hull.nearest(float("nan")))
-    assert hull.cut((-2.0, 1.0)) == (-1, 1)
-    assert hull.cut((0.0, 3.0)) == (0, 2)
-    assert hull.cut((3.0, 4.0)) == (-1, 2) == hull.cut((-4.0, -3.0))
-    assert Hull(1.0, np.inf).cut((-1.0, 0.5)) == (1, 3)  # at most 2 below 1, so at most 2 above
-    assert Hull(-np.inf, 1.0).cut((1.5, 4.0)) == (-2, 1)
-    assert [hull.beyond(each) for each in ((2.0, 3.0), (2.1, 3.0), (-2.0, -1.0), (-2.0, -1.1))] == [0, 1, 0, 1]
-    assert not hull.single
-    assert Hull(1.0, 1.0 + 1e-10).single
-    assert not Hull(1.0, 1.0 + 1e-8).single
-    assert Hull(-np.inf, 3.0).rounding == pytest.approx(3e-9)
-    assert Hull(-np.inf, np.inf).rounding == 0
+    allowed = RewardRange(-1.0, 2.0)
+    assert allowed.rounding == pytest.approx(2e-9)
+    assert [allowed.nearest(value) for value in (-3.0, 0.5, 7.0)] == [-1, 0.5, 2]
+    assert np.isnan(allowed.nearest(float("nan")))
+    assert allowed.cut((-2.0, 1.0)) == (-1, 1)
+    assert allowed.cut((0.0, 3.0)) == (0, 2)
+    assert allowed.cut((3.0, 4.0)) == (-1, 2) == allowed.cut((-4.0, -3.0))
+    assert RewardRange(1.0, np.inf).cut((-1.0, 0.5)) == (1, 3)  # at most 2 below 1, so at most 2 above
+    assert RewardRange(-np.inf, 1.0).cut((1.5, 4.0)) == (-2, 1)
+    assert [allowed.beyond(each) for each in ((2.0, 3.0), (2.1, 3.0), (-2.0, -1.0), (-2.0, -1.1))] == [0, 1, 0, 1]
+    assert not allowed.single
+    assert RewardRange(1.0, 1.0 + 1e-10).single
+    assert not RewardRange(1.0, 1.0 + 1e-8).single
+    assert RewardRange(-np.inf, 3.0).rounding == pytest.approx(3e-9)
+    assert RewardRange(-np.inf, np.inf).rounding == 0
 
 
 def episodes_of(rewards, terminated=True, **options):
@@ -151,16 +151,18 @@ def episodes_of(rewards, terminated=True, **options):
 
 def test_what_rewards_allow_per_step_and_per_episode():
     paid = [1.0, 2, 3, 1, 2, 3]
-    assert rewards_hull(episodes_of(paid)) == Hull(1, 3)
-    assert rewards_hull(episodes_of(paid, gamma=0.5)) == Hull(0, 3)
-    assert rewards_hull(episodes_of(paid, terminated=False, gamma=0.5)) == Hull(1, 3)
-    assert return_hull(episodes_of(paid)) == Hull(1, np.inf)  # one step of the least reward, any number of the largest
-    assert return_hull(episodes_of([-1.0, 2, -3] * 2)) == Hull(-np.inf, np.inf)
-    assert return_hull(episodes_of([-1.0, -2, -3] * 2)) == Hull(-np.inf, -1)
-    assert return_hull(episodes_of([0.0, 0, 1, 0, 0, 3])) == Hull(0, 3)  # only ends pay
-    assert return_hull(episodes_of([0.0, 0, -1, 0, 0, -3])) == Hull(-3, 0)
+    assert reward_range(episodes_of(paid)) == RewardRange(1, 3)
+    assert reward_range(episodes_of(paid, gamma=0.5)) == RewardRange(0, 3)
+    assert reward_range(episodes_of(paid, terminated=False, gamma=0.5)) == RewardRange(1, 3)
+    assert return_range(episodes_of(paid)) == RewardRange(
+        1, np.inf
+    )  # one step of the least reward, any number of the largest
+    assert return_range(episodes_of([-1.0, 2, -3] * 2)) == RewardRange(-np.inf, np.inf)
+    assert return_range(episodes_of([-1.0, -2, -3] * 2)) == RewardRange(-np.inf, -1)
+    assert return_range(episodes_of([0.0, 0, 1, 0, 0, 3])) == RewardRange(0, 3)  # only ends pay
+    assert return_range(episodes_of([0.0, 0, -1, 0, 0, -3])) == RewardRange(-3, 0)
     limited = episodes_of(paid * 4, terminated=False, time_limit="restart")
-    assert return_hull(limited) == Hull(1, 9)
+    assert return_range(limited) == RewardRange(1, 9)
 
 
 def log_of(episodes):
@@ -248,7 +250,7 @@ def test_sums_of_influence_by_hand():
 
 
 def test_values_and_returns_of_one_estimate():
-    """Nine episodes of three steps, bounded by the rewards' hull and moved into it."""
+    """Nine episodes of three steps, bounded by the rewards' allowed and moved into it."""
     problem = episodes_of([1.0, 2, 3] * 12)
     sums = EpisodeSums.of_influence(2.0, np.tile([0.01, -0.01], 6))
     inner = RawEstimate(value=6.0, uncertainty=Bootstrap(episodes=sums.scaled(3.0)))

@@ -1,4 +1,4 @@
-"""What may be chosen beside the data and the policy, and refusals of choices that no data can mend."""
+"""Settings beside the data and the policy, and refusals of choices that no data can mend."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Settings(TypedDict, total=False):
 
 
 class Choices(Settings, total=False):
-    """What is asked of `evaluate` beside the policy, the estimator and the discount."""
+    """Arguments of `evaluate` beside the policy, the estimator and the discount."""
 
     seed: int
     on_end: OnEnd | None
@@ -80,7 +80,7 @@ class Choices(Settings, total=False):
 
 
 def checked_behaviour(data: LoggedDataset, target: TargetPolicy, behaviour: Behaviour) -> Behaviour:
-    """What was given, a policy as a `TargetPolicy`; what the data or a policy cannot give is refused.
+    """Check the behaviour that a user gave; a policy becomes a `TargetPolicy`, and what cannot be had is refused.
 
     Args:
         data: the log.

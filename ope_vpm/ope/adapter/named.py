@@ -60,28 +60,22 @@ def is_table(policy: Sequence[Any]) -> bool:
     return all(not callable(entry) and np.ndim(entry) == 1 for entry in policy)
 
 
-class NamedPolicy(CategoricalPolicy):
-    """Discrete actions by their names; it prints where it came from."""
+class _Sourced:
+    """A policy that prints where it came from."""
 
-    def __init__(self, probabilities: Rows, n_actions: int, source: str) -> None:
-        super().__init__(probabilities, n_actions)
-        self.source = source
+    source: str
 
     def described(self) -> list[str]:
         """Where it came from."""
         return [self.source]
 
 
-class NamedDose(DeterministicPolicy):
-    """Continuous actions, one in each state; it prints where it came from."""
+class NamedPolicy(_Sourced, CategoricalPolicy):
+    """Discrete actions by their names."""
 
-    def __init__(self, action: Rows, source: str) -> None:
-        super().__init__(action)
-        self.source = source
 
-    def described(self) -> list[str]:
-        """Where it came from."""
-        return [self.source]
+class NamedDose(_Sourced, DeterministicPolicy):
+    """Continuous actions, one in each state."""
 
 
 class _Words:
@@ -93,7 +87,9 @@ class _Words:
     def policy(self, rows: Rows, source: str) -> TargetPolicy:
         """The policy of a function of observations."""
         actions = self.encoding.actions
-        return NamedDose(rows, source) if actions is None else NamedPolicy(rows, len(actions), source)
+        made = NamedDose(rows) if actions is None else NamedPolicy(rows, len(actions))
+        made.source = source
+        return made
 
     def read(self, said: Any, rows: int, said_by: str) -> Floats:
         """Probabilities, (n, actions), or continuous actions, (n, m), from names, numbers or columns by name."""
@@ -216,12 +212,10 @@ class _Words:
             missing = ", ".join(sorted(map(repr, groups - set(rule))))
             raise ValueError(f"a dict from groups to actions must name every {name}: {missing} is missing")
 
-        def rows(seen: Array) -> Floats:
-            return self.read(
-                [rule[group] for group in _plain(self.encoding.columns(seen)[name])], len(seen), "the dict"
-            )
+        def actions(seen: Array) -> list[Any]:
+            return [rule[group] for group in _plain(self.encoding.columns(seen)[name])]
 
-        return rows
+        return lambda seen: self.read(actions(seen), len(seen), "the dict")
 
     def is_rule(self, policy: Mapping[Any, Any]) -> bool:
         """Whether a mapping goes from groups to actions, or from actions to columns of probabilities."""
@@ -230,7 +224,9 @@ class _Words:
         if _are_columns(policy):
             return set(policy) <= {*self.encoding.actions, *map(str, self.encoding.actions)}
         known = set(self.encoding.actions)
-        named = all(not callable(each) and _hashable(each) and each in known for each in policy.values())
+        named = all(
+            not callable(each) and type(each).__hash__ is not None and each in known for each in policy.values()
+        )
         return named and self._grouped_by(policy) is not None
 
     def _grouped_by(self, rule: Mapping[Any, Any]) -> str | None:
@@ -265,10 +261,6 @@ def _plain(values: Array) -> list[Any]:
 
 def _are_columns(policy: Mapping[Any, Any]) -> bool:
     return all(not isinstance(each, str) and np.ndim(each) == 1 for each in policy.values())
-
-
-def _hashable(value: Any) -> bool:
-    return type(value).__hash__ is not None
 
 
 def _is_frame(said: Any) -> bool:

@@ -12,20 +12,18 @@ from ope_vpm.arrays import Floats, Integers
 from ope_vpm.linear.moments import Coefficients, Moments, accumulate
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.streamed import Part
-from ope_vpm.ope.adapter.encoding import ActionFunctions, StateFeatures
 from ope_vpm.ope.adapter.ends import NOTHING_FOLLOWS, TimeLimit
 from ope_vpm.ope.adapter.pair_features import (
     ACTION_COLUMNS,
+    FOURIER,
     ROWS_PER_COLUMN,
-    WAVES,
     PairFeatures,
+    PairSums,
     centred_features,
     functions_of_action,
-    rows_of_log,
-    state_features,
-    state_rows,
 )
-from ope_vpm.ope.adapter.pair_sums import PairSums
+from ope_vpm.ope.adapter.state_features import ActionFunctions, StateFeatures
+from ope_vpm.ope.adapter.state_rows import rows_of_log, state_features, state_rows
 from ope_vpm.ope.log import Log, Precision
 from ope_vpm.ope.memory import Memory, Same, remembered
 from ope_vpm.ope.problem import Problem
@@ -48,7 +46,7 @@ class PairRecipe:
     functions: ActionFunctions
     """The functions u of the action."""
     action_base: int
-    """How many features of the state each u is multiplied with: 1, the coordinates, and some waves."""
+    """How many features of the state each u is multiplied with: 1, the coordinates, and some Fourier features."""
     draws: int
     seed: int
     time_limit: TimeLimit
@@ -76,12 +74,12 @@ def pair_recipe(
     draws: int,
     seed: int,
     time_limit: TimeLimit,
-    waves: int,
+    fourier: int,
     rich: bool,
 ) -> PairRecipe:
     """The recipe of a log's pairs; arguments as in `any_pairs`.
 
-    Each function of the action is multiplied with as many waves of the state as fit.
+    Each function of the action is multiplied with as many Fourier features of the state as fit.
     """
     features, functions = (
         state_features(log, policy, n_features, time_limit, seed),
@@ -89,7 +87,7 @@ def pair_recipe(
     )
     width = functions.number(policy, log.sample.data.observations[:1], log.sample.data.actions[:1])
     linear, most = 1 + features.linear, min(ACTION_COLUMNS, log.data.leads_on(time_limit) // ROWS_PER_COLUMN)
-    base = min(linear + int(np.clip(most // max(width, 1) - linear, 0, waves)), features.size)
+    base = min(linear + int(np.clip(most // max(width, 1) - linear, 0, fourier)), features.size)
     return PairRecipe(features, functions, base, draws, seed, time_limit, log.precision)
 
 
@@ -171,20 +169,20 @@ def _weight_at(pairs: PairFeatures, rows: Same) -> Floats:
     return pairs.weight[rows.array]
 
 
-def any_pairs(problem: Problem, n_features: int | None, draws: int, waves: int = WAVES, rich: bool = False) -> Pairs:
+def any_pairs(problem: Problem, n_features: int, draws: int, fourier: int = FOURIER, rich: bool = False) -> Pairs:
     """The features of the problem's pairs, of a log in memory or in parts; those of states are shared by all discounts.
 
     Args:
         problem: the question.
         n_features: random Fourier features of the state; None: `features_for` the rows of the log.
         draws: target actions drawn for each state where the policy's mean action is not known otherwise.
-        waves: of the state with which functions of the action are multiplied at most.
+        fourier: how many Fourier features of the state functions of the action are multiplied with at most.
         rich: whether continuous actions have more functions than lines and parabolas.
     """
     log, policy, time_limit, seed = problem.log, problem.policy, problem.time_limit, problem.seed
     if not log.data.leads_on(time_limit):
         raise ValueError(NOTHING_FOLLOWS)
-    recipe = pair_recipe(log, policy, n_features, draws, seed, time_limit, waves, rich)
+    recipe = pair_recipe(log, policy, n_features, draws, seed, time_limit, fourier, rich)
     if log.streamed:
         return PairStream(log, policy, recipe)
     states = rows_of_log(log, policy, n_features, time_limit, seed)
@@ -192,10 +190,10 @@ def any_pairs(problem: Problem, n_features: int | None, draws: int, waves: int =
 
 
 def pair_features(
-    problem: Problem, n_features: int | None, draws: int, waves: int = WAVES, rich: bool = False
+    problem: Problem, n_features: int, draws: int, fourier: int = FOURIER, rich: bool = False
 ) -> PairFeatures:
     """The features of the pairs of a log that is in memory."""
-    pairs = any_pairs(problem, n_features, draws, waves, rich)
+    pairs = any_pairs(problem, n_features, draws, fourier, rich)
     if not isinstance(pairs, PairFeatures):
         raise TypeError("the rows of a log that is read in parts are not all there")
     return pairs

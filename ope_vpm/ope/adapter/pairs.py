@@ -83,8 +83,9 @@ def pairs_of(
         seed: of the target's draws.
         draws: target actions drawn for each next state, for continuous actions.
     """
-    rng = np.random.default_rng(seed)
-    n_actions = _action_count(data, policy)
+    rng, n_actions = np.random.default_rng(seed), None
+    if data.discrete_actions:  # a policy that does not say how many actions it has is asked once
+        n_actions = policy.n_actions or policy.probabilities(data.observations[:1]).shape[1]
     encoder = Encoder.fit(data, n_actions, absorbs=bool(plan.absorbed.any()))
     x = encoder(data.observations[plan.rows], data.actions[plan.rows])
     x_next, probability = _successors(data, policy, encoder, plan, draws, rng)
@@ -95,7 +96,8 @@ def pairs_of(
         x = np.concatenate([x, end])
         x_next = np.concatenate([x_next, np.broadcast_to(end[:, None], (1, *x_next.shape[1:]))])
         probability = np.concatenate([probability, np.full((1, probability.shape[1]), 1 / probability.shape[1])])
-        share = absorbed_share(data, _absorbed_episodes(data, plan), gamma)
+        ended = np.bincount(data.episode[plan.rows[plan.absorbed]], minlength=data.n_episodes) > 0
+        share = absorbed_share(data, ended, gamma)
         weight = np.append(weight, float(plan.weight.sum()) * share / (1 - share))
         rewards, rows = np.append(rewards, 0.0), np.append(rows, -1)
     single = x_next.shape[1] == 1
@@ -108,20 +110,6 @@ def pairs_of(
         initial_probability,
     )
     return Pairs(transitions, rewards, rows, encoder, plan.dropped, plan.ended)
-
-
-def _absorbed_episodes(data: LoggedDataset, plan: Steps) -> Bools:
-    """(episodes,): whether nothing follows the last step."""
-    absorbed = np.zeros(data.n_episodes, dtype=np.bool_)
-    absorbed[data.episode[plan.rows[plan.absorbed]]] = True
-    return absorbed
-
-
-def _action_count(data: LoggedDataset, policy: TargetPolicy) -> int | None:
-    if not data.discrete_actions:
-        return None
-    # A policy that does not say how many actions it has is asked once.
-    return policy.n_actions or policy.probabilities(data.observations[:1]).shape[1]
 
 
 def _successors(

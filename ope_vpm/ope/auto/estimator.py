@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ope_vpm.ope.behaviour.action_ratio import ratio_model
-from ope_vpm.ope.dynamics.departure import departure
 from ope_vpm.ope.dynamics.estimate import find_followed
-from ope_vpm.ope.estimator import ProblemEstimator, check_positive
+from ope_vpm.ope.dynamics.state_shift import state_shift
+from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.finite.shrinkage import shrunk
 from ope_vpm.ope.inference.estimate import RawEstimate, found_on_sample
 from ope_vpm.ope.inference.returns import with_return
@@ -58,9 +58,6 @@ class Auto(ProblemEstimator):
     n_features: int | None = None
     """Random features of the state, for continuous states; None: as many as the log can bear (`features_for`)."""
 
-    def __post_init__(self) -> None:
-        check_positive(self, "training_steps", "n_features")
-
     def find(self, problem: Problem) -> RawEstimate:
         """Choose, solve, and look whether a model leaves less doubt."""
         first, reason = self.choose(problem)
@@ -72,13 +69,13 @@ class Auto(ProblemEstimator):
         if not self.combine:
             return found
         try:
-            left = departure(problem.on_sample)
+            left = state_shift(problem.on_sample)
             followed = found_on_sample(problem, lambda sample: find_followed(sample, self.n_features, DRAWS))
         except Exception as error:  # the model asks the policy, foreign code, about states that the log does not hold
             reason = f"no model: the policy cannot be asked about states beyond the log ({type(error).__name__})"
             return replace(found, diagnostics={**notes, "why": (*notes["why"], reason)})
         chosen = found if followed is None else _less_doubtful(found, followed)
-        return _with_departure(problem, chosen, left)
+        return _with_state_shift(problem, chosen, left)
 
     def choose(self, problem: Problem) -> tuple[Candidate, str]:
         """The estimator to begin with, and why."""
@@ -151,7 +148,7 @@ def _followed(estimate: RawEstimate, found: RawEstimate) -> RawEstimate:
 LEAVES = "the target leaves the logged states: in a model of the log, {:.0%} of its steps lie far from all of them"
 
 
-def _with_departure(problem: Problem, found: RawEstimate, share: float | None) -> RawEstimate:
+def _with_state_shift(problem: Problem, found: RawEstimate, share: float | None) -> RawEstimate:
     """The estimate, and its return, with how far the target leaves the logged states among the doubts."""
     per_episode = found.per_episode
     if per_episode is not None:

@@ -17,10 +17,10 @@ from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks
 from ope_vpm.linear.features import Standardiser
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.choices import Behaviour
-from ope_vpm.ope.adapter.encoding import StateFeatures
-from ope_vpm.ope.adapter.pair_features import PairFeatures, state_encoder
+from ope_vpm.ope.adapter.pair_features import PairFeatures
 from ope_vpm.ope.adapter.pair_stream import Pairs
-from ope_vpm.ope.behaviour.clone import Clone
+from ope_vpm.ope.adapter.state_features import StateFeatures
+from ope_vpm.ope.adapter.state_rows import state_encoder
 from ope_vpm.ope.behaviour.gaussian import CloneRows, GaussianClone, fit_gaussians
 from ope_vpm.ope.behaviour.regression import Design, Draws
 from ope_vpm.ope.behaviour.source import known_log_prob
@@ -33,7 +33,7 @@ CAP = 50.0
 """Of the ratio once it is scaled to mean 1: beyond it a few rows of 10,000 would decide (note 001)."""
 LARGEST_LOG = 50.0
 """Of a ratio before it is scaled: e^50 does not overflow in a sum, and is far beyond any cap."""
-WAVES = 100
+FOURIER = 100
 """Random Fourier features that the clone may use beside the state itself: a quarter of vpm's own, for b̂ is smoother
 than a ratio of state distributions, and these features are the largest thing in memory."""
 LEAST_PROBABILITY = 1e-6
@@ -76,7 +76,7 @@ def action_ratio(problem: Problem) -> ActionRatio:
 
 
 def ratio_model(problem: Problem) -> RatioModel | ActionRatio:
-    """The same ratio as a function of logged rows, fitted to the log's sample; of a known behaviour, at each row."""
+    """The ratio π/b̂ as a function of logged rows, fitted to the log's sample; of a known behaviour, at each row."""
     if problem.behaviour != "cloned":
         return action_ratio(problem)
     return _ratio_model(problem.log, problem.policy, problem.seed)
@@ -200,7 +200,7 @@ class RatioModel:
 
     @property
     def held_out_log_likelihood(self) -> float:
-        """Of the clone, per action, over episodes of the sample that were not fitted."""
+        """The clone's mean log-likelihood per action, over episodes of the sample that were not fitted."""
         return self.clone.held_out_log_likelihood
 
 
@@ -295,12 +295,6 @@ def _chosen(logs: Floats, actions: Integers) -> Floats:
     return np.take_along_axis(logs, actions[:, None], axis=1)[:, 0]
 
 
-def categorical_clone(probabilities: Floats, actions: Integers, features: Floats, held_out: Bools) -> Clone:
-    """What the clone says of the logged actions; arguments as in `fit_categorical`."""
-    clone = fit_categorical(probabilities, actions, features, held_out)
-    return Clone(clone.log_prob(probabilities, actions, features), clone.held_out_log_likelihood)
-
-
 def fit_categorical(probabilities: Floats, actions: Integers, features: Floats, held_out: Bools) -> CategoricalClone:
     """The clone b̂(a|s) ∝ exp(θ_a(s) + β·log π(a|s)), with θ linear in the features, and β free.
 
@@ -352,4 +346,4 @@ def _clone_rows(log: Log, seed: int) -> CloneRows:
 
 @remembered
 def _clone_features(log: Log, seed: int) -> StateFeatures:
-    return StateFeatures.draw(log.data, WAVES, seed, encoder=state_encoder(log))
+    return StateFeatures.draw(log.data, FOURIER, seed, encoder=state_encoder(log))

@@ -12,7 +12,8 @@ import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
 from ope_vpm.linear.features import Standardiser
-from ope_vpm.ope.adapter.encoding import StateFeatures
+from ope_vpm.ope.adapter.encoding import Encoder
+from ope_vpm.ope.adapter.state_features import StateFeatures
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.memory import remembered
 from ope_vpm.policy.continuous import LOG_ROOT_TWO_PI
@@ -32,7 +33,7 @@ density, and nothing is wider than e² times the log."""
 
 @dataclass(frozen=True)
 class Clone:
-    """What a clone says of the logged actions, and how well it was fitted."""
+    """Log-probabilities of the logged actions by a clone, and how well it was fitted."""
 
     log_prob: Floats
     """(n,): the log-probability, or log-density, of each logged action."""
@@ -51,7 +52,7 @@ def clone(log: Log, clipping: Clipping, seed: int) -> Clone:
     """
     if not log.finite:
         return network_clone(log, clipping, seed)
-    states = StateFeatures.draw(log.data, 0, seed).encoder.states(log.data.observations)
+    states = Encoder.of_states(log.data).states(log.data.observations)
     return counted_clone(states, log.data.actions, log.data.n_actions or 1)
 
 
@@ -60,9 +61,7 @@ def counted_clone(states: Integers, actions: Integers, n_actions: int, smoothing
 
     Its likelihood is that of each row under the counts of all others.
     """
-    _, state = np.unique(states, return_inverse=True)
-    _, pair = np.unique(state * n_actions + actions, return_inverse=True)
-    of_state, of_pair = np.bincount(state)[state], np.bincount(pair)[pair]
+    of_state, of_pair = _times(states, actions, n_actions)
     log_prob = np.log((of_pair + smoothing / n_actions) / (of_state + smoothing))
     left_out = np.log((of_pair - 1 + smoothing / n_actions) / (of_state - 1 + smoothing))
     return Clone(log_prob, float(left_out.mean()))
@@ -71,10 +70,16 @@ def counted_clone(states: Integers, actions: Integers, n_actions: int, smoothing
 @remembered
 def logged_frequencies(log: Log) -> Floats:
     """(n,): log n(s, a)/n(s) of each logged action on finite states, as it is: no logged action has frequency 0."""
-    states = StateFeatures.draw(log.data, 0, 0).encoder.states(log.data.observations)
+    states = Encoder.of_states(log.data).states(log.data.observations)
+    of_state, of_pair = _times(states, log.data.actions, log.data.n_actions or 1)
+    return np.log(of_pair / of_state)
+
+
+def _times(states: Integers, actions: Integers, n_actions: int) -> tuple[Integers, Integers]:
+    """(n,) each: how often the state of each row, and its pair, occur."""
     _, state = np.unique(states, return_inverse=True)
-    _, pair = np.unique(state * (log.data.n_actions or 1) + log.data.actions, return_inverse=True)
-    return np.log(np.bincount(pair)[pair] / np.bincount(state)[state])
+    _, pair = np.unique(state * n_actions + actions, return_inverse=True)
+    return np.bincount(state)[state], np.bincount(pair)[pair]
 
 
 def network_clone(log: Log, clipping: Clipping, seed: int) -> Clone:

@@ -17,7 +17,6 @@ from itertools import pairwise
 import numpy as np
 
 from ope_vpm.arrays import Bools, Floats, Integers, group_sums
-from ope_vpm.ope.behaviour.clone import Clone
 from ope_vpm.ope.behaviour.regression import (
     LEAST_LEFT,
     LEAST_VARIANCE,
@@ -30,6 +29,7 @@ from ope_vpm.ope.behaviour.regression import (
     Seen,
     expectation,
 )
+from ope_vpm.ope.memory import Memory, remembered
 from ope_vpm.policy.continuous import LOG_ROOT_TWO_PI
 
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
@@ -59,7 +59,7 @@ class GaussianClone:
     """The behaviour as a function of the state: one Gaussian in the target's units, or two and a share."""
 
     parts: tuple[Gaussian, ...]
-    waves: bool
+    fourier: bool
     """Whether their means use all features of the design, or the linear ones alone."""
     gate: Floats | None
     """Coefficients of the second one's share near a state; None where there is one Gaussian."""
@@ -67,7 +67,7 @@ class GaussianClone:
 
     def log_density(self, draws: Draws, design: Design) -> Floats:
         """(n,): the log-density of what was seen of each draw, at states with the features of the design."""
-        logs = [part.log_density(draws, design if self.waves else design.plain) for part in self.parts]
+        logs = [part.log_density(draws, design if self.fourier else design.plain) for part in self.parts]
         return logs[0] if self.gate is None else _mixed(logs, share_near(design, self.gate))
 
 
@@ -79,12 +79,6 @@ def share_near(design: Design, gate: Floats) -> Floats:
 
 def _mixed(logs: Sequence[Floats], near: Floats) -> Floats:
     return np.logaddexp(logs[0] + np.log(1 - near), logs[1] + np.log(near))
-
-
-def fit_clone(draws: Draws, design: Design, held_out: Bools, episode: Integers) -> Clone:
-    """The clone's log-densities of the draws; arguments as in `fit_gaussians` and `CloneRows`."""
-    clone, logs = fit_gaussians(draws, CloneRows(design, held_out, episode))
-    return Clone(logs, clone.held_out_log_likelihood)
 
 
 def fit_gaussians(draws: Draws, rows: CloneRows) -> tuple[GaussianClone, Floats]:
@@ -143,8 +137,7 @@ class CloneRows:
 
     def __init__(self, design: Design, held_out: Bools, episode: Integers) -> None:
         self.design, self.held_out, self.episode = design, held_out, episode
-        self._regressions: dict[tuple[float | None, bool], Regression] = {}
-        self._grams: dict[tuple[bool, ...], Floats] = {}
+        self.memory = Memory()
 
     @cached_property
     def plain(self) -> Design:
@@ -171,20 +164,17 @@ class CloneRows:
         """(n,): the rows that are held out; all where none is."""
         return self.held_out if self.held_out.any() else np.ones(len(self.held_out), dtype=np.bool_)
 
-    def regression(self, ridge: float | None, *, everywhere: bool) -> Regression:
+    @remembered
+    def regression(self, ridge: float | None, everywhere: bool) -> Regression:
         """The regression with a ridge, None for linear features alone, on all rows or on those that train."""
-        key = ridge, everywhere
-        if key not in self._regressions:
-            design, weight = self.plain if ridge is None else self.design, self.every if everywhere else self.train
-            gram = self._gram(design, weight, ridge is None, everywhere)
-            self._regressions[key] = Regression(design, NO_RIDGE if ridge is None else ridge, weight, gram)
-        return self._regressions[key]
+        plain, weight = ridge is None, self.every if everywhere else self.train
+        gram = self._gram(plain, everywhere)
+        return Regression(self.plain if plain else self.design, NO_RIDGE if ridge is None else ridge, weight, gram)
 
-    def _gram(self, design: Design, weight: Floats, *key: bool) -> Floats:
+    @remembered
+    def _gram(self, plain: bool, everywhere: bool) -> Floats:
         """Σ w φφᵀ, which all ridges share."""
-        if key not in self._grams:
-            self._grams[key] = design.gram(weight)
-        return self._grams[key]
+        return (self.plain if plain else self.design).gram(self.every if everywhere else self.train)
 
     @cached_property
     def bounds(self) -> Integers:
@@ -246,7 +236,7 @@ class EpisodeDraws:
 
 
 class SummedEpisodes(EpisodeDraws):
-    """The same where nothing was clipped: sums over each episode's rows are all that Gaussians need of them.
+    """Draws of whole episodes where nothing was clipped: Gaussians then need sums over each episode's rows alone.
 
     Where a Gaussian leaves next to nothing of the draws, differences of sums have lost its digits, and rows are taken.
     """

@@ -24,7 +24,8 @@ from ope_vpm.arrays import Array, Bools, Floats, Integers, group_sums
 from ope_vpm.linear.features import Standardiser
 from ope_vpm.linear.system import Halves
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.adapter.encoding import Encoder, StateFeatures
+from ope_vpm.ope.adapter.encoding import Encoder
+from ope_vpm.ope.adapter.state_features import StateFeatures
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.memory import remembered
 
@@ -42,10 +43,10 @@ first question that is enough: of 74 ordinary logs none is called confounded. Th
 episodes on, and with 2000 of them 2e-4 with both hidden, but 0.02 with diabetes alone, which is not found then."""
 MOST_COORDINATES = 50
 """Of an observation or an action: with more of them, as of an image, nothing is asked."""
-WAVES = 100
+FOURIER = 100
 """Random Fourier features that predict continuous actions and outcomes: as many as the clone of the behaviour has."""
 RIDGE = 1e-3
-"""Of each regressor's mean square; 100 waves of 600 rows would otherwise fit noise."""
+"""Of each regressor's mean square; 100 Fourier features of 600 rows would otherwise fit noise."""
 AHEAD = 0.99
 """The discount of the rewards by which finite next states are told apart: some hundred steps."""
 
@@ -154,7 +155,7 @@ def _finite_steps(data: LoggedDataset, fold: Integers) -> SurpriseSteps:
 
 def _continuous_steps(data: LoggedDataset, fold: Integers) -> SurpriseSteps:
     """Predictions are ridge regressions on features of the state, and on those times the action."""
-    features, taken = StateFeatures.draw(data, WAVES, 0), _actions(data)
+    features, taken = StateFeatures.draw(data, FOURIER, 0), _actions(data)
     x, z = features(data.observations), features.limited_coordinates(data.observations)
     acting = (taken[:, :, None] * np.hstack([np.ones((len(z), 1)), z])[:, None, :]).reshape(len(z), -1)
     both = np.hstack([x, acting] if data.discrete_actions else [x, acting, taken**2])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -17,8 +17,8 @@ from scipy.special import log_ndtr, ndtr
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks, group_sums
 from ope_vpm.linear.features import BATCH_ROWS
-from ope_vpm.ope.adapter.encoding import StateFeatures
-from ope_vpm.ope.adapter.pair_features import KEPT_ROWS
+from ope_vpm.ope.adapter.state_features import StateFeatures
+from ope_vpm.ope.adapter.state_rows import KEPT_ROWS
 from ope_vpm.ope.log import Precision, precision_for
 from ope_vpm.policy.continuous import LOG_ROOT_TWO_PI, log_densities
 
@@ -99,7 +99,7 @@ class Draws:
         return Draws(self.z[rows], self.below[rows], self.above[rows])
 
     def seen(self, mean: Floats, std: Floats) -> Seen:
-        """What is known of the draws under a Gaussian with a mean for each entry, (n, m), and deviations (m,)."""
+        """The draws under a Gaussian with a mean for each entry, (n, m), and deviations (m,)."""
         return Seen(self, mean, std)
 
     def log_density(self, mean: Floats, std: Floats) -> Floats:
@@ -114,7 +114,7 @@ class Draws:
 
 
 class Seen:
-    """What is known of draws under a Gaussian; tails are looked up once for densities and expectations.
+    """Densities and expectations of partly clipped draws under a Gaussian; tails are looked up once for both.
 
     Args:
         draws: the draws.
@@ -127,7 +127,7 @@ class Seen:
 
     @cached_property
     def _tails(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Of each clipped entry: the standard deviation, the bound's distance from the mean in it, and its tail."""
+        """For each clipped entry the standard deviation, the bound's distance from the mean in it, and its tail."""
         entries = self.draws.entries
         width = self.std[entries.column]
         edge = entries.side * (entries.bound - self.mean.ravel()[entries.place]) / width
@@ -152,7 +152,7 @@ class Seen:
 
     @cached_property
     def variance(self) -> Floats:
-        """Of each clipped entry given that it lies beyond its bound; all others are known."""
+        """The variance of each clipped entry, given that it lies beyond its bound; all others are known."""
         width, edge, _, hazard = self._tails
         return width**2 * np.clip(1 + edge * hazard - hazard**2, 0.0, 1.0)
 
@@ -226,17 +226,12 @@ class Design:
             z = states.limited_coordinates(observations[rows])
             return np.column_stack([np.ones(len(z)), z])
 
-        if len(observations) * (1 + states.linear) <= KEPT_NUMBERS:
-            kept: list[Floats] = []  # made when it is first asked for
+        @cache
+        def table() -> Floats:
+            return np.concatenate([plain(some) for some in chunks(len(observations), BATCH_ROWS)])
 
-            def plain_table(rows: slice) -> Floats:
-                if not kept:
-                    kept.append(np.concatenate([plain(some) for some in chunks(len(observations), BATCH_ROWS)]))
-                return kept[0][rows]
-
-            linear: Callable[[slice], Floats] = plain_table
-        else:
-            linear = plain
+        kept = len(observations) * (1 + states.linear) <= KEPT_NUMBERS
+        linear = (lambda rows: table()[rows]) if kept else plain
         return cls(len(observations), states.size, states.linear, features, linear, BATCH_ROWS, (observations,))
 
     @property
@@ -283,11 +278,11 @@ class Gaussian:
         return features[:, : len(self.coefficients)] @ self.coefficients
 
     def seen(self, draws: Draws, features: Floats) -> Seen:
-        """What is known of draws at rows with these features."""
+        """Draws at rows with these features, under this Gaussian."""
         return draws.seen(self.mean(features), self.std)
 
     def looked_at(self, draws: Draws, design: Design) -> list[Seen]:
-        """What is known of all draws, for each batch of the design."""
+        """All draws under this Gaussian, for each batch of the design."""
         return [self.seen(draws.at(rows), features) for rows, features in design.batches()]
 
     def log_density(self, draws: Draws, design: Design) -> Floats:
@@ -308,7 +303,7 @@ class Expectation:
 def expectation(
     draws: Draws, now: Gaussian, design: Design, weight: Floats, looked_at: Sequence[Seen] | None = None
 ) -> Expectation:
-    """What is expected of the draws under the Gaussian of the round before.
+    """The E step: expected draws and squares, under the Gaussian of the round before.
 
     Args:
         draws: the draws.

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers
-from ope_vpm.ope.adapter.encoding import StateFeatures
 from ope_vpm.ope.adapter.ends import TimeLimit, times
+from ope_vpm.ope.adapter.state_features import StateFeatures
 from ope_vpm.ope.dynamics.world import World
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.memory import Same, remembered
@@ -41,7 +41,7 @@ NO_CHARGE = Charge(0.0, 1.0)
 
 @dataclass(frozen=True)
 class Ahead:
-    """What some steps from each of some rows lead to."""
+    """States, rewards and ends after some steps from each of some rows."""
 
     features: Floats
     """V of the state that is reached, times the probability that the task has not ended, shape (n, D)."""
@@ -55,7 +55,7 @@ class Ahead:
     """The probability of being where the model had to be held at the limits of the log."""
 
     def charged(self, charge: Charge) -> Ahead:
-        """The same with other rewards."""
+        """These steps with other rewards."""
         return replace(self, reward=charge.of(self.reward, self.ended))
 
     def value(self, theta: Floats, gamma: float, steps: int, first: float) -> Floats:

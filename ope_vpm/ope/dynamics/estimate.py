@@ -6,13 +6,14 @@ is solved for a V that is linear in features of the state, as LSTD does with k =
 less depends on V, whose features may be too few, and the more on the model. Four things speak against a number of
 steps: the standard error of the solution; how far the model misses the logged outcome of as many logged actions, on
 episodes that it was not fitted to; how far models differ that the data allow as well; and how far the value lies from
-that of fewer steps. Together they choose the number of steps and say how certain the value is.
+that of fewer steps. They choose the number of steps and say how certain the value is.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -20,10 +21,10 @@ from ope_vpm.arrays import Floats, Integers
 from ope_vpm.linear.system import RIDGES, LinearSystem, choose_ridge, penalty_scale
 from ope_vpm.ope.adapter.pair_stream import pair_features
 from ope_vpm.ope.dynamics.ahead import NO_CHARGE, Ahead, Charge, Simulator
-from ope_vpm.ope.dynamics.departure import unfamiliar
+from ope_vpm.ope.dynamics.state_shift import some_of, unfamiliar
 from ope_vpm.ope.dynamics.world import World, world_of
 from ope_vpm.ope.inference.doubts import DISAGREEMENT, Doubts, scaled
-from ope_vpm.ope.inference.estimate import RawEstimate, rewards_hull
+from ope_vpm.ope.inference.estimate import RawEstimate, reward_range
 from ope_vpm.ope.inference.returns import reaches_ends
 from ope_vpm.ope.inference.support import unsupported
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, initial_sums
@@ -83,10 +84,6 @@ class Followed:
     per_episode: Followed | None = None
     """The same of the return of an episode; None where nothing ends."""
 
-    def error(self, fewer: float) -> float:
-        """The whole error foreseen, given the value for another number of steps."""
-        return float(np.hypot(self.sums.standard_error, self.bias(fewer)))
-
     def bias(self, other: float) -> float:
         """The part of it that more episodes of the same kind would not show."""
         held = self.beyond * self.at_stake
@@ -123,11 +120,12 @@ def find_followed(problem: Problem, n_features: int | None, draws: int) -> RawEs
 def _chosen(found: list[Followed], world: World, doubts: Doubts) -> RawEstimate | None:
     """The estimate for one of the numbers of steps; None where nothing is known about the error of any."""
     others = [found[1].value, *(each.value for each in found[:-1])]
-    errors = np.array([each.error(other) for each, other in zip(found, others, strict=True)])
+    biases = np.array([each.bias(other) for each, other in zip(found, others, strict=True)])
+    errors = np.hypot([each.sums.standard_error for each in found], biases)
     if not np.isfinite(errors).any():
         return None
     best = int(np.flatnonzero(errors <= SLACK * np.nanmin(errors))[-1])
-    chosen, bias = found[best], found[best].bias(others[best])
+    chosen, bias = found[best], float(biases[best])
     return RawEstimate(
         value=chosen.value,
         uncertainty=Bootstrap(episodes=chosen.sums),
@@ -139,10 +137,11 @@ def _chosen(found: list[Followed], world: World, doubts: Doubts) -> RawEstimate 
 def _followed(problem: Problem, world: World, n_features: int | None, draws: int) -> list[Followed] | None:
     """The value for each number of steps; None where the target leaves what was logged."""
     states, rng = pair_features(problem, n_features, draws).states, np.random.default_rng(problem.seed)
-    initial = states.initial
+    initial, known = states.initial, problem.log.rows[np.asarray(problem.data.next_known)[problem.log.rows]]
     drawn = []
     for _ in range(DRAWS):
-        simulator, rows = Simulator(problem, world.drawn(rng), states.features), _starts(problem, rng)
+        simulator = Simulator(problem, world.drawn(rng), states.features)
+        rows = some_of(known, STARTS, rng)  # in the log's canonical order
         phi = simulator.features(problem.data.observations[rows], simulator.times[rows])
         aheads = simulator.of_target(rows, STEPS, rng)
         episode = problem.data.episode[rows]
@@ -152,14 +151,6 @@ def _followed(problem: Problem, world: World, n_features: int | None, draws: int
         return None
     simulator = Simulator(problem, world, states.features)
     return [_solved(problem, parts, simulator, initial) for parts in of_steps]
-
-
-def _starts(problem: Problem, rng: np.random.Generator) -> Integers:
-    """Logged rows to start from, drawn in the log's canonical order."""
-    rows = problem.log.rows[np.asarray(problem.data.next_known)[problem.log.rows]]
-    if len(rows) <= STARTS:
-        return rows
-    return rows[np.sort(rng.choice(len(rows), STARTS, replace=False))]
 
 
 def _solved(problem: Problem, parts: list[_Equations], simulator: Simulator, initial: Floats) -> Followed:
@@ -189,7 +180,7 @@ def _at_ridge(
     charge: Charge,
 ) -> Followed:
     """The value of the charged rewards plus the charge itself; `whole` has the rows of all parts."""
-    whole, hull = whole.charged(charge), rewards_hull(problem)
+    whole, allowed = whole.charged(charge), reward_range(problem)
     theta, beta = whole.system.solve(ridge)
     moved = [part.charged(charge).moved(theta, beta) for part in parts]
     value = charge.per_end + float(whole.system.source @ theta)
@@ -201,7 +192,7 @@ def _at_ridge(
         missed=_missed(problem, simulator, whole.steps, theta, beta, initial, charge),
         spread=float(np.std(moved, ddof=1) / np.sqrt(len(moved))),
         beyond=float(np.mean(whole.beyond)),
-        at_stake=charge.scale * (hull.high - hull.low),
+        at_stake=charge.scale * (allowed.high - allowed.low),
     )
 
 
@@ -237,23 +228,16 @@ class _Equations:
     @classmethod
     def joined(cls, parts: list[_Equations]) -> _Equations:
         """The equations of all parts together."""
-        return cls(
-            parts[0].steps,
-            np.concatenate([part.episode for part in parts]),
-            np.concatenate([part.phi for part in parts]),
-            np.concatenate([part.change for part in parts]),
-            np.concatenate([part.reward for part in parts]),
-            np.concatenate([part.ended for part in parts]),
-            np.concatenate([part.beyond for part in parts]),
-            parts[0].source,
-        )
+        names = ("episode", "phi", "change", "reward", "ended", "beyond")
+        rows: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        return replace(parts[0], **rows)
 
     def charged(self, charge: Charge) -> _Equations:
-        """The same equations for the rewards less a charge."""
+        """These equations for the rewards less a charge."""
         return self.paid(charge.of(self.reward, self.ended))
 
     def paid(self, reward: Floats) -> _Equations:
-        """The same equations for other rewards; the matrices, if they are there, are the same."""
+        """These equations for other rewards; the matrices, if they are there, stay."""
         other, known = replace(self, reward=reward), vars(self).get("matrices")
         if known is not None:
             vars(other)["matrices"] = known
@@ -271,7 +255,7 @@ class _Equations:
         return LinearSystem(matrix, self.phi.T @ self.reward / len(self.phi), self.source, scale)
 
     def residual(self, theta: Floats) -> Floats:
-        """What the equations leave at each row."""
+        """The residual of the equations at each row."""
         return self.reward - self.change @ theta
 
     def moved(self, theta: Floats, beta: Floats) -> float:

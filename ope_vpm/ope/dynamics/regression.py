@@ -16,7 +16,7 @@ RIDGES = 10.0 ** np.arange(-9, -0.5, 0.5)
 
 @dataclass(frozen=True)
 class Columns:
-    """What is regressed: some columns in units of their deviation over the rows that are fitted."""
+    """Columns to be regressed, in units of their deviation over the rows that are fitted."""
 
     scaled: Floats
     """(n, columns): (y - mean)/deviation."""
@@ -65,15 +65,15 @@ class Sums:
 
     @classmethod
     def of(cls, x: Floats, y: Floats) -> Sums:
-        """Of some rows."""
+        """Sums over some rows."""
         return cls(len(x), x.T @ x, x.T @ y)
 
     def merge(self, other: Sums) -> Sums:
-        """Of both sets of rows."""
+        """Sums over both sets of rows."""
         return Sums(self.count + other.count, self.square + other.square, self.product + other.product)
 
     def part(self, columns: slice) -> Sums:
-        """Of some columns."""
+        """Sums of some columns."""
         return replace(self, product=self.product[:, columns])
 
 
@@ -128,7 +128,7 @@ class Regression:
 
     @classmethod
     def of_sums(cls, sums: Sums, columns: Columns, x: Floats, y: Floats) -> Regression:
-        """The same, from sums over the rows that are fitted.
+        """Fit by sums over the rows that are fitted.
 
         Args:
             sums: of the features and the scaled columns.

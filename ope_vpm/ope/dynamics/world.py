@@ -1,4 +1,4 @@
-"""A model of one step of the environment: ridge regressions on products and waves of state and action.
+"""A model of one step of the environment: ridge regressions on products and Fourier features of state and action.
 
 Smooth dynamics, such as those of a pole or an arm, are learned almost exactly from a few thousand rows, and then tell
 what the target's own actions lead to, which no reweighting of other actions does as well. Contacts and collisions are
@@ -21,9 +21,9 @@ from ope_vpm.ope.memory import remembered
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy.target import Clipping
 
-WAVES = 400
+FOURIER = 400
 """Cosines of state and action in each regression, divided among discrete actions: as many as vpm has of the state."""
-LEAST_WAVES = 20
+LEAST_FOURIER = 20
 """For each discrete action, however many there are."""
 MOST_PRODUCTS = 40
 """Coordinates up to which all their products are features: 40 have 820, which is what a second of fitting allows."""
@@ -41,8 +41,8 @@ END_OPTIONS = {"maxiter": 500, "maxfun": 1000, "ftol": 1e-12, "gtol": 1e-9}
 
 
 @dataclass(frozen=True, eq=False)
-class World:
-    """What one step does: the change of the standardised state z, the reward, and the probability of an end."""
+class Inputs:
+    """Features of states and actions for a model of one step."""
 
     states: DistinctColumns
     to_actions: Callable[[Array], Array]
@@ -50,29 +50,13 @@ class World:
     n_actions: int | None
     frequencies: Floats
     phases: Floats
-    change: Regression
-    reward: Regression
-    """Of steps that do not end the task."""
-    end_reward: float
-    """The mean reward of steps that do."""
-    ends: Floats | None
-    """Coefficients of the log-odds of an end in the next state; None where nothing ends."""
-    low: Floats
-    high: Floats
-    """The states that the model may reach."""
-    rewards: tuple[float, float]
-    """The least and the largest reward."""
-    explained: float
-    """The least share of variance explained, on held-out rows, over all coordinates of the state and the reward."""
-    ends_explained: float
-    """The share of the variance of ends that is explained; 1 where nothing ends."""
 
     @property
     def size(self) -> int:
         """The number of features."""
-        coordinates, waves = int(self.frequencies.shape[0]), int(self.frequencies.shape[1])
+        coordinates, fourier = int(self.frequencies.shape[0]), int(self.frequencies.shape[1])
         products = coordinates * (coordinates + 1) // 2 if coordinates <= MOST_PRODUCTS else coordinates
-        return (1 + coordinates + products + waves) * (self.n_actions or 1)
+        return (1 + coordinates + products + fourier) * (self.n_actions or 1)
 
     def features(self, z: Floats, actions: Array) -> Floats:
         """[1, x, products of x, cos(ωᵀx + b)] with x = (z, a); for discrete actions x = z, once for each action."""
@@ -90,6 +74,28 @@ class World:
         blocks = np.zeros((len(z), self.n_actions, base.shape[1]))
         blocks[np.arange(len(z)), actions] = base
         return blocks.reshape(len(z), -1)
+
+
+@dataclass(frozen=True, eq=False)
+class World(Inputs):
+    """A model of one step: the change of the standardised state z, the reward, and the probability of an end."""
+
+    change: Regression
+    reward: Regression
+    """Of steps that do not end the task."""
+    end_reward: float
+    """The mean reward of steps that do."""
+    ends: Floats | None
+    """Coefficients of the log-odds of an end in the next state; None where nothing ends."""
+    low: Floats
+    high: Floats
+    """The states that the model may reach."""
+    rewards: tuple[float, float]
+    """The least and the largest reward."""
+    explained: float
+    """The least share of variance explained, on held-out rows, over all coordinates of the state and the reward."""
+    ends_explained: float
+    """The share of the variance of ends that is explained; 1 where nothing ends."""
 
     def observations(self, z: Floats, like: Array) -> Array:
         """States of the model as a policy is asked about them, in the type of the logged ones."""
@@ -141,7 +147,7 @@ def fit_world(log: Log, clipping: Clipping, n_actions: int | None, seed: int) ->
         log: the rows.
         clipping: the bounds to which continuous actions are clipped.
         n_actions: how many discrete actions there are; None where only the log tells.
-        seed: of the waves.
+        seed: of the Fourier features.
     """
     data = log.data
     terminated, known = np.asarray(data.terminated), np.asarray(data.next_known)
@@ -150,17 +156,17 @@ def fit_world(log: Log, clipping: Clipping, n_actions: int | None, seed: int) ->
     usable = log.rows[known[log.rows]]
     usable = usable[:: len(usable) // MOST_ROWS + 1] if len(usable) else usable
     held_out, going_on = log.held_out[usable], ~terminated[usable]
-    if min((going_on & held_out).sum(), (going_on & ~held_out).sum()) < LEAST_WAVES:
+    if min((going_on & held_out).sum(), (going_on & ~held_out).sum()) < LEAST_FOURIER:
         return None
     states = DistinctColumns.fit(data.observations, data.time)
     z, after = states(data.observations[usable]), states(data.next_observations[usable])
-    blank = _without_regressions(log, clipping, n_actions, seed, states, z, after)
-    if blank.size > MOST_FEATURES:
+    inputs = _inputs(log, states, z, clipping, n_actions, seed)
+    if inputs.size > MOST_FEATURES:
         return None
-    actions, rewards, ended = blank.to_actions(data.actions[usable]), data.rewards[usable], ~going_on
+    actions, rewards, ended = inputs.to_actions(data.actions[usable]), data.rewards[usable], ~going_on
 
     def features(rows: Integers) -> Floats:
-        return blank.features(z[rows], actions[rows])
+        return inputs.features(z[rows], actions[rows])
 
     judged = features(np.flatnonzero(held_out))
     change, reward = _fitted(features, after - z, rewards, held_out, going_on, judged)
@@ -168,7 +174,10 @@ def fit_world(log: Log, clipping: Clipping, n_actions: int | None, seed: int) ->
     predicted = np.where(ended[held_out], end_reward, reward(judged)[:, 0])
     least = min(float(change.explained.min()), _explained(predicted, rewards[held_out]))
     ends = _end_coefficients(after, ended) if ended.any() else None
-    world = replace(blank, change=change, reward=reward, end_reward=end_reward, ends=ends, explained=least)
+    low, high = np.minimum(z.min(axis=0), after.min(axis=0)), np.maximum(z.max(axis=0), after.max(axis=0))
+    margin, paid = BEYOND * (high - low), (float(data.rewards.min()), float(data.rewards.max()))
+    seen = inputs.states, inputs.to_actions, inputs.n_actions, inputs.frequencies, inputs.phases
+    world = World(*seen, change, reward, end_reward, ends, low - margin, high + margin, paid, least, 1.0)
     return replace(world, ends_explained=_explained(world.end_probability(after), ended.astype(np.float64)))
 
 
@@ -198,41 +207,32 @@ def _fitted(
     size = float(np.abs(rewards).max(initial=0.0))
     columns = columns.beside(Columns.of(rewards[:, None], train & going_on, held_out & going_on, size))
     scaled = columns.scaled[held_out]
-    if going_on.all():  # both on the same rows, so that they share a factorisation
-        (sums,) = sums_over(features, columns.scaled, [train])
-        both = Regression.of_sums(sums, columns, judged, scaled)
-        return both.part(of_change), both.part(of_reward)
     on, last = sums_over(features, columns.scaled, [train & going_on, train & ~going_on])
-    whole, chosen = on.merge(last).part(of_change), going_on[held_out]
-    return (
-        Regression.of_sums(whole, columns.part(of_change), judged, scaled[:, of_change]),
-        Regression.of_sums(on.part(of_reward), columns.part(of_reward), judged[chosen], scaled[chosen, of_reward]),
-    )
+    change_of_state = Regression.of_sums(on.merge(last), columns, judged, scaled)
+    if going_on.all():  # both are on the same rows, and share a factorisation
+        return change_of_state.part(of_change), change_of_state.part(of_reward)
+    chosen, reward = going_on[held_out], columns.part(of_reward)
+    of_rest = Regression.of_sums(on.part(of_reward), reward, judged[chosen], scaled[chosen, of_reward])
+    return change_of_state.part(of_change), of_rest
 
 
-def _without_regressions(
-    log: Log, clipping: Clipping, n_actions: int | None, seed: int, states: DistinctColumns, z: Floats, after: Floats
-) -> World:
-    """The model before anything is fitted: its features and its limits."""
-    data, rng = log.data, np.random.default_rng(seed)
-    rewards = float(data.rewards.min()), float(data.rewards.max())
+def _inputs(
+    log: Log, states: DistinctColumns, z: Floats, clipping: Clipping, n_actions: int | None, seed: int
+) -> Inputs:
+    """The features of a model; z are standardised states, other arguments as in `fit_world`."""
+    data, rng, size, number = log.data, np.random.default_rng(seed), z.shape[1], FOURIER
     if data.discrete_actions:
         n_actions = n_actions or int(data.actions.max()) + 1
-        size, number, to_actions = z.shape[1], max(WAVES // n_actions, LEAST_WAVES), _numbers
+        number, to_actions = max(FOURIER // n_actions, LEAST_FOURIER), _numbers
     else:
         scale, clip = Standardiser.fit(data.actions), clipping.clip
-        n_actions, size, number = None, z.shape[1] + data.actions.shape[1], WAVES
+        n_actions, size = None, size + data.actions.shape[1]
 
         def to_actions(actions: Array) -> Array:
             return scale(clip(actions))
 
     frequencies = rng.standard_normal((size, number)) / np.sqrt(size)
-    phases = rng.uniform(0, 2 * np.pi, number)
-    low, high = np.minimum(z.min(axis=0), after.min(axis=0)), np.maximum(z.max(axis=0), after.max(axis=0))
-    margin, empty = BEYOND * (high - low), np.zeros((0, 0))
-    nothing = Regression(empty, empty, empty, empty, empty, empty)
-    limits = low - margin, high + margin, rewards
-    return World(states, to_actions, n_actions, frequencies, phases, nothing, nothing, 0.0, None, *limits, 0.0, 1.0)
+    return Inputs(states, to_actions, n_actions, frequencies, rng.uniform(0, 2 * np.pi, number))
 
 
 def _numbers(actions: Array) -> Array:

@@ -12,7 +12,7 @@ from ope_vpm.ope.finite.model import FiniteSolution
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.streamed import evidence_of_parts
 from ope_vpm.ope.inference.doubts import DISAGREEMENT, PAST, SUPPORT, UNSEEN, Doubts, remarks
-from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_sums, rewards_hull, rows_worth
+from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_sums, reward_range, rows_worth
 from ope_vpm.ope.inference.support import NO_DATA
 from ope_vpm.ope.inference.uncertainty import Bootstrap, Derived, Interval
 from ope_vpm.ope.problem import Problem
@@ -114,9 +114,9 @@ def reach(problem: Problem, solution: FiniteSolution, rare: RareRewards | None, 
     That are the limits of rare rewards, what unseen pairs would do if they were like seen ones, and anything that the
     rewards allow for the share of steps without data.
     """
-    hull, (below, above) = rewards_hull(problem), solution.unseen_range
+    allowed, (below, above) = reward_range(problem), solution.unseen_range
     if untried > 0:
-        worst, best = untried * (hull.low - solution.value), untried * (hull.high - solution.value)
+        worst, best = untried * (allowed.low - solution.value), untried * (allowed.high - solution.value)
         below, above = min(below, worst), max(above, best)
     if rare is not None:
         below, above = min(below, -rare.below), max(above, rare.above)

@@ -184,9 +184,7 @@ class StepSums:
         return RowEvidence(
             self._influence(problem, solution, counts),
             weights,
-            WeightSums(
-                positive.sum(), counts.times @ np.maximum(ratio, 0) ** 2, counts.times @ np.abs(ratio), positive
-            ),
+            WeightSums(positive.sum(), counts.times @ np.maximum(ratio, 0) ** 2, positive),
             limits_of_rewards(columns[_HOLDING] > 0, columns[_GAINS], columns[_LOSSES]),
             cut / ending if ending > 0 else 1.0,
             ending**2 / squares if squares > 0 else 0.0,

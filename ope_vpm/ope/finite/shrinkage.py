@@ -26,7 +26,7 @@ from ope_vpm.ope.finite.part_steps import StepPlan
 from ope_vpm.ope.finite.problem import FiniteProblem, finite_problem
 from ope_vpm.ope.finite.streamed import Numbers, numbers_of
 from ope_vpm.ope.finite.tally import planned
-from ope_vpm.ope.inference.estimate import Hull, RawEstimate, return_hull, rewards_hull
+from ope_vpm.ope.inference.estimate import RawEstimate, RewardRange, return_range, reward_range
 from ope_vpm.ope.inference.logged_mean import logged_mean, reward_sums, streamed_sums, time_weights, weighted_estimate
 from ope_vpm.ope.inference.uncertainty import Derived
 from ope_vpm.ope.problem import Problem
@@ -46,40 +46,40 @@ def shrunk(problem: Problem, found: RawEstimate) -> RawEstimate:
         problem: the question, on finite states and actions.
         found: the exact solution, with the return of an episode where there is one.
     """
-    other, logged, hull = one_step(problem), logged_mean(problem), rewards_hull(problem)
+    other, logged, allowed = one_step(problem), logged_mean(problem), reward_range(problem)
     share = 0.0
-    if hull.nearest(found.value) == found.value:  # an impossible value is left as it is, for the verdict to say so
-        share = share_of_other(found, other, logged, hull)
+    if allowed.nearest(found.value) == found.value:  # an impossible value is left as it is, for the verdict to say so
+        share = share_of_other(found, other, logged, allowed)
     of_return = found.per_episode
     if of_return is not None and other.per_episode is not None and logged.per_episode is not None:
-        among = return_hull(problem)
+        among = return_range(problem)
         part = share_of_other(of_return, other.per_episode, logged.per_episode, among)
         of_return = _moved(of_return, other.per_episode, part, among)
     notes = {**found.diagnostics, "one_step": other.value, "share_of_one_step": share}
-    return replace(_moved(found, other, share, hull), per_episode=of_return, diagnostics=notes)
+    return replace(_moved(found, other, share, allowed), per_episode=of_return, diagnostics=notes)
 
 
-def share_of_other(found: RawEstimate, other: RawEstimate, logged: RawEstimate, hull: Hull) -> float:
+def share_of_other(found: RawEstimate, other: RawEstimate, logged: RawEstimate, allowed: RewardRange) -> float:
     """How far to go to the other estimate, w; 0 where it is not known how noisy one of them is.
 
     Args:
         found: the noisy one.
         other: the biased one.
         logged: the logged mean, by whose standard error that of the first is limited.
-        hull: of what is possible; what lies beyond counts as its end.
+        allowed: of what is possible; what lies beyond counts as its end.
     """
     if found.sums is None or other.sums is None or logged.sums is None:
         return 0.0
     own = min(found.sums.standard_error, MOST_NOISE * logged.sums.standard_error)
-    excess, apart = own**2 - other.sums.standard_error**2, hull.nearest(found.value) - other.value
+    excess, apart = own**2 - other.sums.standard_error**2, allowed.nearest(found.value) - other.value
     return excess / (excess + apart**2) if excess > 0 and np.isfinite(apart) else 0.0
 
 
-def _moved(found: RawEstimate, other: RawEstimate, share: float, hull: Hull) -> RawEstimate:
+def _moved(found: RawEstimate, other: RawEstimate, share: float, allowed: RewardRange) -> RawEstimate:
     """The estimate moved by a share of the way, with the interval that it had."""
     if share == 0 or found.uncertainty is None:
         return found
-    value = (1 - share) * hull.nearest(found.value) + share * other.value
+    value = (1 - share) * allowed.nearest(found.value) + share * other.value
     uncertainty = Derived(of=found.uncertainty, at=found.value, limits=(value, value))
     return replace(found, value=value, uncertainty=uncertainty)
 

@@ -1,4 +1,4 @@
-"""What a value was asked about, so that more can be asked about it later, without keeping a log alive."""
+"""The data and the policy of a value, for further questions about it, without keeping a log alive."""
 
 from __future__ import annotations
 

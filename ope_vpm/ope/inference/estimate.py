@@ -1,4 +1,4 @@
-"""What an estimator found: a value, its uncertainty, the weights of the rows, its doubts; what the rewards allow."""
+"""Estimates before they have intervals: value, uncertainty, weights of the rows, doubts; and the reward range."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ope_vpm.ope.problem import Problem
 
 
 @dataclass(frozen=True)
-class Hull:
+class RewardRange:
     """The least and the largest value that the rewards allow; returns of episodes without a limit may be infinite."""
 
     low: float
@@ -59,8 +59,8 @@ class Hull:
         return max(self.low, high - far), min(self.high, low + far)
 
 
-def rewards_hull(problem: Problem, unlogged_ends: bool = False) -> Hull:
-    """The hull of the logged rewards, and of 0 where episodes end for good: a mean over time cannot leave it.
+def reward_range(problem: Problem, unlogged_ends: bool = False) -> RewardRange:
+    """The range of the logged rewards, and of 0 where episodes end for good: a mean over time cannot leave it.
 
     Args:
         problem: the question.
@@ -69,35 +69,35 @@ def rewards_hull(problem: Problem, unlogged_ends: bool = False) -> Hull:
     """
     rewards = problem.data.reward_facts
     ends = [0.0] if problem.on_end == "absorb" and (unlogged_ends or problem.ends.any()) else []
-    return Hull(min([rewards.least, *ends]), max([rewards.largest, *ends]))
+    return RewardRange(min([rewards.least, *ends]), max([rewards.largest, *ends]))
 
 
-def return_hull(problem: Problem) -> Hull:
+def return_range(problem: Problem) -> RewardRange:
     """The least and the largest return of an episode.
 
-    Where only ends pay, as for a probability of survival, it is the hull of what they pay and of 0. Otherwise an
+    Where only ends pay, as for a probability of survival, it is the range of what they pay and of 0. Otherwise an
     episode has at least one step, and at most as many as a time limit that is part of the task leaves it.
     """
     rewards, ends = problem.data.reward_facts, problem.ends
     if not (rewards.inner or rewards.last[~ends].any()):
         paid = rewards.last[ends]
-        return Hull(float(paid.min(initial=0.0)), float(paid.max(initial=0.0)))
+        return RewardRange(float(paid.min(initial=0.0)), float(paid.max(initial=0.0)))
     longest = np.inf if problem.limit is None else float(problem.limit)
     least, largest = rewards.least, rewards.largest
-    return Hull(least * longest if least < 0 else least, largest * longest if largest > 0 else largest)
+    return RewardRange(least * longest if least < 0 else least, largest * longest if largest > 0 else largest)
 
 
-def outside(what: str, value: float, hull: Hull) -> str:
+def outside(what: str, value: float, allowed: RewardRange) -> str:
     """That a number is impossible."""
     return (
-        f"the {what} {value:.6g} lies outside of what the rewards allow, [{hull.low:.6g}, {hull.high:.6g}], "
+        f"the {what} {value:.6g} lies outside of what the rewards allow, [{allowed.low:.6g}, {allowed.high:.6g}], "
         "and was moved to the nearest end"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class RawEstimate:
-    """What an estimator found, before it has an interval and a verdict."""
+    """An estimate before it has an interval and a verdict."""
 
     value: float
     """On the scale of one reward; NaN where no row has any weight."""
@@ -126,7 +126,7 @@ class RawEstimate:
         return next((doubt.size for doubt in self.doubts if doubt.code == rule.code), None)
 
     def doubted(self, *groups: Doubts) -> Self:
-        """The same with further doubts."""
+        """This estimate with further doubts."""
         return replace(self, doubts=joined(self.doubts, *groups))
 
     @property
@@ -142,7 +142,7 @@ class RawEstimate:
 
 
 def found_on_sample(problem: Problem, find: Callable[[Problem], RawEstimate | None]) -> RawEstimate | None:
-    """What is found on the log's sample, of a log that is longer; its uncertainty is that of the sample."""
+    """An estimate from the log's sample, where the log is longer; its uncertainty is that of the sample."""
     found = find(problem.on_sample)
     return found if problem.log.sample is problem.log else _of_sample(found, problem.log.sample)
 
@@ -156,7 +156,7 @@ def _of_sample(found: RawEstimate | None, sample: Log) -> RawEstimate | None:
 
 
 def doubts_of_weights(data: LoggedDataset, weights: Floats) -> Doubts:
-    """What the weights of the logged rows say: how many episodes they rest on.
+    """The doubt about how many episodes the weights of the logged rows rest on.
 
     Args:
         data: the log.
@@ -168,25 +168,19 @@ def doubts_of_weights(data: LoggedDataset, weights: Floats) -> Doubts:
 def weight_sums(data: LoggedDataset, weights: Floats) -> WeightSums:
     """The sums of weights of all rows, and of each episode's."""
     positive = np.maximum(weights, 0)
-    whole, square, size = positive.sum(), positive @ positive, np.abs(weights).sum()
-    return WeightSums(whole, square, size, group_sums(data.episode, positive, data.n_episodes))
+    return WeightSums(positive.sum(), positive @ positive, group_sums(data.episode, positive, data.n_episodes))
 
 
 def doubts_of_sums(data: LoggedDataset, sums: WeightSums) -> Doubts:
-    """The same from the sums of the weights."""
-    return FEW.of(effective_episodes(data, sums.by_group), data.n_episodes)
+    """The doubt from sums of weights: Kish's effective number of episodes, relative to that of equal rows."""
+    equal = effective_sample_size(data.lengths.astype(np.float64))
+    return FEW.of(effective_sample_size(sums.by_group) * data.n_episodes / equal, data.n_episodes)
 
 
 def rows_worth(sums: WeightSums) -> float:
     """Kish's effective sample size, (Στ)²/Στ², of weights of which sums are known."""
     squares = float(sums.squares)
     return float(sums.positive) ** 2 / squares if squares > 0 else 0.0
-
-
-def effective_episodes(data: LoggedDataset, whole: Floats) -> float:
-    """Kish's effective sample size of the episodes' summed weights, as a share of what equal rows would give."""
-    equal = effective_sample_size(data.lengths.astype(np.float64))
-    return effective_sample_size(whole) * data.n_episodes / equal
 
 
 def value_or_nan(ratio: float, weights: Floats) -> float:
@@ -204,7 +198,7 @@ def interval_of(problem: Problem, raw: RawEstimate) -> tuple[float | None, Inter
 
 
 def all_doubts(problem: Problem, raw: RawEstimate) -> Doubts:
-    """What speaks against an estimate, and against every estimate from this log; the doctor's warnings among it."""
+    """All doubts about an estimate, with those about every estimate from this log and the doctor's warnings."""
     episodes, look = problem.data.n_episodes, "look at what `ope-vpm inspect` finds in the data"
     of_log = *FEW.of(episodes, episodes), *HIDDEN_CAUSES.of(hidden_causes(problem.log.sample))
     return joined(of_log, raw.doubts, remarks(problem.log.warnings, look))

@@ -40,7 +40,7 @@ def time_weights(problem: Problem) -> tuple[Floats, Floats]:
 
 
 def weights_by_time(data: LoggedDataset, gamma: float, on_end: OnEnd, time_limit: TimeLimit) -> tuple[Floats, Floats]:
-    """The same from its parts; the target policy does not matter."""
+    """The weights of `time_weights` for a log or a part of one; the target policy does not matter."""
     if gamma == 1:
         return np.ones(len(data)), np.zeros(data.n_episodes)
     table = data.table
@@ -65,11 +65,6 @@ def _last_rows(data: LoggedDataset) -> tuple[Integers, Integers]:
     return episode, data.ends[episode] - place
 
 
-def weighted_sums(problem: Problem, weights: Floats, tail: Floats) -> EpisodeSums:
-    """Σ w r over Σ w and the tail, by episode."""
-    return reward_sums(problem.data, weights, tail, problem.time_limit).sums
-
-
 @dataclass(frozen=True)
 class RewardSums:
     """Sums of weights and weighted rewards over the rows of each episode; those of parts are merged."""
@@ -88,7 +83,7 @@ class RewardSums:
     """Σ w² over all rows."""
 
     def merge(self, other: RewardSums) -> RewardSums:
-        """Of two parts, one after another; an episode may have rows in both."""
+        """The sums of two parts, one after another; an episode may have rows in both."""
         mine = slice(0, len(self.reward))
         theirs = slice(other.first - self.first, other.first - self.first + len(other.reward))
         names = ("reward", "weight", "tail", "ended")
@@ -103,8 +98,7 @@ class RewardSums:
     @property
     def of_weights(self) -> WeightSums:
         """The weights, none of which is negative."""
-        whole = self.weight.sum()
-        return WeightSums(whole, np.asarray(self.squares), whole, self.weight)
+        return WeightSums(self.weight.sum(), np.asarray(self.squares), self.weight)
 
     @property
     def rows_worth(self) -> float:

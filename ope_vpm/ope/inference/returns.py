@@ -24,8 +24,8 @@ from ope_vpm.ope.inference.estimate import (
     interval_of,
     noise_of,
     outside,
-    return_hull,
-    rewards_hull,
+    return_range,
+    reward_range,
 )
 from ope_vpm.ope.inference.uncertainty import LEVEL, Bootstrap, Derived, EpisodeSums, Interval
 from ope_vpm.ope.inference.value import EpisodeReturn
@@ -64,12 +64,7 @@ def with_return(problem: Problem, found: RawEstimate, find: Find, plain: Find | 
     """
     length = fixed_length(problem)
     if length is not None:
-        uncertainty = found.uncertainty and Derived(of=found.uncertainty, at=found.value, factor=length)
-        doubts = scaled(found.doubts, length)
-        per_episode = replace(
-            found, value=length * found.value, uncertainty=uncertainty, doubts=doubts, per_episode=None
-        )
-        return replace(found, per_episode=per_episode)
+        return replace(found, per_episode=uncharged(0.0, 1 / length, found))
     if found.per_episode is not None:
         return found
     return replace(found, per_episode=_charged(problem, found, find, plain))
@@ -109,7 +104,7 @@ def with_counted_ends(problem: Problem, found: RawEstimate, rate: float, of_retu
         rate: of ends per step.
         of_return: the estimate of the return.
     """
-    hull, uncertainty, ends = return_hull(problem), of_return.uncertainty, of_return.ends_worth
+    allowed, uncertainty, ends = return_range(problem), of_return.uncertainty, of_return.ends_worth
     if ends is None and of_return.weights is not None:
         ends = effective_sample_size(np.maximum(of_return.weights, 0)[problem.ending])
     if ends is None or uncertainty is None:
@@ -117,7 +112,7 @@ def with_counted_ends(problem: Problem, found: RawEstimate, rate: float, of_retu
     few = FEW.of(ends, problem.data.n_episodes, sentence=FEW_ENDS)
     longer = [LONGER.format(1 / rate)] if 1 / rate > problem.data.lengths.max() else []
     of_return = of_return.doubted(among(found.doubts, FEW), few, remarks(longer))
-    width, rewards = hull.high - hull.low, problem.data.reward_facts
+    width, rewards = allowed.high - allowed.low, problem.data.reward_facts
     inner = rewards.inner or bool(rewards.last[~problem.ends].any())
     if inner or not (np.isfinite(width) and width > 0 and ends > 0):
         if found.uncertainty is None:
@@ -125,9 +120,9 @@ def with_counted_ends(problem: Problem, found: RawEstimate, rate: float, of_retu
         low, high = ((end - found.value) / rate for end in found.uncertainty.limits)
         reach = of_return.value + low, of_return.value + high
     else:
-        share = float(np.clip((of_return.value - hull.low) / width, 0, 1))
+        share = float(np.clip((of_return.value - allowed.low) / width, 0, 1))
         low, high = share_limits(share * ends, ends)
-        reach = hull.low + width * low, hull.low + width * high
+        reach = allowed.low + width * low, allowed.low + width * high
     return replace(of_return, uncertainty=Derived(of=uncertainty, limits=reach))
 
 
@@ -160,18 +155,18 @@ def ends_under(problem: Problem, weights: Floats) -> float:
 
 
 def return_estimate(
-    found: RawEstimate, value: float, influence: Floats, rate: float, rate_error: float = 0.0
+    found: RawEstimate, value: float, sums: EpisodeSums, rate: float, rate_error: float = 0.0
 ) -> RawEstimate:
-    """The estimate of a return, to first order.
+    """The estimate of a return.
 
     Args:
         found: of the value, whose weights and doubts it shares.
         value: R.
-        influence: (episodes,): how each episode moves it, (ψ_r - R·ψ_e)/e.
+        sums: how each episode moves it, to first order by (ψ_r - R·ψ_e)/e.
         rate: e, by which the value's suspected biases are divided, too.
         rate_error: the standard error of the rate of ends, relative to the rate.
     """
-    uncertainty, doubts = Bootstrap(episodes=EpisodeSums.of_influence(value, influence)), scaled(found.doubts, 1 / rate)
+    uncertainty, doubts = Bootstrap(episodes=sums), scaled(found.doubts, 1 / rate)
     of_return = replace(found, value=value, uncertainty=uncertainty, doubts=doubts, per_episode=None)
     return with_rate_doubt(of_return, rate_error)
 
@@ -184,20 +179,23 @@ def with_rate_doubt(of_return: Estimate, rate_error: float) -> Estimate:
     return of_return.doubted(FEW.of(1 / rate_error**2, sentence=FEW_ENDS) if rate_error > 0 else ())
 
 
-def with_ratio_return(problem: Problem, found: RawEstimate, rate: EpisodeSums) -> RawEstimate:
+def with_ratio_return(
+    problem: Problem, found: RawEstimate, rate: EpisodeSums, ends: float | None = None
+) -> RawEstimate:
     """An estimate that is linear in the rewards with its return, from the same estimate of the rate of ends.
 
     Args:
         problem: the question.
         found: the estimate of the value, with an influence function.
         rate: how each episode moves the estimate for the reward 1[the task ends here].
+        ends: that estimate; None: the sum of the ratios.
     """
-    ends = float(rate.ratios.sum())
+    ends = float(rate.ratios.sum()) if ends is None else ends
     if found.sums is None or not reaches_ends(problem, ends):
         return replace(found, per_episode=UNKNOWN)
     value = found.value / ends
-    influence = (found.sums.influence - value * rate.influence) / ends
-    return replace(found, per_episode=return_estimate(found, value, influence, ends, rate.standard_error / ends))
+    sums = EpisodeSums.of_influence(value, (found.sums.influence - value * rate.influence) / ends)
+    return replace(found, per_episode=return_estimate(found, value, sums, ends, rate.standard_error / ends))
 
 
 def with_weighted_return(problem: Problem, found: RawEstimate) -> RawEstimate:
@@ -217,7 +215,7 @@ def with_weighted_return(problem: Problem, found: RawEstimate) -> RawEstimate:
 
 
 def with_return_of_sums(problem: Problem, found: RawEstimate, sums: EpisodeSums, rate: EpisodeSums) -> RawEstimate:
-    """The same from the sums of each episode.
+    """An estimate with its return, from weighted sums over each episode.
 
     Args:
         problem: the question, at γ = 1 on a task that ends.
@@ -228,9 +226,8 @@ def with_return_of_sums(problem: Problem, found: RawEstimate, sums: EpisodeSums,
     ends = float(rate.ratios[0])
     if not reaches_ends(problem, ends):
         return replace(found, per_episode=UNKNOWN)
-    doubts = scaled(found.doubts, 1 / ends)
-    per_episode = replace(found, value=float(sums.ratios[0]), uncertainty=Bootstrap(episodes=sums), doubts=doubts)
-    return replace(found, per_episode=with_rate_doubt(per_episode, rate.standard_error / ends))
+    of_return = return_estimate(found, float(sums.ratios[0]), sums, ends, rate.standard_error / ends)
+    return replace(found, per_episode=of_return)
 
 
 NO_ENDS = "every logged step pays the same and a time limit alone ends episodes, so the log says nothing about ends"
@@ -246,21 +243,21 @@ def episode_return(problem: Problem, raw: RawEstimate) -> EpisodeReturn | None:
     """The return with its interval and its verdict; None where the target reaches no end."""
     if not np.isfinite(raw.value):
         return None
-    hull = return_hull(problem)
+    allowed = return_range(problem)
     error, interval = interval_of(problem, raw)
     level, reasons = judge(all_doubts(problem, raw), noise_of(problem, raw, error, float(problem.data.lengths.mean())))
     if interval is None:
         reasons = (ONE_EPISODE, *reasons)
-    elif hull.single:
+    elif allowed.single:
         level, reasons = "unreliable", (SAME_RETURN, *reasons)
-    elif hull.beyond(interval):  # values beyond it by their noise are usual where the truth is near an end of the hull
-        level, reasons = "unreliable", (outside("return", raw.value, hull), *reasons)
-    unknown = hull.single  # equal rewards have no error, and say nothing of others
-    if rewards_hull(problem).single and not problem.data.table.terminated.any():
+    elif allowed.beyond(interval):  # values beyond it by their noise are usual where the truth is near one of its ends
+        level, reasons = "unreliable", (outside("return", raw.value, allowed), *reasons)
+    unknown = allowed.single  # equal rewards have no error, and say nothing of others
+    if reward_range(problem).single and not problem.data.table.terminated.any():
         level, reasons, unknown = "unreliable", (NO_ENDS, *reasons), True
-    if not np.isfinite([hull.low, hull.high]).all() and level == "unreliable":
+    if not np.isfinite([allowed.low, allowed.high]).all() and level == "unreliable":
         reasons = (*reasons, NO_LIMIT)
-    if interval is not None and unknown and np.isfinite([hull.low, hull.high]).all():
-        interval = hull.low, hull.high
-    cut = None if interval is None else hull.cut(interval)
-    return EpisodeReturn(hull.nearest(raw.value), error, cut, level, reasons)
+    if interval is not None and unknown and np.isfinite([allowed.low, allowed.high]).all():
+        interval = allowed.low, allowed.high
+    cut = None if interval is None else allowed.cut(interval)
+    return EpisodeReturn(allowed.nearest(raw.value), error, cut, level, reasons)

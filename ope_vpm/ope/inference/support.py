@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ope_vpm.ope.behaviour.action_ratio import held_actions, known_overlap
 from ope_vpm.ope.inference.doubts import SUPPORT, Doubts, joined
-from ope_vpm.ope.inference.estimate import rewards_hull
+from ope_vpm.ope.inference.estimate import reward_range
 from ope_vpm.ope.problem import Problem
 
 OVERLAP = "the log does not hold {:.0%} of what the target does"
@@ -26,8 +26,8 @@ def unsupported(problem: Problem, share: float | None, sentence: str = NO_DATA, 
     """
     if share is None:
         return ()
-    hull = rewards_hull(problem, unlogged_ends=True)
-    bias = factor * max(share - UNCERTAIN, 0.0) * (hull.high - hull.low)
+    allowed = reward_range(problem, unlogged_ends=True)
+    bias = factor * max(share - UNCERTAIN, 0.0) * (allowed.high - allowed.low)
     return SUPPORT.of(max(share, 0.0), bias=bias, sentence=sentence)
 
 

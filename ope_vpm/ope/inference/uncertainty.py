@@ -46,7 +46,7 @@ class EpisodeSums:
         )
 
     def in_order(self, episodes: Integers) -> EpisodeSums:
-        """The same with the episodes in another order."""
+        """These sums with the episodes in another order."""
         return EpisodeSums(self.numerator[episodes], self.denominator[episodes])
 
     def scaled(self, factor: float) -> EpisodeSums:
@@ -54,7 +54,7 @@ class EpisodeSums:
         return EpisodeSums(factor * self.numerator, self.denominator)
 
     def stretched(self, factor: float) -> EpisodeSums:
-        """The same ratios with every deviation from them multiplied by a factor."""
+        """Sums with these ratios, and every deviation from them multiplied by a factor."""
         level = self.denominator * self.ratios
         return EpisodeSums(level + factor * (self.numerator - level), self.denominator)
 
@@ -157,7 +157,7 @@ class Uncertainty(ABC):
 
     @property
     def limits(self) -> Interval:
-        """What the interval holds at least, whatever the episodes say."""
+        """Values that the interval holds at least, whatever the episodes say."""
         return NOTHING
 
     @property

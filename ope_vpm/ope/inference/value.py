@@ -42,7 +42,7 @@ class EpisodeReturn:
 
 @dataclass(frozen=True, eq=False)
 class PolicyValue:
-    """What a policy is worth, on the scale of one reward.
+    """The value of a policy, on the scale of one reward.
 
     At gamma = 1 the long-run average reward per step; below, (1 - gamma) · E[Σ gamma^t r_t].
     """
@@ -151,7 +151,7 @@ class PolicyValue:
 
     @property
     def lead(self) -> PolicyValue | EpisodeReturn:
-        """What people quote: the return of an episode at gamma = 1 where episodes end, otherwise the value per step."""
+        """The headline: the return of an episode at gamma = 1 where episodes end, otherwise the value per step."""
         return self if self.episode_return is None or self.gamma < 1 else self.episode_return
 
     @property
@@ -218,7 +218,7 @@ class PolicyValue:
         return card(self)
 
     def __str__(self) -> str:
-        """What people quote first; the other number below it, unless it says nothing."""
+        """The headline first; the other number below it, unless it says nothing."""
         lead = self.lead
         step = f"{self.value:.6g}  {_between(self.interval)}  per step"
         if isinstance(lead, EpisodeReturn):
@@ -242,7 +242,7 @@ def _between(interval: Interval | None) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold: it has no NaN and no arrays."""
+    """A value as JSON can hold it, which has no NaN and no arrays."""
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if isinstance(value, list | tuple):

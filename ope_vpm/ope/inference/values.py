@@ -32,7 +32,7 @@ class PolicyValues(dict[Key, Value]):
         return frame(rows_of(self))
 
     def to_latex(self) -> str:
-        """The same as a LaTeX table, for the package `booktabs`."""
+        """The values as a LaTeX table, for the package `booktabs`."""
         from ope_vpm.ope.reporting.tables import latex, rows_of
 
         return latex(rows_of(self))

@@ -7,7 +7,7 @@ the ridge. τ and δ of every row for that ridge alone are what the second pass 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -20,9 +20,8 @@ from ope_vpm.linear.moments import Coefficients, KeptRows, Means, accumulate_ini
 from ope_vpm.linear.system import DECADE, RIDGES, LinearSystem, choose_ridge, suspected_bias
 from ope_vpm.linear.weight_sums import WeightSums
 from ope_vpm.ope.adapter.ends import clock_remarks
-from ope_vpm.ope.adapter.pair_features import PairFeatures
+from ope_vpm.ope.adapter.pair_features import PairFeatures, PairSums
 from ope_vpm.ope.adapter.pair_stream import Pairs, on_sample
-from ope_vpm.ope.adapter.pair_sums import PairSums
 from ope_vpm.ope.inference.doubts import FITTED, RIDGE, remarks
 from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_sums, rows_worth, weight_sums
 from ope_vpm.ope.inference.returns import reaches_ends, with_rate_doubt
@@ -76,7 +75,7 @@ class PairEquations:
 
     @cached_property
     def means(self) -> Means:
-        """Of one pass over the rows, which all discounts share."""
+        """Means of the moments, from one pass over the rows that all discounts share."""
         return self.pairs.moments.means()
 
     @cached_property
@@ -93,6 +92,10 @@ class PairEquations:
     def on_sample(self) -> PairEquations:
         """These equations on the rows of the log's sample."""
         return PairEquations(self.problem.on_sample, on_sample(self.problem, self.pairs))
+
+    def weighted(self, weight: Floats | None) -> PairEquations:
+        """The equations with a weight for each logged row, of a log in memory; these ones where there is none."""
+        return self if weight is None else PairEquations(self.problem, self.rows.weighted(weight))
 
     @property
     def rows(self) -> PairFeatures:
@@ -157,9 +160,11 @@ class SolvedRidges:
     """(features, ridges), for the reward 1[the task ends here]; without columns where nothing ends."""
     beta: Floats
     """(features, ridges to choose from)."""
-    sums: PairSums
+    asked: Coefficients
+    """What a pass over the rows is to sum up."""
+    sums: PairSums | None = None
     """For the ridges to choose from: columns for θ, then those for ends; with sums of the weights τ where rows are not
-    there for a third pass."""
+    there for a third pass. None before the pass."""
     rows: KeptRows | None = None
     """τ and the residual of each row for the ridges to choose from, where they are kept."""
 
@@ -203,37 +208,21 @@ def _solved_together(
         sums = pairs.sums(asked, kept=kept)
     else:
         sums = pairs.sums(asked, weights=True)
-    return {discounts[k]: solved[k].with_sums(sums[k], kept[k] if kept else None) for k in range(len(discounts))}
+    rows: Sequence[KeptRows | None] = kept or [None] * len(asked)
+    return {discounts[k]: replace(solved[k], sums=sums[k], rows=rows[k]) for k in range(len(discounts))}
 
 
-@dataclass(frozen=True)
-class _Solved:
-    """The coefficients of the solutions for some ridges, before a pass over the rows."""
-
-    theta: Floats
-    """(features, 1 or 2, ridges): those of Q for the reward, then for the reward 1[the task ends here]."""
-    beta: Floats
-    """(features, ridges to choose from)."""
-    asked: Coefficients
-    """What the pass is to sum up."""
-
-    def with_sums(self, sums: PairSums, rows: KeptRows | None) -> SolvedRidges:
-        """The same after the pass."""
-        of_ends = self.theta[:, 1:].reshape(len(self.theta), -1)
-        return SolvedRidges(self.theta[:, 0], of_ends, self.beta, sums, rows)
-
-
-def _solved(equations: PairEquations, ridges: tuple[float, ...], choices: int) -> _Solved:
-    """Solve for every ridge."""
+def _solved(equations: PairEquations, ridges: tuple[float, ...], choices: int) -> SolvedRidges:
+    """The coefficients for every ridge, before a pass over the rows."""
     # Beside the reward, 1[the task ends here] is one more right-hand side of the same equations.
-    each, means = equations, equations.means
-    paid = [each.system.reward, means.ended] if each.problem.episodic else [each.system.reward]
-    system = replace(each.system, reward=np.stack(paid, axis=1))
+    problem, system = equations.problem, equations.system
+    paid = [system.reward, equations.means.ended] if problem.episodic else [system.reward]
+    system = replace(system, reward=np.stack(paid, axis=1))
     theta, beta = (np.stack(parts, axis=-1) for parts in zip(*map(system.solve, ridges), strict=True))
     beta, some = beta[:, :choices], theta[:, :, :choices]
-    both = np.hstack([beta] * theta.shape[1]), some.reshape(len(theta), -1)
-    asked = Coefficients(*both, each.problem.gamma, each.after_end, choices * (theta.shape[1] - 1))
-    return _Solved(theta, beta, asked)
+    both = np.hstack([beta] * len(paid)), some.reshape(len(theta), -1)
+    asked = Coefficients(*both, problem.gamma, equations.after_end, choices * (len(paid) - 1))
+    return SolvedRidges(theta[:, 0], theta[:, 1:].reshape(len(theta), -1), beta, asked)
 
 
 @remembered
@@ -287,13 +276,9 @@ def ridge_path(equations: PairEquations, ridge: float | None, grid: tuple[float,
         grid: the ridges to choose from.
     """
     grid = grid if ridge is None else (ridge,)
-    ridges = (*grid, grid[-1] * 10**0.5, grid[-1] * 10)
-    return _path(equations, ridge, ridges, equations.solved(ridges, len(grid)))
-
-
-def _path(equations: PairEquations, ridge: float | None, ridges: tuple[float, ...], solved: SolvedRidges) -> RidgePath:
-    """Choose a ridge among solutions, by the standard errors of the value, and another one for the return."""
-    choices = solved.beta.shape[1]
+    ridges, choices = (*grid, grid[-1] * 10**0.5, grid[-1] * 10), len(grid)
+    solved = equations.solved(ridges, choices)
+    assert solved.sums is not None
     values, weights = equations.system.source @ solved.theta, solved.sums.groups.weights
     own = Influences(equations.problem, solved.sums, range(choices))
     path = RidgePath(ridges, _choice(ridge, own), solved.theta, solved.beta, values, own, weights=weights)
@@ -375,7 +360,7 @@ def linear_estimate(
 
 
 def _estimate(equations: PairEquations, path: RidgePath) -> LinearEstimate:
-    """What was found at the chosen ridge."""
+    """The estimate at the chosen ridge."""
     problem = equations.problem
     chosen, sums = path.ridges[path.chosen], path.sums[path.chosen]
     value, bias = float(path.values[path.chosen]), suspected_bias(path.values, path.chosen)
@@ -385,7 +370,7 @@ def _estimate(equations: PairEquations, path: RidgePath) -> LinearEstimate:
     fitted = leverage(equations, chosen)
     return LinearEstimate(
         value=value,
-        uncertainty=Bootstrap(episodes=sums.stretched(_stretch(fitted))),
+        uncertainty=Bootstrap(episodes=sums.stretched(leverage_factor(fitted))),
         weights=weights,
         rows_worth=rows_worth(of_weights),
         doubts=(
@@ -408,15 +393,11 @@ def leverage(equations: PairEquations, ridge: float) -> float:
     return float(equations.system.degrees_of_freedom(ridge) / len(equations.pairs))
 
 
-def leverage_factor(equations: PairEquations, ridge: float) -> float:
-    """By how much errors from fitted residuals, which are too small, are to be stretched.
+def leverage_factor(fitted: float) -> float:
+    """By how much errors from fitted residuals, which are too small by a leverage, are to be stretched.
 
     1/(1 - leverage) undoes that and a little more (MacKinnon and White's HC3).
     """
-    return _stretch(leverage(equations, ridge))
-
-
-def _stretch(fitted: float) -> float:
     return 1 / (1 - min(fitted, LARGEST_LEVERAGE))
 
 

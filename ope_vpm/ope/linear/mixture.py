@@ -67,7 +67,7 @@ def mixed(estimates: Sequence[LinearEstimate]) -> RawEstimate:
 
 
 def _about_rows(estimate: LinearEstimate) -> dict[str, Any]:
-    """What the record says of the rows, which are those of every part."""
+    """Diagnostics of the rows, which are those of every part."""
     known = estimate.diagnostics
     return {name: known[name] for name in ("clock", "dropped", "ended") if name in known}
 

@@ -1,10 +1,10 @@
-"""What foretells the Bellman residuals δ of an estimate that is linear in features: the past, or state and action.
+"""Predictors of the Bellman residuals δ of an estimate that is linear in features: the past, or state and action.
 
 Estimates take observations for states: what follows depends on the past through (s, a) alone, so that nothing of the
-past foretells the next Bellman residual. Where a speed is not observed, residuals of successive steps go together.
+past predicts the next Bellman residual. Where a speed is not observed, residuals of successive steps go together.
 Where observations come a step late they do not, for the errors of one step are over when the next begins, but the
-action before, which has not shown yet, foretells them. Where doing the same again is paid, or a change of the action
-has a price, the action before foretells them together with the present one, and alone it may say nothing. None of this
+action before, which has not shown yet, predicts them. Where doing the same again is paid, or a change of the action
+has a price, the action before predicts them together with the present one, and alone it may say nothing. None of this
 is mended by any feature of (s, a): see `History`.
 
 The value is off by E[δ] over the target's own steps, exactly. Where features cannot follow how rewards and next states
@@ -21,10 +21,10 @@ import numpy as np
 
 from ope_vpm.arrays import ROUNDING, Array, Bools, Floats, Integers
 from ope_vpm.linear.features import Standardiser
-from ope_vpm.linear.system import Halves, predicted_mean
+from ope_vpm.linear.system import Halves
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.adapter.encoding import NEAR, nearness
 from ope_vpm.ope.adapter.pair_features import PairFeatures, action_functions
+from ope_vpm.ope.adapter.state_features import NEAR, nearness
 from ope_vpm.ope.memory import remembered
 from ope_vpm.ope.problem import Problem
 
@@ -55,10 +55,10 @@ RIDGE = 1e-6
 """Of each regressor's mean square: keeps repeated ones solvable."""
 FARTHEST = 5.0
 """Standard deviations beyond which coordinates are not told apart, as in the features."""
-JOINT_WAVES, LEAST_WAVES = 200, 20
+JOINT_FOURIER, LEAST_FOURIER = 200, 20
 """Cosines of state and action together, and how few of them are not worth asking."""
 SLOW = 0.3
-"""Of the frequencies of the state in half of these waves, which vary with the action above all."""
+"""Of the frequencies of the state in half of these Fourier features, which vary with the action above all."""
 ROWS_PER_REGRESSOR = 20
 """Steps for each regressor at least: what they fit of the noise is then a small part of it."""
 MISSED_RIDGES = (1e-3, 1e-2, 1e-1)
@@ -73,37 +73,37 @@ and parabolas alone are off by more than their intervals without this part: 34 o
 
 @dataclass(frozen=True)
 class History:
-    """What the past foretells of the Bellman residuals."""
+    """The shares of the Bellman residuals that the past predicts."""
 
     correlation: float
     """ρ of the residuals of successive steps."""
     alone: float
-    """The share of their variance that the action before foretells beyond state and action; 0 where noise alone may be
+    """The share of their variance that the action before predicts beyond state and action; 0 where noise alone may be
     the reason."""
     jointly: float = 0.0
     """The same of the action before together with the present one."""
 
     @property
-    def foretold(self) -> float:
+    def predicted(self) -> float:
         """The larger of the two shares."""
         return max(self.alone, self.jointly)
 
     @property
     def share(self) -> float:
-        """Of the residuals' variance: what the past predicts, be it by the action before or by the residual before."""
-        return self.foretold + max(abs(self.correlation) - UNCORRELATED, 0.0) ** 2
+        """The share of the residuals' variance that the past predicts, by its action or by its residual."""
+        return self.predicted + max(abs(self.correlation) - UNCORRELATED, 0.0) ** 2
 
     def bias(self, bound: float) -> float:
-        """What all this may do to a value; `bound` is B."""
+        """How far a value may be off by that; `bound` is B."""
         return bound * float(np.sqrt(self.share))
 
 
 def history(equations: PairEquations, residual: Floats) -> History:
-    """What the past predicts of the residuals of the rows of a log in memory."""
+    """The shares of the residuals of a log in memory that the past predicts."""
     size = equations.problem.data.reward_facts.size
     correlation = residual_correlation(_together(equations), residual, size)
     past = _past_steps(equations)
-    return History(correlation, *((0.0, 0.0) if past is None else past.foretold(residual, size)))
+    return History(correlation, *((0.0, 0.0) if past is None else past.predicted(residual, size)))
 
 
 def _together(equations: PairEquations) -> Bools:
@@ -182,7 +182,7 @@ class PastSteps:
         x, ends = np.hstack(parts), np.cumsum([part.shape[1] for part in parts])
         return cls(place, Halves(x, fold), np.split(np.arange(x.shape[1]), ends[:-1]), episode)
 
-    def foretold(self, residual: Floats, size: float) -> tuple[float, float]:
+    def predicted(self, residual: Floats, size: float) -> tuple[float, float]:
         """The shares of the squared residuals by which the action before improves their prediction.
 
         Alone, and together with the present action: two questions, for regressors of the one would drown the other.
@@ -295,13 +295,11 @@ class JointSteps:
 
     place: Integers
     """Of each step among the rows."""
-    here: Array
+    here: Halves
     """At the logged action, (n, k)."""
     target: Array
     """Averaged over the target's actions, (n, k)."""
     episode: Integers
-    fold: Integers
-    """0 or 1 for each step, the same within an episode."""
 
     def missed(self, tau: Floats, residual: Floats) -> Missed:
         """E[τ·d(s, π)], d(s, a) being what a regression says of δ at the target's actions.
@@ -314,7 +312,7 @@ class JointSteps:
         if not weight.mean() > 0 or not left.any() or not np.isfinite([weight, left]).all():
             return Missed()
         at = weight @ self.target / weight.sum()
-        return Missed(*predicted_mean(self.here, left, at, self.episode, self.fold, MISSED_RIDGES))
+        return Missed(*self.here.predicted_mean(left, at, self.episode, MISSED_RIDGES))
 
 
 @remembered
@@ -326,19 +324,19 @@ def _joint_steps(equations: PairEquations) -> JointSteps | None:
         return None
     asked = np.zeros(len(data), dtype=np.bool_)
     asked[pairs.rows] = True
-    every = -(-len(pairs) * 2 * JOINT_WAVES // MOST_NUMBERS)
+    every = -(-len(pairs) * 2 * JOINT_FOURIER // MOST_NUMBERS)
     asked &= (log.content // 2 % every == 0)[data.episode]  # folds are odd and even numbers
     rows = log.rows[asked[log.rows]]  # in the canonical order, in which policies draw
     z = np.clip(encoder.states(data.observations[rows]), -FARTHEST, FARTHEST)
     both = _joint_discrete(problem, rows, z) if data.discrete_actions else _joint_continuous(problem, pairs, rows, z)
     if both is None:
         return None
-    episode = data.episode[rows]
-    return JointSteps(np.searchsorted(pairs.rows, rows), *both, episode, log.folds(2)[episode])
+    (here, target), episode = both, data.episode[rows]
+    return JointSteps(np.searchsorted(pairs.rows, rows), Halves(here, log.folds(2)[episode]), target, episode)
 
 
 @dataclass(frozen=True)
-class JointWaves:
+class JointFourier:
     """[1, x, x², cos(ωᵀx + b)] with random phases b."""
 
     frequencies: Floats
@@ -346,8 +344,8 @@ class JointWaves:
     phases: Floats
 
     @classmethod
-    def draw(cls, scales: Floats, rng: np.random.Generator) -> JointWaves:
-        """Draw waves from the standard deviations of their frequencies, (coordinates, waves)."""
+    def draw(cls, scales: Floats, rng: np.random.Generator) -> JointFourier:
+        """Draw Fourier features from the standard deviations of their frequencies, (coordinates, Fourier features)."""
         return cls(scales * rng.standard_normal(scales.shape), rng.uniform(0, 2 * np.pi, size=(scales.shape[1],)))
 
     def __call__(self, x: Floats) -> Array:
@@ -358,13 +356,13 @@ class JointWaves:
 
 
 def _joint_discrete(problem: Problem, rows: Integers, z: Floats) -> tuple[Array, Array] | None:
-    """[1, 1[a = j]⊗(1, z, z², waves of z)] at the logged actions, and averaged over the target's."""
+    """[1, 1[a = j]⊗(1, z, z², Fourier features of z)] at the logged actions, and averaged over the target's."""
     probabilities = problem.policy.probabilities(problem.data.observations[rows])
     number, size = probabilities.shape[1], z.shape[1]
-    waves = min(JOINT_WAVES, len(rows) // ROWS_PER_REGRESSOR - number * (1 + 2 * size)) // number
-    if waves * number < LEAST_WAVES:
+    fourier = min(JOINT_FOURIER, len(rows) // ROWS_PER_REGRESSOR - number * (1 + 2 * size)) // number
+    if fourier * number < LEAST_FOURIER:
         return None
-    base = JointWaves.draw(np.full((size, waves), size**-0.5), np.random.default_rng([problem.seed, 3]))(z)
+    base = JointFourier.draw(np.full((size, fourier), size**-0.5), np.random.default_rng([problem.seed, 3]))(z)
 
     def joint(share: Array) -> Array:
         blocks = (share.astype(np.float32)[:, :, None] * base[:, None, :]).reshape(len(base), -1)
@@ -378,13 +376,13 @@ def _joint_continuous(problem: Problem, pairs: PairFeatures, rows: Integers, z: 
     data, policy, functions = problem.data, problem.policy, action_functions(problem)
     states, actions = z.shape[1], data.actions.shape[1]
     size = states + 2 * actions
-    half = min(JOINT_WAVES, len(rows) // ROWS_PER_REGRESSOR - 1 - 2 * size - len(NEAR) * (1 + states)) // 2
-    if 2 * half < LEAST_WAVES:
+    half = min(JOINT_FOURIER, len(rows) // ROWS_PER_REGRESSOR - 1 - 2 * size - len(NEAR) * (1 + states)) // 2
+    if 2 * half < LEAST_FOURIER:
         return None
     of_both = np.full(size, size**-0.5)
     of_action = np.repeat([SLOW * states**-0.5, actions**-0.5], [states, 2 * actions])
     scales = np.repeat([of_both, of_action], half, axis=0).T
-    waves = JointWaves.draw(scales, np.random.default_rng([problem.seed, 3]))
+    fourier = JointFourier.draw(scales, np.random.default_rng([problem.seed, 3]))
     logged, gap = functions.standardised(data.actions[rows], policy), pairs.centred[rows, :actions].astype(np.float64)
     usual = np.sqrt(np.mean(gap**2, axis=0))
     spread, short = np.where(usual > 0, usual, 1.0), z.astype(np.float32)
@@ -394,7 +392,7 @@ def _joint_continuous(problem: Problem, pairs: PairFeatures, rows: Integers, z: 
         apart = (gap + a - logged) / spread
         x = np.hstack([z, np.clip(np.hstack([a, apart]), -FARTHEST, FARTHEST)])
         near = nearness(apart).astype(np.float32)
-        return np.hstack([waves(x), near, (near[:, :, None] * short[:, None, :]).reshape(len(z), -1)])
+        return np.hstack([fourier(x), near, (near[:, :, None] * short[:, None, :]).reshape(len(z), -1)])
 
     draws = np.random.default_rng([problem.seed, 4])
     return joint(data.actions[rows]), policy.expected(joint, data.observations[rows], draws, MISSED_DRAWS)

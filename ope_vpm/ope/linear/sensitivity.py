@@ -1,4 +1,4 @@
-"""What Bellman residuals say against an estimate that is linear in features.
+"""Doubts about an estimate that is linear in features, from its Bellman residuals.
 
 An influence function knows the sampling error of a linear estimate and nothing of its bias: what the value depends on
 may be missing in the observations, or the features may not follow how outcomes depend on the action. A bias is
@@ -19,7 +19,7 @@ from ope_vpm.ope.inference.doubts import FEW, FITTED, MISSED, PAST, RIDGE, SUPPO
 from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.returns import Estimate
 from ope_vpm.ope.inference.uncertainty import Bootstrap
-from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations, charged_residual, leverage_factor
+from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations, charged_residual, leverage, leverage_factor
 from ope_vpm.ope.linear.residuals import History, Missed, history, missed
 
 USUAL = 0.68
@@ -28,14 +28,14 @@ USUAL = 0.68
 
 @dataclass(frozen=True)
 class RowDoubt:
-    """What τ and the Bellman residual δ of the rows say against an estimate."""
+    """Evidence against an estimate from the ratio τ and the Bellman residual δ of its rows."""
 
     bound: float
     """B = sd(τ)·q₆₈|δ|."""
     history: History
-    """What the past foretells of δ."""
+    """What the past predicts of δ."""
     missed: Missed
-    """What state and action foretell of δ where the target goes."""
+    """What state and action predict of δ where the target goes."""
 
     @property
     def numbers(self) -> dict[str, float]:
@@ -43,20 +43,20 @@ class RowDoubt:
         return {
             "ratio_error_bound": self.bound,
             "residual_correlation": self.history.correlation,
-            "foretold_by_action": self.history.foretold,
+            "predicted_by_action": self.history.predicted,
             "missed": self.missed.value,
             "missed_error": self.missed.error,
         }
 
     @property
     def doubts(self) -> Doubts:
-        """What the past predicts, and what the features miss."""
+        """Doubts about what the past predicts and about what the features miss."""
         return (*PAST.of(self.history.share, bias=self.history.bias(self.bound)), *MISSED.suspects(self.missed.bias))
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What an estimate says of each row of the equations of a log in memory."""
+    """The ratio and the Bellman residual of an estimate at each row of the equations of a log in memory."""
 
     tau: Floats
     """The ratio."""
@@ -74,7 +74,7 @@ class Rows:
 
 
 def with_feature_doubt(equations: PairEquations, estimate: LinearEstimate) -> LinearEstimate:
-    """The same estimate, and its return, with what its Bellman residuals say against it.
+    """Add to an estimate, and to its return, the doubts that its Bellman residuals raise.
 
     Args:
         equations: those that the estimate solves.
@@ -112,8 +112,8 @@ def with_linear_doubt(
     if per_episode is not None and linear.per_episode is not None and of_return is not None:
         doubt_of_return = row_doubt(equations, *of_return.on_sample(equations))
         per_episode = replace(per_episode, doubts=_of_linear(per_episode.doubts, linear.per_episode.doubts))
-        per_episode = _stretched(per_episode, leverage_factor(equations, linear.per_episode.ridge))
-    found = _stretched(found, leverage_factor(equations, linear.ridge))
+        per_episode = _stretched(per_episode, leverage_factor(leverage(equations, linear.per_episode.ridge)))
+    found = _stretched(found, leverage_factor(leverage(equations, linear.ridge)))
     found = replace(found, doubts=_of_linear(found.doubts, linear.doubts), per_episode=per_episode)
     return with_doubts(found, doubt, doubt_of_return)
 
@@ -149,7 +149,7 @@ def _of_linear(own: Doubts, linear: Doubts) -> Doubts:
 
 
 def row_doubt(equations: PairEquations, tau: Floats, residual: Floats) -> RowDoubt:
-    """B, what the past foretells, and what the features miss, from τ and δ of the sample's rows."""
+    """B, what the past predicts, and what the features miss, from τ and δ of the sample's rows."""
     sampled = equations.on_sample
     if np.abs(residual).max(initial=0.0) <= ROUNDING * sampled.problem.data.reward_facts.size:
         residual = np.zeros_like(residual)  # equal rewards leave rounding errors, of which features miss nothing

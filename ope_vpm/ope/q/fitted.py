@@ -70,7 +70,7 @@ def _fitted(problem: Problem, settings: Networks, weight: Floats | None) -> tupl
     by_step = None if weight is None else weight[plan.rows]
     linear = find_lstd(problem, settings.n_features, settings.ridge, settings.draws)
     ratio = linear.ratio[plan.rows]
-    equations = lstd_equations(problem, settings.n_features, settings.draws, weight)
+    equations = lstd_equations(problem, settings.n_features, settings.draws).weighted(weight)
     base = linear_base(equations, whole, linear.ridge)
     q = fit_networks(problem, whole, settings.members, settings.training_steps, settings.draws, by_step, base)
     residual = q.residual(problem)

@@ -13,8 +13,8 @@ import numpy as np
 from ope_vpm.arrays import Floats, Integers
 from ope_vpm.linear.folds import apply_folds
 from ope_vpm.linear.system import RIDGES
-from ope_vpm.ope.adapter.pair_features import WAVES, action_functions
-from ope_vpm.ope.adapter.pair_stream import any_pairs, pair_features
+from ope_vpm.ope.adapter.pair_features import FOURIER, action_functions
+from ope_vpm.ope.adapter.pair_stream import any_pairs
 from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations, linear_estimate
 from ope_vpm.ope.linear.sensitivity import with_feature_doubt
 from ope_vpm.ope.memory import remembered
@@ -22,46 +22,28 @@ from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.values import QValues, influence
 
 
+@remembered
 def lstd_equations(
-    problem: Problem,
-    n_features: int | None,
-    draws: int,
-    weight: Floats | None = None,
-    waves: int = WAVES,
-    rich: bool = False,
+    problem: Problem, n_features: int, draws: int, fourier: int = FOURIER, rich: bool = False
 ) -> PairEquations:
-    """The equations of LSTD-Q; without weights they are shared by all estimators that use them.
+    """The equations of LSTD-Q, shared by all estimators that use them.
 
     Args:
         problem: the question, on continuous states.
         n_features: random Fourier features of the state; None: `features_for` the rows of the log.
         draws: target actions drawn for each state where the policy's mean action is not known otherwise.
-        weight: of each logged row in the equations, where it is not 1.
-        waves: as in `any_pairs`.
+        fourier: as in `any_pairs`.
         rich: as in `any_pairs`.
     """
-    if weight is None:
-        return _equations(problem, n_features, draws, waves, rich)
-    return PairEquations(problem, pair_features(problem, n_features, draws, waves, rich).weighted(weight))
+    return PairEquations(problem, any_pairs(problem, n_features, draws, fourier, rich))
 
 
 @remembered
-def _equations(problem: Problem, n_features: int | None, draws: int, waves: int, rich: bool) -> PairEquations:
-    return PairEquations(problem, any_pairs(problem, n_features, draws, waves, rich))
-
-
 def find_lstd(
-    problem: Problem,
-    n_features: int | None,
-    ridge: float | None,
-    draws: int,
-    weight: Floats | None = None,
-    waves: int = WAVES,
+    problem: Problem, n_features: int, ridge: float | None, draws: int, fourier: int = FOURIER
 ) -> LinearEstimate:
     """The value by LSTD-Q, the ridge chosen from the data unless it is given; other arguments as `lstd_equations`."""
-    if weight is None:
-        return _find_lstd(problem, n_features, ridge, draws, waves)
-    return linear_estimate(lstd_equations(problem, n_features, draws, weight, waves), ridge, "linear")
+    return linear_estimate(lstd_equations(problem, n_features, draws, fourier), ridge, "linear")
 
 
 def doubted_lstd(
@@ -71,18 +53,22 @@ def doubted_lstd(
 
     Where lines and parabolas of the action are known to miss something, it is solved again with richer functions of it.
     They cost certainty where they are not needed: on a linear system intervals would be 1.4 to 2.7 times as wide.
+
+    Args:
+        problem: the question.
+        n_features: as in `lstd_equations`, as is `draws`.
+        ridge: as in `find_lstd`.
+        draws: see there.
+        weight: of each logged row in the equations, where it is not 1.
     """
-    equations = lstd_equations(problem, n_features, draws, weight)
-    found = with_feature_doubt(equations, find_lstd(problem, n_features, ridge, draws, weight))
+    equations = lstd_equations(problem, n_features, draws).weighted(weight)
+    plain = weight is None
+    found = find_lstd(problem, n_features, ridge, draws) if plain else linear_estimate(equations, ridge, "linear")
+    found = with_feature_doubt(equations, found)
     if not found.missed.sure or action_functions(problem, rich=True).spread is None:
         return found
-    equations = lstd_equations(problem, n_features, draws, weight, rich=True)
+    equations = lstd_equations(problem, n_features, draws, rich=True).weighted(weight)
     return with_feature_doubt(equations, linear_estimate(equations, ridge, "linear", {"action_functions": "rich"}))
-
-
-@remembered
-def _find_lstd(problem: Problem, n_features: int | None, ridge: float | None, draws: int, waves: int) -> LinearEstimate:
-    return linear_estimate(lstd_equations(problem, n_features, draws, waves=waves), ridge, "linear")
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ope_vpm.arrays import ROUNDING, Array, Floats, Integers
-from ope_vpm.ope.adapter.encoding import StateFeatures
 from ope_vpm.ope.adapter.ends import clock_of, times
 from ope_vpm.ope.adapter.pair_features import centred_features
+from ope_vpm.ope.adapter.state_features import StateFeatures
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.linear import Base
 from ope_vpm.ope.q.training import Ensemble
@@ -36,7 +36,7 @@ HalfCheetah."""
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the networks see, and the rewards in units of their standard deviation."""
+    """Inputs of the networks, and the rewards in units of their standard deviation."""
 
     here: torch.Tensor
     """The state of each step of the plan."""
@@ -182,38 +182,19 @@ def ask(
 
     ℓ is the mean Bellman residual of the steps that they were trained on, counted as there.
     """
-    gamma, data = problem.gamma, problem.data
-    fold = folds[data.episode[problem.steps.rows]]
-    first_fold = folds[problem.log.initial_episodes] if data.from_reset.any() else folds[:1]
-    q, after, level = (np.zeros(len(fold)) for _ in range(3))
-    first = np.zeros(len(seen.first))
     size = len(network.weights[0])
-    for number in range(size):
-        k = number // members
-        one = _only(network, number)
-        here = one(seen.here[None])[0].double()
-        mine = here[:, 0] + (here[:, 1:] * seen.centred).sum(dim=1)
-        next_value = seen.alive.double() * one(seen.there[None])[0, :, 0].double()
-        start = one(seen.first[None])[0, :, 0].double().numpy()
-        trained = (fold != k) | (size == members)
-        used = counts * trained
-        residual = rewards[number].double() + gamma * next_value - mine
-        offset = 0.0 if (seen.alive == 0).any() else float(used @ residual.numpy() / used.sum())
-        held, held_first = fold == k, first_fold == k
-        q[held] += mine.numpy()[held] / members
-        after[held] += next_value.numpy()[held] / members
-        level[held] += offset / members
-        first[held_first] += start[held_first] / members
-    return QValues(q, after, first, level)
-
-
-def _only(network: Ensemble, number: int) -> Ensemble:
-    """One of the networks."""
-    one = copy.deepcopy(network)
-    for parameters in (one.weights, one.biases):
-        for place, parameter in enumerate(parameters):
-            parameters[place] = torch.nn.Parameter(parameter[number : number + 1])
-    return one
+    of_network = (np.arange(size) // members)[:, None]  # the fold that each of them was not trained on
+    fold = folds[problem.data.episode[problem.steps.rows]]
+    first_fold = folds[problem.log.initial_episodes] if problem.data.from_reset.any() else folds[:1]
+    here, there, first = (network(part.expand(size, -1, -1)).double() for part in (seen.here, seen.there, seen.first))
+    q = (here[..., 0] + (here[..., 1:] * seen.centred).sum(dim=-1)).numpy()
+    after = (seen.alive.double() * there[..., 0]).numpy()
+    used = counts * ((fold != of_network) | (size == members))
+    residual = rewards.double().numpy() + problem.gamma * after - q
+    level = np.zeros(size) if (seen.alive == 0).any() else np.sum(used * residual, axis=1) / used.sum(axis=1)
+    held, held_first = (fold == of_network) / members, (first_fold == of_network) / members
+    means = [np.sum(held * each, axis=0) for each in (q, after, level[:, None])]
+    return QValues(means[0], means[1], np.sum(held_first * first[..., 0].numpy(), axis=0), means[2])
 
 
 def _tensor(column: Array) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""What fitted Q evaluation learns, at the places where estimators look: and what it says of the value.
+"""Q and V at the steps of a log and at its initial states, and the value that they imply.
 
 For any V = E_π[Q] and any number ℓ, the target's stationary distribution d gives
 

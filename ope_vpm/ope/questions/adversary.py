@@ -27,7 +27,7 @@ from ope_vpm.policy.target import DRAWS
 
 ROWS = 10_000
 """Of whole episodes that are looked at: bounds are relative to the value, and a bound takes some 0.2 s."""
-FEATURES, WAVES, RIDGE = 60, 10, 1e-3
+FEATURES, FOURIER, RIDGE = 60, 10, 1e-3
 """Random Fourier features of the state, those that functions of the action are multiplied with, and the ridge in units
 of mean squares: the one that did best unchosen on logs of control tasks."""
 ROUNDS, SAME = 30, 1e-4
@@ -60,7 +60,7 @@ class LinearOutcomes:
         """Of a problem in memory, with the step number where it matters."""
         posed = problem.with_step_number
         asked = replace(posed, log=posed.log.beginning(ROWS), memory=Memory())
-        pairs = pair_features(asked, FEATURES, DRAWS, WAVES)
+        pairs = pair_features(asked, FEATURES, DRAWS, FOURIER)
         batches = [(each.phi.copy(), each.phi_next.copy()) for each in pairs]
         here, after = (np.concatenate(each).astype(np.float64) for each in zip(*batches, strict=True))
         wide = np.zeros_like(here)

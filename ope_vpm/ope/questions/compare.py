@@ -15,7 +15,7 @@ from ope_vpm.ope.adapter.choices import Behaviour, Settings
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
 from ope_vpm.ope.estimator import Estimator, made_of, policy_value
 from ope_vpm.ope.inference.doubts import LEVELS, Doubt, Doubts, Level
-from ope_vpm.ope.inference.estimate import return_hull, rewards_hull
+from ope_vpm.ope.inference.estimate import return_range, reward_range
 from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.inference.returns import ONE_EPISODE
 from ope_vpm.ope.inference.uncertainty import EpisodeSums, Interval
@@ -256,7 +256,7 @@ def compared(problem: Problem, new: Evaluated, old: Evaluated) -> Comparison:
     """The difference of two evaluated policies, of returns where both have one."""
     per_episode = new.of_return is not None and old.of_return is not None
     one, other = (new.of_return, old.of_return) if new.of_return and old.of_return else (new, old)
-    hull = (return_hull if per_episode else rewards_hull)(problem)
+    allowed = (return_range if per_episode else reward_range)(problem)
     episodes, value = problem.data.n_episodes, one.lead.value - other.lead.value
     noise, error = one.errors_of_difference(other)
     known = bool(np.isfinite(error) and np.isfinite(value))
@@ -267,13 +267,13 @@ def compared(problem: Problem, new: Evaluated, old: Evaluated) -> Comparison:
         value=value,
         standard_error=error if known else None,
         noise=noise,
-        interval=_within(value, student(episodes) * error, hull.high - hull.low) if known else None,
+        interval=_within(value, student(episodes) * error, allowed.high - allowed.low) if known else None,
         probability=_probability(value, error, episodes) if known else None,
         verdict=verdict,
         reasons=reasons,
         episodes=episodes,
         per="episode" if per_episode else "step",
-        widest=hull.high - hull.low,
+        widest=allowed.high - allowed.low,
     )
 
 

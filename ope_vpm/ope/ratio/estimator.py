@@ -1,4 +1,4 @@
-"""What ratio methods linear in features share: the DICE family, minimax weight learning and minimax Q learning.
+"""Ratio methods linear in features share this: the DICE family, minimax weight learning and minimax Q learning.
 
 Finite pairs: with a free number for every pair each of them has the same solution, whatever its regularisation. The
 flow constraint determines the ratio, and the Bellman equation determines Q. So they are solved exactly, as the counted
@@ -15,13 +15,13 @@ import numpy as np
 
 from ope_vpm.arrays import Floats
 from ope_vpm.ope.adapter.ends import clock_remarks
-from ope_vpm.ope.estimator import ProblemEstimator, check_positive, check_ridge
+from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.finite.counted import counted_estimate
 from ope_vpm.ope.inference.doubts import DISAGREEMENT, remarks
 from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_weights, value_or_nan
 from ope_vpm.ope.inference.returns import UNKNOWN, reaches_ends, return_estimate
 from ope_vpm.ope.inference.support import doubts_of_actions
-from ope_vpm.ope.inference.uncertainty import Bootstrap
+from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
 from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations
 from ope_vpm.ope.linear.sensitivity import Rows, with_linear_doubt
 from ope_vpm.ope.problem import Problem
@@ -42,17 +42,13 @@ class RatioEstimator(ProblemEstimator):
     draws: int = 8
     """Target actions drawn for each state where the policy's mean action is not known otherwise."""
 
-    def __post_init__(self) -> None:
-        check_positive(self, "n_features", "draws")
-        check_ridge(self.ridge)
-
     def find(self, problem: Problem) -> RawEstimate:
         """Solve finite pairs exactly, and others in the span of LSTD-Q's features, with its ridge."""
         if problem.finite:
             return counted_estimate(problem)
-        # No waves of the action: these methods take LSTD-Q's ridge, which is too small for a penalised ratio of more.
-        lstd = find_lstd(problem, self.n_features, self.ridge, self.draws, waves=0)
-        return self.find_linear(lstd_equations(problem, self.n_features, self.draws, waves=0), lstd)
+        # No Fourier features for the action: LSTD-Q's ridge, which is taken here, is too small for so many columns.
+        lstd = find_lstd(problem, self.n_features, self.ridge, self.draws, fourier=0)
+        return self.find_linear(lstd_equations(problem, self.n_features, self.draws, fourier=0), lstd)
 
     @abstractmethod
     def find_linear(self, equations: PairEquations, lstd: LinearEstimate) -> RawEstimate:
@@ -135,5 +131,6 @@ def _with_return(equations: PairEquations, lstd: LinearEstimate, found: RawEstim
         return replace(found, per_episode=UNKNOWN)
     value = found.value / rate
     sums, distance = equations.influence(tau, known.residual, known.theta), abs(value - known.value)
-    per_episode = return_estimate(found, value, sums.influence, rate).doubted(DISAGREEMENT.suspects(distance))
+    own = EpisodeSums.of_influence(value, sums.influence)
+    per_episode = return_estimate(found, value, own, rate).doubted(DISAGREEMENT.suspects(distance))
     return replace(found, per_episode=per_episode)

@@ -17,7 +17,7 @@ from ope_vpm.ope.adapter.pairs import Pairs
 from ope_vpm.ope.finite.influence import MORE_THAN_ONCE, leverage, widening
 from ope_vpm.ope.inference.doubts import DISAGREEMENT, Doubts, joined, remarks
 from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_weights
-from ope_vpm.ope.inference.returns import UNKNOWN, reaches_ends, return_estimate
+from ope_vpm.ope.inference.returns import UNKNOWN, with_ratio_return
 from ope_vpm.ope.inference.support import unsupported
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, influence_sums
 from ope_vpm.ope.problem import Problem
@@ -68,7 +68,7 @@ NOT_STATIONARY = "the distribution found is not stationary: it is off by {:.0%} 
 
 
 def _fit_doubts(problem: Problem, report: Diagnostics) -> Doubts:
-    """What the chain's own diagnostics say against its fit: mass in the wrong place, and mass without data."""
+    """Doubts from the chain's own diagnostics: mass in the wrong place, and mass without data."""
     residual = report.stationarity_residual
     beyond = 0.0 if residual is None else max(0.0, residual - 3 * (report.stationarity_noise or 0.0))
     off = max(beyond, 0.0 if report.mean_ratio is None else abs(report.mean_ratio - 1))
@@ -103,16 +103,13 @@ def _with_return(
     """The estimate with the return of an episode, Σ τ r / Σ τ·1[the task ends here], from the same ratio."""
     ends = replace(pairs, rewards=problem.ending[pairs.rows].astype(np.float64))
     rate = weighted_mean(estimate, ends)
-    if found.sums is None or not reaches_ends(problem, rate):
-        return replace(found, per_episode=UNKNOWN)
-    value, of_rate = found.value / rate, pair_influence(problem, ends, estimate, rate, draws)
-    influence = (found.sums.influence - value * of_rate.influence) / rate
-    per_episode = return_estimate(found, value, influence, rate, of_rate.standard_error / rate)
-    if other is not None:
-        other_rate = weighted_mean(other, ends)
-        distance = abs(weighted_mean(other, pairs) / other_rate - value) if other_rate > 0 else abs(value)
-        per_episode = per_episode.doubted(DISAGREEMENT.suspects(distance))
-    return replace(found, per_episode=per_episode)
+    found = with_ratio_return(problem, found, pair_influence(problem, ends, estimate, rate, draws), rate)
+    of_return = found.per_episode
+    if other is None or of_return is None or of_return is UNKNOWN:
+        return found
+    other_rate = weighted_mean(other, ends)
+    apart = of_return.value - (weighted_mean(other, pairs) / other_rate if other_rate > 0 else 0.0)
+    return replace(found, per_episode=of_return.doubted(DISAGREEMENT.suspects(abs(apart))))
 
 
 def fit_quietly(method: VPM, transitions: Transitions) -> StationaryEstimate:
@@ -128,7 +125,7 @@ def weighted_mean(estimate: StationaryEstimate, pairs: Pairs) -> float:
 
 
 def other_treatment(method: VPM, pairs: Pairs, estimate: StationaryEstimate) -> StationaryEstimate | None:
-    """What another treatment of unseen pairs gives; None where states are continuous.
+    """The estimate by another treatment of unseen pairs; None where states are continuous.
 
     No treatment is best everywhere, so their difference is what is known about the bias; it is 0 if all were seen.
     """

@@ -11,12 +11,12 @@ from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope import Problem
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.shrinkage import one_step, ratio_of_actions, share_of_other, shrunk
-from ope_vpm.ope.inference.estimate import Hull, RawEstimate
+from ope_vpm.ope.inference.estimate import RawEstimate, RewardRange
 from ope_vpm.ope.inference.uncertainty import Bootstrap, Derived, EpisodeSums
 from ope_vpm.ope.vpm.estimator import VPMEstimator
 
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes", "one-row-off", "broken-chain")
-ANYTHING = Hull(-10.0, 10.0)
+ANYTHING = RewardRange(-10.0, 10.0)
 
 
 def estimate(value, error):

@@ -66,8 +66,9 @@ class Surroundings:
     def of(cls, log: Log, world: World, rng: np.random.Generator) -> Surroundings:
         """Drawn in the canonical order of the log."""
         data = log.data
-        rows = _some(log.rows, rng)
-        judging = _some(log.rows[log.held_out[log.rows] & np.asarray(data.next_known)[log.rows]], rng)
+        rows = some_of(log.rows, LOGGED_STATES, rng)
+        judging = log.rows[log.held_out[log.rows] & np.asarray(data.next_known)[log.rows]]
+        judging = some_of(judging, LOGGED_STATES, rng)
         states, actions = world.states(data.observations[judging]), world.to_actions(data.actions[judging])
         missed = world.states(data.next_observations[judging]) - world.step(states, actions)[0]
         return cls(world.states(data.observations[rows]), world.to_actions(data.actions[rows]), missed)
@@ -85,17 +86,17 @@ def nearest(square: Floats, count: int) -> Integers:
     return np.argpartition(square, count - 1, axis=1)[:, :count]
 
 
-def departure(problem: Problem) -> float | None:
+def state_shift(problem: Problem) -> float | None:
     """The share of the target's steps that lie farther from the logged states than 99 % of the behaviour's own.
 
     About 1 % where the target stays within the log. None where there is no model, or no episode begins at a reset.
     """
-    return _departure(problem.log, problem.policy, problem.seed)
+    return _state_shift(problem.log, problem.policy, problem.seed)
 
 
 @remembered
-def _departure(log: Log, policy: TargetPolicy, seed: int) -> float | None:
-    """The same, for all discounts."""
+def _state_shift(log: Log, policy: TargetPolicy, seed: int) -> float | None:
+    """The state shift, shared by all discounts."""
     world = fit_world(log, policy.clipping, policy.n_actions, seed)
     if world is None or not len(log.initial_episodes):
         return None
@@ -128,11 +129,9 @@ def unfamiliar(problem: Problem) -> float | None:
     return float(np.mean(np.mean(world.change.variance(world.features(z, chosen)) / size, axis=1) > usual))
 
 
-def _some(rows: Integers, rng: np.random.Generator) -> Integers:
-    """At most so many of the rows as stand for all of them, in their order."""
-    if len(rows) <= LOGGED_STATES:
-        return rows
-    return rows[np.sort(rng.choice(len(rows), LOGGED_STATES, replace=False))]
+def some_of(rows: Integers, number: int, rng: np.random.Generator) -> Integers:
+    """At most so many of the rows, drawn at random, in their order."""
+    return rows if len(rows) <= number else rows[np.sort(rng.choice(len(rows), number, replace=False))]
 
 
 @remembered

@@ -1,0 +1,174 @@
+"""Logged rows with the features of the states that they begin with and lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks
+from ope_vpm.linear.features import BATCH_ROWS
+from ope_vpm.logged import LoggedDataset
+from ope_vpm.ope.adapter.encoding import Encoder
+from ope_vpm.ope.adapter.ends import TimeLimit, clock_of, ending_rows, times
+from ope_vpm.ope.adapter.state_features import ActionCoordinates, StateFeatures
+from ope_vpm.ope.log import Log, Precision
+from ope_vpm.ope.memory import remembered
+from ope_vpm.policy import TargetPolicy
+
+KEPT_ROWS = 1 << 15
+"""State features of at most so many rows are kept in memory, some 100 MB each for s and s': they are needed in every
+pass. Those of longer logs are computed anew."""
+KEPT_NUMBERS = 4_000_000
+"""Coordinates of states that are kept for all feature maps of a policy: 32 MB in double precision."""
+SCALE_ROWS = 10_000
+"""Logged states from which the size of the target's mean action is taken: its deviation is then known to 1 %."""
+
+
+@dataclass(frozen=True, eq=False)
+class StateRows:
+    """The logged rows that have a next state or end the task, with the features V of both states."""
+
+    data: LoggedDataset
+    features: StateFeatures
+    """V, which knows the time where a time limit restarts the task."""
+    rows: Integers
+    """The number of each of these rows in the log."""
+    ended: Bools
+    """Which of them end the task."""
+    time: Integers
+    """Their time within the episode."""
+    first_episodes: Integers
+    """The numbers of the episodes that begin at a reset, in the canonical order of the log."""
+    precision: Precision
+    """The type of the features' numbers."""
+    coordinates: Array | None = None
+    """The coordinates z of these rows' states, which all feature maps of a policy share; None: made when needed."""
+
+    @property
+    def first(self) -> Array:
+        """The initial states, in the canonical order of the log."""
+        return self.data.observations[self.data.starts[self.first_episodes]]
+
+    @cached_property
+    def initial(self) -> Floats:
+        """V at the initial states, shape (episodes from a reset, features)."""
+        if len(self.first_episodes) == 0:
+            return np.zeros((0, self.features.size))
+        return self.features(self.first, np.zeros(len(self.first_episodes), dtype=np.int64))
+
+    def initial_batches(self) -> Iterator[tuple[slice, Floats]]:
+        """V at the initial states, some at a time; those of a small log are kept."""
+        if len(self.first_episodes) <= KEPT_ROWS:
+            yield slice(0, len(self.first_episodes)), self.initial
+            return
+        first = self.first
+        for part in chunks(len(first), BATCH_ROWS):
+            yield part, self.features(first[part], np.zeros(part.stop - part.start, dtype=np.int64))
+
+    def at(self, part: slice) -> slice | Integers:
+        """The logged rows at some places, as a slice where they follow one another: nothing is copied then."""
+        rows = self.rows[part]
+        together = rows[-1] - rows[0] + 1 == len(rows)
+        return slice(int(rows[0]), int(rows[-1]) + 1) if together else rows
+
+    def fill(self, part: slice, here: Array, room: Array) -> Array:
+        """Write V(s) of the rows at some places; V(s') is returned, in `room` or where it is kept.
+
+        V(s') is 0 in every column after an end.
+        """
+        if len(self.rows) <= KEPT_ROWS and self.precision is np.float64:
+            here[:] = self._kept[0][part]
+            return self._kept[1][part]
+        self._compute(part, here, room)
+        return room
+
+    @cached_property
+    def _kept(self) -> tuple[Floats, Floats]:
+        here, there = (np.empty((len(self.rows), self.features.size)) for _ in range(2))
+        for part in chunks(len(self.rows), BATCH_ROWS, of=(self.data.observations, self.data.next_observations)):
+            self._compute(part, here[part], there[part])
+        return here, there
+
+    def _compute(self, part: slice, here: Array, there: Array) -> None:
+        rows, ended, time = self.rows[part], self.ended[part], self.time[part]
+        if self.coordinates is None:
+            self.features.fill(self.data.observations[self.at(part)], time, here)
+        else:
+            self.features.fourier.fill(self.coordinates[part], here)
+        there[:-1] = here[1:]  # V(s') is V(s) of the next row, but for a few rows
+        apart = ~self._goes_on[part] & ~ended
+        apart[-1] = not ended[-1]  # the next row is in the next batch
+        if apart.any():
+            there[apart] = self.features(self.data.next_observations[rows[apart]], time[apart] + 1)
+        there[ended] = 0
+
+    @cached_property
+    def _goes_on(self) -> Bools:
+        """Which rows are followed by a row that begins with exactly the state that they led to."""
+        data, rows = self.data, self.rows
+        inside = np.ones(len(data), dtype=np.bool_)
+        inside[data.ends] = False
+        goes_on = np.append(rows[1:] == rows[:-1] + 1, False) & inside[rows]
+        for part in chunks(len(rows), of=(data.observations, data.next_observations)):
+            chosen = part.start + np.flatnonzero(goes_on[part])
+            same = data.next_observations[rows[chosen]] == data.observations[rows[chosen] + 1]
+            goes_on[chosen] = same.all(axis=tuple(range(1, same.ndim)))  # also of no rows at all
+        return goes_on
+
+
+@remembered
+def state_features(log: Log, policy: TargetPolicy, n_features: int, time_limit: TimeLimit, seed: int) -> StateFeatures:
+    """V, its scales taken from the log's sample."""
+    sample, usual = log.sample, None
+    if not log.data.finite:
+        rows = sample.rows[:: max(1, len(sample.rows) // SCALE_ROWS)]
+        usual = ActionCoordinates.of(policy, sample.data.observations[rows], sample.data.actions[rows])
+    clock, encoder = clock_of(log.data, time_limit), state_encoder(log)
+    return StateFeatures.draw(sample.data, n_features, seed, clock, usual, encoder)
+
+
+@remembered
+def rows_of_log(log: Log, policy: TargetPolicy, n_features: int, time_limit: TimeLimit, seed: int) -> StateRows:
+    """The rows of a log in memory, with the coordinates of their states where these are few."""
+    features = state_features(log, policy, n_features, time_limit, seed)
+    made = state_rows(log.data, features, time_limit, log.initial_episodes, log.precision)
+    if log.sample is not log or features.encoder.shape is not None or len(made.rows) * features.linear > KEPT_NUMBERS:
+        return made
+    return replace(made, coordinates=_coordinates(log, policy, time_limit, seed))
+
+
+@remembered
+def _coordinates(log: Log, policy: TargetPolicy, time_limit: TimeLimit, seed: int) -> Array:
+    """The coordinates of each row's state: the policy, which may be a large network, is asked once for all features."""
+    features, data = state_features(log, policy, 0, time_limit, seed), log.data
+    states = state_rows(data, features, time_limit, log.initial_episodes, log.precision)
+    found = np.empty((len(states.rows), features.linear), states.precision)
+    for part in chunks(len(found), BATCH_ROWS, of=[data.observations]):
+        found[part] = features.coordinates(data.observations[states.at(part)], states.time[part])
+    return found
+
+
+def state_rows(
+    data: LoggedDataset, features: StateFeatures, time_limit: TimeLimit, first: Integers, precision: Precision
+) -> StateRows:
+    """The rows of a log, or of a part of one, that have a next state or end the task.
+
+    Args:
+        data: the rows.
+        features: V.
+        time_limit: what follows a truncation.
+        first: the numbers of the episodes that begin at a reset.
+        precision: of the features.
+    """
+    ending = ending_rows(data, time_limit)
+    rows = np.flatnonzero(ending | data.next_known)
+    return StateRows(data, features, rows, ending[rows], times(data, time_limit)[rows], first, precision)
+
+
+@remembered
+def state_encoder(log: Log) -> Encoder:
+    """The scales of a log's states, which all feature maps share; those of a long log are its sample's."""
+    return Encoder.of_states(log.data if log.data.finite else log.sample.data)
