@@ -9,8 +9,8 @@ import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, LinearGaussian
 from ope_vpm.linear.moments import accumulate
 from ope_vpm.ope import Problem
-from ope_vpm.ope.adapter.pair_features import features_for
 from ope_vpm.ope.adapter.pair_stream import pair_features
+from ope_vpm.ope.adapter.state_rows import features_for
 from ope_vpm.ope.linear.estimate import PairEquations
 from ope_vpm.ope.q.linear import find_lstd, lstd_equations
 from ope_vpm.policy import CategoricalPolicy

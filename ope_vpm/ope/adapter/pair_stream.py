@@ -169,7 +169,9 @@ def _weight_at(pairs: PairFeatures, rows: Same) -> Floats:
     return pairs.weight[rows.array]
 
 
-def any_pairs(problem: Problem, n_features: int, draws: int, fourier: int = FOURIER, rich: bool = False) -> Pairs:
+def any_pairs(
+    problem: Problem, n_features: int | None, draws: int, fourier: int = FOURIER, rich: bool = False
+) -> Pairs:
     """The features of the problem's pairs, of a log in memory or in parts; those of states are shared by all discounts.
 
     Args:
@@ -190,7 +192,7 @@ def any_pairs(problem: Problem, n_features: int, draws: int, fourier: int = FOUR
 
 
 def pair_features(
-    problem: Problem, n_features: int, draws: int, fourier: int = FOURIER, rich: bool = False
+    problem: Problem, n_features: int | None, draws: int, fourier: int = FOURIER, rich: bool = False
 ) -> PairFeatures:
     """The features of the pairs of a log that is in memory."""
     pairs = any_pairs(problem, n_features, draws, fourier, rich)

@@ -21,6 +21,10 @@ from ope_vpm.policy import TargetPolicy
 KEPT_ROWS = 1 << 15
 """State features of at most so many rows are kept in memory, some 100 MB each for s and s': they are needed in every
 pass. Those of longer logs are computed anew."""
+FEATURES_PER_ROOT, LEAST_FEATURES, MOST_FEATURES = 4, 40, 600
+"""Random Fourier features of the state: 4·√rows. Few rows cannot bear many, and many rows show what few miss. On 278
+generated tasks errors are 0.90 [0.80, 0.99] of those with 400 for every log, on the 115 that chose nothing 0.80 (note
+022). At 10⁵ rows 800 have 0.8 of the error of 400, and take 2.5 times as long; 600 are between."""
 KEPT_NUMBERS = 4_000_000
 """Coordinates of states that are kept for all feature maps of a policy: 32 MB in double precision."""
 SCALE_ROWS = 10_000
@@ -119,19 +123,27 @@ class StateRows:
         return goes_on
 
 
+def features_for(rows: int) -> int:
+    """How many random Fourier features of the state a log of so many rows has: 4·√rows, within limits."""
+    return int(np.clip(FEATURES_PER_ROOT * rows**0.5, LEAST_FEATURES, MOST_FEATURES))
+
+
 @remembered
-def state_features(log: Log, policy: TargetPolicy, n_features: int, time_limit: TimeLimit, seed: int) -> StateFeatures:
+def state_features(
+    log: Log, policy: TargetPolicy, n_features: int | None, time_limit: TimeLimit, seed: int
+) -> StateFeatures:
     """V, its scales taken from the log's sample."""
     sample, usual = log.sample, None
     if not log.data.finite:
         rows = sample.rows[:: max(1, len(sample.rows) // SCALE_ROWS)]
         usual = ActionCoordinates.of(policy, sample.data.observations[rows], sample.data.actions[rows])
     clock, encoder = clock_of(log.data, time_limit), state_encoder(log)
-    return StateFeatures.draw(sample.data, n_features, seed, clock, usual, encoder)
+    number = features_for(log.data.leads_on(time_limit)) if n_features is None else n_features
+    return StateFeatures.draw(sample.data, number, seed, clock, usual, encoder)
 
 
 @remembered
-def rows_of_log(log: Log, policy: TargetPolicy, n_features: int, time_limit: TimeLimit, seed: int) -> StateRows:
+def rows_of_log(log: Log, policy: TargetPolicy, n_features: int | None, time_limit: TimeLimit, seed: int) -> StateRows:
     """The rows of a log in memory, with the coordinates of their states where these are few."""
     features = state_features(log, policy, n_features, time_limit, seed)
     made = state_rows(log.data, features, time_limit, log.initial_episodes, log.precision)

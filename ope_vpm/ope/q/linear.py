@@ -24,7 +24,7 @@ from ope_vpm.ope.q.values import QValues, influence
 
 @remembered
 def lstd_equations(
-    problem: Problem, n_features: int, draws: int, fourier: int = FOURIER, rich: bool = False
+    problem: Problem, n_features: int | None, draws: int, fourier: int = FOURIER, rich: bool = False
 ) -> PairEquations:
     """The equations of LSTD-Q, shared by all estimators that use them.
 
@@ -40,7 +40,7 @@ def lstd_equations(
 
 @remembered
 def find_lstd(
-    problem: Problem, n_features: int, ridge: float | None, draws: int, fourier: int = FOURIER
+    problem: Problem, n_features: int | None, ridge: float | None, draws: int, fourier: int = FOURIER
 ) -> LinearEstimate:
     """The value by LSTD-Q, the ridge chosen from the data unless it is given; other arguments as `lstd_equations`."""
     return linear_estimate(lstd_equations(problem, n_features, draws, fourier), ridge, "linear")

@@ -34,8 +34,6 @@ from ope_vpm.suggestions import suggestion
 POWER = 0.5
 """κ. On the tasks of note 005 errors are 1.54 times those of on-policy means, against 1.67 at κ = 0, whose value
 depends on features that fit Q, and 1.78 at κ = 1, whose weights vary most."""
-N_FEATURES = 400
-"""Random Fourier features of the state: more gained nothing over all tasks that were tried."""
 DRAWS = 8
 """Target actions a state for the factored form, where the policy's mean action is not known otherwise."""
 
@@ -44,8 +42,8 @@ DRAWS = 8
 class Factored:
     """Settings of the factored form."""
 
-    n_features: int = N_FEATURES
-    """Random Fourier features of the state."""
+    n_features: int | None = None
+    """Random Fourier features of the state; None: as many as the log can bear (`features_for`)."""
     ridge: float | None = None
     """In units of the features' mean squares; None: chosen from the data."""
     power: float = POWER
@@ -55,8 +53,9 @@ class Factored:
         check_ridge(self.ridge)
         if not 0 <= self.power <= 1:
             raise ValueError(f"power must be between 0 (no action ratio) and 1 (all of it): got {self.power}")
-        if not isinstance(self.n_features, Integral) or self.n_features < 1:
-            raise ValueError(f"n_features must be a whole number, at least 1: got {self.n_features!r}")
+        number = self.n_features
+        if number is not None and (not isinstance(number, Integral) or int(number) < 1):
+            raise ValueError(f"n_features must be a whole number, at least 1: got {number!r}")
 
 
 SETTINGS: dict[str, Any] = {
