@@ -4,16 +4,14 @@
 
 is solved for a V that is linear in features of the state, as LSTD does with k = 1 and logged steps. The more steps, the
 less depends on V, whose features may be too few, and the more on the model. Four things speak against a number of
-steps: the standard error of the solution; how far the model misses the logged outcome of as many logged actions, on
-episodes that it was not fitted to; how far models differ that the data allow as well; and how far the value lies from
-that of fewer steps. They choose the number of steps and say how certain the value is.
+steps, and choose it: the standard error; how far the model misses the logged outcome of as many logged actions, on
+held-out episodes; how far models differ that the data allow as well; and how far the value lies from that of fewer.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -229,8 +227,8 @@ class _Equations:
     def joined(cls, parts: list[_Equations]) -> _Equations:
         """The equations of all parts together."""
         names = ("episode", "phi", "change", "reward", "ended", "beyond")
-        rows: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-        return replace(parts[0], **rows)
+        rows = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        return replace(parts[0], **rows)  # type: ignore[arg-type]
 
     def charged(self, charge: Charge) -> _Equations:
         """These equations for the rewards less a charge."""
