@@ -1,25 +1,35 @@
-"""Are finite states states? In a Markov decision process the step before foretells nothing beyond the pair."""
+"""Are finite states states? In a Markov decision process the step before predicts nothing beyond the pair.
+
+All that is needed are moments of residuals by pair and by the pair before, which are added up: a log in memory and one
+that is read in parts have the same answer.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ldexp
 
 import numpy as np
 
-from ope_vpm.arrays import ROUNDING, Floats, Integers
+from ope_vpm.arrays import ROUNDING, Floats, Integers, group_sums
+from ope_vpm.logged.streamed import Part
+from ope_vpm.ope.finite.counts import PairCounts
 from ope_vpm.ope.finite.influence import SolvedSteps
 from ope_vpm.ope.finite.model import FiniteSolution
+from ope_vpm.ope.finite.part_steps import StepPlan
 from ope_vpm.ope.finite.problem import finite_problem
+from ope_vpm.ope.finite.streamed import Numbers, numbers_of
+from ope_vpm.ope.finite.tally import planned
 from ope_vpm.ope.problem import Problem
 
 SURE = 4.0
-"""How many standard errors the state before must foretell of the next outcome to count. Bins of a continuous state had
+"""How many standard errors the state before must predict of the next outcome to count. Bins of a continuous state had
 4.5 to 130; FrozenLake, a queue and their like 2.1 at most in 52 logs."""
 
 
 @dataclass(frozen=True)
 class History:
-    """What the step before foretells of an outcome, beyond its own state and action."""
+    """What the step before predicts of an outcome, beyond its own state and action."""
 
     share: float
     """Of the variance of outcomes; 0 in a Markov decision process, and where noise alone may be the reason."""
@@ -28,41 +38,119 @@ class History:
 
 
 def history(problem: Problem, solution: FiniteSolution) -> History:
-    """What the step before foretells, and what that may do; nothing is said of a log that is read in parts.
+    """What the step before predicts, and what that may do.
 
     Bins of a continuous state are no states: where a step came from tells where in its bin it is. Where changing an
     action costs something, the action before is missing in the state. What the target then does to what is missing, no
     ratio of such states shows: it may be as far from 1 as the ratio τ is from 0.
     """
-    if problem.log.streamed:
-        return History(0.0, 0.0)
-    counts, rows = finite_problem(problem).counts, problem.steps.rows
+    counts, size = finite_problem(problem).counts, problem.data.reward_facts.size
     solved = SolvedSteps.of(problem, solution, None)
-    outcome = counts.rewards + problem.gamma * solved.values[counts.next_state]
-    residual, same = outcome - solved.mean[counts.pair], np.diff(problem.data.episode[rows]) == 0
-    later = np.flatnonzero((np.diff(rows) == 1) & same & ~problem.ending[rows[1:]]) + 1
-    left, pair, before = residual[later], counts.pair[later], counts.pair[later - 1]
-    # As a multiple of a power of two, which rounds nothing: squares of 1e-160 are not held by floats.
-    exponent = int(np.frexp(np.abs(left).max(initial=0.0))[1])
-    left = np.ldexp(left, -exponent)
-    size = float(np.ldexp(np.sqrt(np.mean(left**2)), exponent)) if len(left) else 0.0
-    if size <= ROUNDING * problem.data.reward_facts.size:
+    # Residuals as multiples of a power of two, which rounds nothing: powers of 1e-160 are not held by floats.
+    asked = Asked(solved, counts.pairs, int(np.frexp(size)[1]))
+    found = _of_log(problem, counts, asked)
+    number, _, square = found.moments[:3].sum(axis=1)
+    rms = ldexp(float(np.sqrt(square / number)), asked.exponent) if number else 0.0
+    if rms <= ROUNDING * size:
         return History(0.0, 0.0)
-    share = max(foretold(left, pair, each[before]) for each in (counts.state_of_pair, counts.action_of_pair))
+    share = max(found.predicted(each) for each in (counts.state_of_pair, counts.action_of_pair))
     ratio = float(np.sqrt(counts.times @ solved.ratio**2 / counts.times.sum()))
-    return History(share, ratio * float(np.sqrt(share)) * size)
+    return History(share, ratio * float(np.sqrt(share)) * rms)
 
 
-def foretold(residual: Floats, pair: Integers, before: Integers) -> float:
-    """The share of the variance of residuals that is between steps of one pair with different pasts.
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What is looked up for each step."""
 
-    It is the mean of `products_by_past`, and 0 where their sum is not beyond its noise. Arguments as there.
-    """
-    found, noise, number = products_by_past(residual, pair, before)
-    return found / number if found > SURE * noise > 0 else 0.0
+    solved: SolvedSteps
+    pairs: int
+    """How many there are."""
+    exponent: int
+    """Residuals are divided by 2 to this power."""
 
 
-def products_by_past(residual: Floats, pair: Integers, before: Integers) -> tuple[float, float, float]:
+@dataclass(frozen=True, eq=False)
+class Pasts:
+    """Moments of residuals by pair and by the pair before; those of parts are merged."""
+
+    asked: Asked
+    code: Integers
+    """pair · pairs + the pair before, rising."""
+    moments: Floats
+    """(5, codes): Σ eᵏ, k from 0 to 4, over the steps of each code."""
+    ends: tuple[Floats, ...]
+    """The first step and the last one, as columns of row, episode, pair and residual; empty where there is none."""
+
+    @classmethod
+    def of(
+        cls, asked: Asked, row: Integers, episode: Integers, pair: Integers, after: Integers, rewards: Floats
+    ) -> Pasts:
+        """Of steps that go on, in the order of the log, whose rows and episodes are numbered from its beginning."""
+        solved = asked.solved
+        left = np.ldexp(rewards + solved.gamma * solved.values[after] - solved.mean[pair], -asked.exponent)
+        steps = np.array([row, episode, pair, left])
+        return cls._added(asked, [_followed(asked, steps)], (steps[:, :1], steps[:, -1:]))
+
+    def merge(self, other: Pasts) -> Pasts:
+        """Of two parts, one after another: an episode may go on from one into the other."""
+        border = np.hstack([self.ends[1], other.ends[0]])
+        first = self.ends[0] if self.ends[0].size else other.ends[0]
+        last = other.ends[1] if other.ends[1].size else self.ends[1]
+        tables = [(each.code, each.moments) for each in (self, other)]
+        return self._added(self.asked, [*tables, _followed(self.asked, border)], (first, last))
+
+    @classmethod
+    def _added(cls, asked: Asked, tables: list[tuple[Integers, Floats]], ends: tuple[Floats, ...]) -> Pasts:
+        codes, moments = (np.concatenate(some, axis=-1) for some in zip(*tables, strict=True))
+        return cls(asked, *_summed(codes, moments), ends)
+
+    def predicted(self, kind: Integers) -> float:
+        """The share of the variance of residuals that is between steps of one pair with different pasts.
+
+        It is the mean of `products_by_past`, and 0 where their sum is not beyond its noise.
+
+        Args:
+            kind: (pairs,): what is asked of the pair before, its state or its action.
+        """
+        pair, before = np.divmod(self.code, self.asked.pairs)
+        found, noise, number = products_by_past(pair, kind[before], self.moments)
+        return found / number if found > SURE * noise > 0 else 0.0
+
+
+def _followed(asked: Asked, steps: Floats) -> tuple[Integers, Floats]:
+    """Codes and moments of those steps, (4, steps), that follow the one before in their episode."""
+    later = np.flatnonzero((np.diff(steps[0]) == 1) & (np.diff(steps[1]) == 0)) + 1
+    pair = steps[2].astype(np.int64)
+    return pair[later] * asked.pairs + pair[later - 1], steps[3, later] ** np.arange(5)[:, None]
+
+
+def _summed(code: Integers, moments: Floats) -> tuple[Integers, Floats]:
+    """Every code once, rising, with its moments."""
+    different, place = np.unique(code, return_inverse=True)
+    return different, np.stack([group_sums(place, each, len(different)) for each in moments])
+
+
+def _of_log(problem: Problem, counts: PairCounts, asked: Asked) -> Pasts:
+    """In memory, or in parts."""
+    if problem.log.streamed:
+        plan = planned(problem.log, problem.on_end, problem.time_limit, problem.seed)
+        return problem.log.total(_of_part, plan, numbers_of(counts, plan), asked)
+    rows = problem.steps.rows
+    goes_on = ~problem.ending[rows]
+    row, pair, after = rows[goes_on], counts.pair[goes_on], counts.next_state[goes_on]
+    return Pasts.of(asked, row, problem.data.episode[row], pair, after, counts.rewards[goes_on])
+
+
+def _of_part(part: Part, plan: StepPlan, numbers: Numbers, asked: Asked) -> Pasts:
+    """Of the steps of one part that go on."""
+    pair = numbers.of_pairs(plan.pairs(part))
+    some = [(steps.rows, steps.after) for steps in plan.steps(part) if not steps.end]
+    rows, after = some[0] if some else (np.zeros(0, dtype=np.int64),) * 2
+    row, episode = part.first_row + rows, part.first_episode + part.episode[rows]
+    return Pasts.of(asked, row, episode, pair[rows], numbers.of_states(after), part.rewards[rows])
+
+
+def products_by_past(pair: Integers, before: Integers, moments: Floats) -> tuple[float, float, float]:
     """The products of all two different residuals with the same pair and the same past, in units of s².
 
     s² is the variance of the pair's residuals. Less their mean over n steps they have the product -s²/n where it does
@@ -70,23 +158,27 @@ def products_by_past(residual: Floats, pair: Integers, before: Integers) -> tupl
     the number of products.
 
     Args:
-        residual: r + γV(s') of each step, less anything that depends on its pair.
-        pair: the number of its pair.
-        before: the number of what was before, a state or an action.
+        pair: (groups,): the number of each group's pair.
+        before: the number of what was before, a state or an action; a pair and a past may be those of several groups.
+        moments: (5, groups): Σ eᵏ, k from 0 to 4, e being r + γV(s') of each step, less anything that depends on its
+            pair.
     """
-    times = np.maximum(np.bincount(pair), 1).astype(np.float64)
-    left = residual - (np.bincount(pair, residual) / times)[pair]
-    squares = np.bincount(pair, left**2)
+    width, pairs = int(before.max(initial=0)) + 1, int(pair.max(initial=0)) + 1
+    codes, sums = _summed(pair * width + before, moments)
+    of_pair = codes // width
+    times, first, second, third, fourth = (group_sums(of_pair, each, pairs) for each in sums)
+    number = np.maximum(times, 1)
+    mean = first / number
+    squares = np.maximum(second - first * mean, 0)
+    fourths = fourth - 4 * mean * third + 6 * mean**2 * second - 3 * first * mean**3
     variance = squares / np.maximum(times - 1, 1)
-    varies = variance > ROUNDING * variance.max()
+    varies = variance > ROUNDING * np.maximum(variance.max(initial=0), mean**2)
     unit = np.divide(1.0, variance, out=np.zeros_like(variance), where=varies)
     # E[e²e'²] of two different residuals of a pair, in units of s⁴: far below 1 where one outlier is all there is.
-    both = unit**2 * (squares**2 - np.bincount(pair, left**4)) / np.maximum(times * (times - 1), 1)
-    width = int(before.max()) + 1
-    codes, group = np.unique(pair * width + before, return_inverse=True)
-    size, of_pair = np.bincount(group).astype(np.float64), codes // width
+    both = unit**2 * (squares**2 - fourths) / np.maximum(times * (times - 1), 1)
+    size, own = sums[0], mean[of_pair]
     products, apart = size * (size - 1), size < times[of_pair]
-    summed = np.bincount(group, left) ** 2 - np.bincount(group, left**2)
-    found = float(unit[of_pair] @ summed + products @ (varies / times)[of_pair])
+    summed = (sums[1] - size * own) ** 2 - (sums[2] - 2 * own * sums[1] + size * own**2)
+    found = float(unit[of_pair] @ summed + products @ (varies / number)[of_pair])
     noise = float(np.sqrt(2 * (products * apart) @ np.maximum(both, 0.0)[of_pair]))
     return found, noise, float(products @ varies[of_pair])

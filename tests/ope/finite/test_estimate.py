@@ -155,10 +155,16 @@ def test_a_simulation_of_what_was_never_seen():
 # -- Are the states states?
 
 
+def products(residual, pair, before):
+    """`products_by_past` of single residuals."""
+    powers = np.asarray(residual, dtype=float) ** np.arange(5)[:, None]
+    return products_by_past(np.asarray(pair), np.asarray(before), powers)
+
+
 def test_products_of_residuals_with_the_same_past_by_hand():
     """Residuals 3, 1 after state 0 and -1, -3 after state 1: s² = 20/3, products 3·1 and -1·-3 twice each, and 4/4."""
     residual, before = np.array([3.0, 1, -1, -3]), np.array([0, 0, 1, 1])
-    found, noise, number = products_by_past(10 + residual, np.zeros(4, dtype=int), before)
+    found, noise, number = products(10 + residual, np.zeros(4, dtype=int), before)
     assert number == 4
     assert found == pytest.approx((3 + 3 + 3 + 3) / (20 / 3) + 1)
     mean_product = (20**2 - (81 + 1 + 1 + 81)) / 12  # of e²e'² over two different residuals
@@ -168,13 +174,10 @@ def test_products_of_residuals_with_the_same_past_by_hand():
 def test_products_are_zero_on_average_where_the_past_does_not_matter():
     """Over all orders of five residuals; a pair that never varies, and one with a single past, say nothing."""
     before = np.array([0, 0, 0, 1, 1])
-    sums = [
-        products_by_past(np.array(order), np.zeros(5, dtype=int), before)[0]
-        for order in permutations([4.0, 1.0, 0.5, -2.0, 0.0])
-    ]
+    sums = [products(order, np.zeros(5, dtype=int), before)[0] for order in permutations([4.0, 1.0, 0.5, -2.0, 0.0])]
     assert np.std(sums) > 0.5
     assert np.mean(sums) == pytest.approx(0, abs=1e-12)
-    alone = products_by_past(np.array([1.0, -1, 5, 5, 5]), np.array([0, 0, 1, 1, 1]), np.array([0, 0, 0, 1, 1]))
+    alone = products([1.0, -1, 5, 5, 5], [0, 0, 1, 1, 1], [0, 0, 0, 1, 1])
     assert alone[:2] == pytest.approx((0, 0))
 
 

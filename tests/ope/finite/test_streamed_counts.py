@@ -11,8 +11,11 @@ from ope_vpm.logged import streamed, sums
 from ope_vpm.logged.sums import RewardCounts
 from ope_vpm.ope import log as logs
 from ope_vpm.ope.finite import part_steps, tally
+from ope_vpm.ope.finite.counted import counted_solution
+from ope_vpm.ope.finite.history import history
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.problem import Problem
+from tests.ope.finite.test_estimate import spring
 from tests.ope.test_streams import agree, write
 
 ALL = ("flags-confused", "one-row-off", "duplicated-episodes", "rewards-out-of-line", "constant-columns", "step-number")
@@ -195,3 +198,23 @@ def test_steps_of_long_logs_stay_in_their_order(monkeypatch):
     short = ov.evaluate(data, policy, "vpm", gamma=0.9, ignore=ALL)
     assert long.value == pytest.approx(short.value, rel=1e-12)
     np.testing.assert_allclose(long.weights, short.weights, rtol=1e-9)
+
+
+def test_parts_know_what_the_past_predicts(tmp_path):
+    """Bins of a place whose speed is not logged: episodes of 60 steps reach over parts of 512 rows."""
+    data, policy = spring(0, np.linspace(-1.5, 1.5, 8)), np.tile([0.6, 0.3, 0.1], (9, 1))
+    write(data, tmp_path, [1, 700, 701, 1500], row_group=300)
+    found = [
+        Problem.pose(each, policy, gamma=0.9, ignore=ALL, time_limit=limit)
+        for each in (ov.scan_dataset(tmp_path), data)
+        for limit in ("continue", "restart")
+    ]
+    assert [problem.streamed for problem in found] == [True, True, False, False]
+    pasts = [history(problem, counted_solution(problem)) for problem in found]
+    for part, memory in zip(pasts[:2], pasts[2:], strict=True):
+        assert part.share == pytest.approx(memory.share, rel=1e-9)
+        assert part.bias == pytest.approx(memory.bias, rel=1e-9)
+        assert part.share > 0.01
+    verdicts = {ov.evaluate(each, policy, gamma=0.9, ignore=ALL).verdict for each in (ov.scan_dataset(tmp_path), data)}
+    assert len(verdicts) == 1
+    assert verdicts != {"reliable"}
