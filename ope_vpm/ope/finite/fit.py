@@ -14,8 +14,15 @@ from ope_vpm.ope.finite.mixed import MixedModel, Variances, Weights, covariates
 from ope_vpm.ope.finite.model import CompletedModel
 from ope_vpm.ope.finite.problem import FiniteProblem
 
-ROUNDS = 4
-"""Fits, each to the outcomes and with the weights by the solution of the last; 3 had the same errors."""
+ROUNDS = 3
+"""Fits, each to the outcomes and with the weights by the solution of the last; 4 had the same errors."""
+TOGETHER = 0.2
+"""The share of the deviation of pairs, τ_u, by which unseen ones may be off together. With it and `BEYOND` intervals of
+252 logs of made-up and generated tasks hold 89 % of the truths in place of 85 %, at the same interval score
+(note 023)."""
+BEYOND = 0.3
+"""What regions that the log never reached may add, as a share of what their border differs by: unseen pairs there may
+lead farther away from where the target usually is. With 1 the interval score is 10 % worse."""
 MOST_UNSEEN = 0.3
 """The share U of the target's time on unseen pairs up to which slopes are taken as they are; beyond it they keep
 (0.3/U)², for then most of what the target does is extrapolated, and the verdict asks for caution."""
@@ -40,7 +47,9 @@ class Fit:
         """How far a total over the target's time may be off because of unseen pairs, as one standard error.
 
         The root of: u_sa of unseen pairs, and of seen ones by way of m₀ and c, each for itself; half of the distance
-        that the two fits of c make; and what predictions of hidden pairs are off together, times the unseen time.
+        that the two fits of c make; what predictions of hidden pairs are off together, and a share of τ_u, times the
+        unseen time; and how far V in the states of unseen pairs is from its mean, by which regions begin that the log
+        does not hold.
 
         Args:
             problem: the counts, with the rewards that are summed up.
@@ -52,8 +61,11 @@ class Fit:
         missing = self.model.problem.missing
         single = self.variances.pair * float(time**2 @ (missing**2).sum(axis=1) + through @ through)
         between = float(enter[1:] @ self.model.apart @ y) if len(enter) > 1 else 0.0
-        hidden = self.hidden_error(problem, time, after) * float(time @ problem.unseen)
-        return float(np.sqrt(single + between**2 + hidden**2))
+        unseen, positive = time * problem.unseen, np.maximum(time, 0)
+        hidden = self.hidden_error(problem, time, after) * float(unseen.sum())
+        together = TOGETHER * self.variances.pair**0.5 * float(unseen.sum())
+        border = BEYOND * float(unseen @ (after - positive @ after / positive.sum()))
+        return float(np.sqrt(single + between**2 + hidden**2 + together**2 + border**2))
 
     def reach(self, problem: FiniteProblem, time: Floats, after: Floats) -> tuple[float, float]:
         """How far unseen pairs may move a total if they are like seen ones: (at most 0, at least 0).
@@ -93,8 +105,9 @@ class Fit:
                 self.variances,
                 replace(self.weights, pairs=self.weights.pairs[own]),
             )
-            half = replace(half, weight=self.model.weight, share=self.model.share)
-            predicted = half.predicted(part.outcomes(after, problem.gamma)[0])
+            known = part.outcomes(after, problem.gamma)[0]
+            half = replace(half, weight=self.model.weight, share=self.model.share).held(known)
+            predicted = half.predicted(known)
             actual = other.outcomes(after, problem.gamma)[0]
             state, action = other.state_of_pair[unknown], other.action_of_pair[unknown]
             weight = np.maximum(time, 0)[state] * problem.target[state, action]
@@ -117,11 +130,12 @@ def fitted(problem: FiniteProblem, follow: Follow, slopes: bool = True) -> Fit:
         variances = Variances.of(counts, values, problem.gamma, of_seen)
         weights = Weights.of(problem, time)
         model = MixedModel.of(problem, behaviour, variances, weights)
-        model = model.shrunk(problem.q(values, 0.0)) if slopes else model.damped(0.0)
+        y = problem.q(values, 0.0)
+        model = model.shrunk(y) if slopes else model.damped(0.0)
         unseen = float(np.maximum(time, 0) @ problem.unseen) / float(np.maximum(time, 0).sum())
         model = model.damped(min(1.0, (MOST_UNSEEN / unseen) ** 2)) if unseen > 0 else model
         for eighths in range(8, -1, -1):
-            damped = model.damped(eighths / 8)
+            damped = model.damped(eighths / 8).held(y)
             completed = damped.completed(slopes)
             values, time = follow(completed)
             if np.maximum(-time, 0).sum() <= MOST_NEGATIVE * np.abs(time).sum():

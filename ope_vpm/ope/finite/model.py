@@ -111,7 +111,7 @@ class CompletedModel:
         """The exact solution."""
         problem, counts, gamma = self.problem, self.problem.counts, self.problem.gamma
         reward = self.pay
-        values, distribution = self.balance()
+        values, distribution = self.balance
         value = float(distribution @ reward if gamma == 1 else (1 - gamma) * counts.initial @ values)
         return FiniteSolution(
             value=value,
@@ -124,6 +124,7 @@ class CompletedModel:
             doubts=self.doubts(),
         )
 
+    @cached_property
     def balance(self) -> tuple[Floats, Floats]:
         """(states,) each: V, and where the target spends its time."""
         gamma, start = self.problem.gamma, self.start if self.problem.gamma == 1 else self.problem.counts.initial

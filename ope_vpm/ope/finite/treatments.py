@@ -205,7 +205,7 @@ class Mixed(Treatment):
     def fit(self, problem: FiniteProblem) -> Fit:
         """The model at its fixed point; without slopes where several closed classes would be mixed by them."""
         slopes = self.slopes and (problem.gamma < 1 or len(plain_model(problem).chain.closed_classes) == 1)
-        return fitted(problem, CompletedModel.balance, slopes)
+        return fitted(problem, lambda completed: completed.balance, slopes)
 
 
 class Pooled(Mixed):

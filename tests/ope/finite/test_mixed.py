@@ -159,6 +159,24 @@ def test_the_map_is_what_seen_and_predicted_pairs_are_worth():
     np.testing.assert_allclose(model.completed(slopes=True).values(y), (finite.target * q).sum(axis=1))
 
 
+def test_predictions_stay_among_the_outcomes():
+    """A steep slope predicts beyond the largest outcome; held, it reaches just that, and the map M knows it."""
+    finite = finite_problem(pose(MDP.dataset(20, 15, LOGGED, 5), WANTED))
+    counts, model = finite.counts, model_of(finite)
+    y = np.random.default_rng(4).standard_normal(counts.pairs)
+    steep = model.damped(100.0)
+    beyond = (steep.predicted(y) > y.max() + 1e-9) | (steep.predicted(y) < y.min() - 1e-9)
+    assert beyond.any()
+    held = steep.held(y)
+    predicted = held.predicted(y)
+    np.testing.assert_allclose(predicted[beyond], np.where(predicted > 0, y.max(), y.min())[beyond])
+    np.testing.assert_array_equal(predicted[~beyond], steep.predicted(y)[~beyond])
+    seen = held.kept * y + (1 - held.kept) * predicted[counts.state_of_pair, counts.action_of_pair]
+    expected = (finite.missing * predicted).sum(axis=1)
+    expected += np.bincount(counts.state_of_pair, finite.probability * seen, counts.states)
+    np.testing.assert_allclose(held.completed(True).values(y), expected, atol=1e-10)
+
+
 def test_variances_by_moments():
     """Means of 500 states and pairs drawn with variances 2 and 1, and noise 0.5: within a tenth or so of these."""
     rng = np.random.default_rng(0)
