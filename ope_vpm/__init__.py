@@ -48,29 +48,20 @@ __all__ = [
 __version__ = "0.2.0"
 
 _HOMES = {
-    "VPM": "chain",
-    "Comparison": "ope.questions.compare",
-    "Diagnostics": "chain",
-    "Expectation": "chain",
-    "LoggedDataset": "logged",
-    "PolicyValue": "ope",
-    "StationaryEstimate": "chain",
-    "StationaryWarning": "chain",
-    "Transitions": "chain",
-    "as_policy": "policy",
-    "compare": "ope.questions.compare",
-    "estimators": "ope",
-    "evaluate": "ope",
-    "from_table": "logged",
-    "inspect": "logged",
-    "load_dataset": "logged",
-    "load_policy": "policy",
-    "post_process_mcmc": "mcmc",
-    "report": "ope.reporting",
-    "scan_dataset": "logged",
-    "select": "plugins",
-    "stationary": "paths",
-    "with_noise": "policy",
+    name: home
+    for home, names in {
+        "chain": ("VPM", "Diagnostics", "Expectation", "StationaryEstimate", "StationaryWarning", "Transitions"),
+        "logged": ("LoggedDataset", "from_table", "inspect", "load_dataset", "scan_dataset"),
+        "mcmc": ("post_process_mcmc",),
+        "ope": ("PolicyValue", "estimators"),
+        "ope.evaluate": ("evaluate",),
+        "ope.questions.compare": ("Comparison", "compare"),
+        "ope.reporting": ("report",),
+        "paths": ("stationary",),
+        "plugins": ("select",),
+        "policy": ("as_policy", "load_policy", "with_noise"),
+    }.items()
+    for name in names
 }
 """The package of each public name: torch, SciPy and gymnasium are imported when a name that needs them is used."""
 

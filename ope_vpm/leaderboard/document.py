@@ -124,6 +124,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 LIBRARIES = ("ope-vpm", "numpy", "scipy", "torch")
+OF_LINE = ("estimator", "setting", "settings", "runs", "failed", "missing", "p_value", "against_best", "best", "level")
 DETAILED = 50_000
 """How many cells are listed with their reasons, warnings and diagnostics, which take five times as much as the rest."""
 MOST_CELLS = 200_000
@@ -196,12 +197,7 @@ def _setting(board: Board, number: int) -> dict[str, Any]:
         "per": setting.task.per,
         "runs": len(board.suite.seeds(setting)),
         "policies": [
-            {
-                "name": name,
-                "truth": None if one is None else one.truth,
-                "truth_error": None if one is None else one.truth_error,
-                "floor": None if one is None else one.floor,
-            }
+            {"name": name} | {field: getattr(one, field, None) for field in ("truth", "truth_error", "floor")}
             for name, one in zip(names, known, strict=True)
         ],
         "groups": alike(board, [number]),
@@ -210,20 +206,10 @@ def _setting(board: Board, number: int) -> dict[str, Any]:
 
 
 def _as_dict(line: Line) -> dict[str, Any]:
-    return {
-        "estimator": line.estimator,
-        "setting": line.setting,
-        "settings": line.settings,
-        "runs": line.runs,
-        "failed": line.failed,
-        "missing": line.missing,
-        "reliable": line.reliable["reliable_and_covered"],
-        "p_value": line.p_value,
-        "against_best": line.against_best,
-        "best": line.best,
-        "level": line.level,
-        **{name: list(number) for name, number in line.numbers.items()},
-    }
+    numbers = {name: list(number) for name, number in line.numbers.items()}
+    return (
+        {name: getattr(line, name) for name in OF_LINE} | {"reliable": line.reliable["reliable_and_covered"]} | numbers
+    )
 
 
 def cells(board: Board) -> Iterator[dict[str, Any]]:
@@ -238,24 +224,11 @@ def cells(board: Board) -> Iterator[dict[str, Any]]:
 
 
 def _numbers(result: Result) -> dict[str, Any]:
-    outcome = result.outcome
-    low, high = outcome.get("interval") or (None, None)
-    return {
-        "value": outcome.get("value"),
-        "low": low,
-        "high": high,
-        "standard_error": outcome.get("standard_error"),
-        "effective_sample_size": outcome.get("effective_sample_size"),
-        "verdict": outcome.get("verdict"),
-        "seconds": round(result.seconds, 4),
-        "error": result.error,
-    }
+    low, high = result.outcome.get("interval") or (None, None)
+    found = {name: result.outcome.get(name) for name in ("value", "standard_error", "effective_sample_size", "verdict")}
+    return found | {"low": low, "high": high, "seconds": round(result.seconds, 4), "error": result.error}
 
 
 def _details(result: Result) -> dict[str, Any]:
-    outcome = result.outcome
-    return {
-        "reasons": outcome.get("reasons", []),
-        "warnings": outcome.get("warnings", []),
-        "diagnostics": outcome.get("diagnostics", {}),
-    }
+    empty: dict[str, Any] = {"reasons": [], "warnings": [], "diagnostics": {}}
+    return {name: result.outcome.get(name, nothing) for name, nothing in empty.items()}

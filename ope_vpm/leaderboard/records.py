@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -75,8 +75,7 @@ class Answers:
         rows, columns = (slice(None) if part is None or part.all() else part for part in (runs, policies))
         known = Known(*(part[columns] for part in (self.known.truth, self.known.truth_error, self.known.floor)))
         arrays = self.value, self.low, self.high, self.verdict, self.seconds
-        value, low, high, verdict, seconds = (part[rows][:, columns] for part in arrays)
-        return Answers(value, low, high, verdict, seconds, known)
+        return Answers(*(part[rows][:, columns] for part in arrays), known)
 
 
 @dataclass(frozen=True)
@@ -154,9 +153,8 @@ class Board:
         return found
 
     def _filled(self, number: int, entry: Entry, names: list[str], blank: Answers) -> Block:
-        value, low, high, verdict, seconds = (
-            part.copy() for part in (blank.value, blank.low, blank.high, blank.verdict, blank.seconds)
-        )
+        arrays = blank.value, blank.low, blank.high, blank.verdict, blank.seconds
+        value, low, high, verdict, seconds = (part.copy() for part in arrays)
         failed = missing = 0
         for column, policy in enumerate(names):
             for job in self.cells.get((number, entry.label, policy), []):
@@ -169,8 +167,7 @@ class Board:
                     value[place], seconds[place] = result.outcome["value"], result.seconds
                     verdict[place] = VERDICTS.get(result.outcome.get("verdict", ""), 0.0)
                     low[place], high[place] = result.outcome.get("interval") or (np.nan, np.nan)
-        filled = replace(blank, value=value, low=low, high=high, verdict=verdict, seconds=seconds)
-        return Block(entry, filled, failed, missing)
+        return Block(entry, Answers(value, low, high, verdict, seconds, blank.known), failed, missing)
 
 
 def _reference(result: Result | None) -> Reference | None:

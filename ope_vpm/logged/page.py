@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Collection
-from html import escape
 from pathlib import Path
 
 import numpy as np
 
+from ope_vpm import pages
 from ope_vpm.arrays import Array
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.describe import describe, described
@@ -17,7 +17,7 @@ from ope_vpm.logged.doctor import Report, check_ignored, examined
 from ope_vpm.logged.facts import episodes_of, examine, facts_of, fitting
 from ope_vpm.logged.fingerprint import number_contents
 from ope_vpm.logged.streamed import StreamedDataset
-from ope_vpm.outside import write_text
+from ope_vpm.pages.html import element, joined
 
 SAMPLE_ROWS = 100_000
 """Rows of the sample, as many as an evaluation has; a log that is no longer is read whole."""
@@ -47,33 +47,13 @@ def looked_over(data: LoggedDataset | StreamedDataset, ignore: Collection[str] =
 MOST = 12
 """Columns of observations and of actions that are drawn."""
 
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<style>
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }}
-pre {{ background: #f4f4f4; padding: 1rem; overflow-x: auto; }}
-.error {{ border-left: 4px solid #c0392b; padding-left: .8rem; }}
-.warning {{ border-left: 4px solid #d68910; padding-left: .8rem; }}
-img {{ max-width: 100%; }}
-</style></head><body>
-<h1>{title}</h1>
-{findings}
-<pre>{description}</pre>
-<img alt="histograms of episode lengths, returns, rewards, observations and actions" src="{picture}">
-</body></html>
-"""
-
 
 def write_page(data: LoggedDataset, report: Report, path: str | Path, title: str = "Logged data") -> None:
     """Write the page, whole or not at all."""
-    findings = "\n".join(f'<p class="{finding.level}">{escape(str(finding))}</p>' for finding in report.findings)
-    text = PAGE.format(
-        title=escape(title),
-        findings=findings or "<p>Nothing looks wrong.</p>",
-        description=escape(str(report.description)),
-        picture=_picture(data),
-    )
-    write_text(path, text)
+    findings = [element("p", str(finding), class_=f"finding {finding.level}") for finding in report.findings]
+    said = joined(*(findings or [element("p", "Nothing looks wrong.")]), element("pre", str(report.description)))
+    drawn = "histograms of episode lengths, returns, rewards, observations and actions"
+    pages.write_page(path, title, joined(said, element("img", alt=drawn, src=_picture(data))))
 
 
 def _picture(data: LoggedDataset) -> str:

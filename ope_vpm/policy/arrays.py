@@ -56,10 +56,6 @@ class Layers(LogitLayers):
     low: Array
     high: Array
 
-    def mean(self, observations: Array) -> Floats:
-        """The mean action, before it is clipped to the bounds."""
-        return self.output(observations)
-
 
 class NetworkPolicy(GaussianPolicy):
     """A Gaussian around a tanh network's mean.
@@ -73,7 +69,7 @@ class NetworkPolicy(GaussianPolicy):
         self.layers = layers
         std = np.exp(np.asarray(layers.log_std, dtype=np.float64)) * np.sqrt(variance)
         super().__init__(
-            lambda seen: (layers.mean(seen), std),
+            lambda seen: (layers.output(seen), std),
             bounds=(layers.low, layers.high),
             action_dimension=len(layers.low),
             observation_size=len(layers.observation_mean),

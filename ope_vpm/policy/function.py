@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
+from scipy.special import softmax
 
 from ope_vpm.arrays import Array, Floats
 from ope_vpm.policy.calls import Call, as_array, running
@@ -227,8 +228,7 @@ def _as_probabilities(returned: Any, n_actions: int | None, output: Output | Non
         return categorical_probabilities(returned)
     values = as_array(returned)
     if output == "logits":
-        shifted = values - values.max(axis=1, keepdims=True)
-        return np.exp(shifted) / np.exp(shifted).sum(axis=1, keepdims=True)
+        return softmax(values, axis=1)
     if output == "probabilities" or n_actions is None:
         return values
     if values.dtype.kind in "iub" and values.size == len(values):

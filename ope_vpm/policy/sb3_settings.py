@@ -85,17 +85,13 @@ class Settings:
 
     def check_outputs(self, outputs: int) -> None:
         """Refuse a network with more or fewer outputs than the space has actions or coordinates."""
-        space = self.action_space
-        expected = int(space.n) if isinstance(space, spaces.Discrete) else prod(space.shape or ())
-        if isinstance(space, spaces.MultiDiscrete):
-            expected = int(space.nvec.sum())
-        if outputs != expected:
-            raise ValueError(f"its weights do not fit its settings: {outputs} outputs for {space}")
+        if outputs != spaces.flatdim(self.action_space):
+            raise ValueError(f"its weights do not fit its settings: {outputs} outputs for {self.action_space}")
 
     @property
     def encoded_size(self) -> int:
         """How many numbers `encoded` makes of one observation, laid flat."""
-        return _encoded_size(self.observation_space)
+        return spaces.flatdim(self.observation_space)
 
     def encoded(self, seen: Any) -> torch.Tensor:
         """Observations as the library feeds them to a network: integers one-hot, images between 0 and 1.
@@ -114,14 +110,6 @@ class Settings:
             return torch.cat([torch.nn.functional.one_hot(column, size).float() for column, size in columns], dim=1)
         image = isinstance(space, spaces.Box) and space.dtype == np.uint8
         return batch.float() / 255 if image and self.flag("normalize_images", True) else batch.float()
-
-
-def _encoded_size(space: spaces.Space[Any]) -> int:
-    if isinstance(space, spaces.Dict):
-        return sum(_encoded_size(part) for part in space.values())
-    if isinstance(space, spaces.Discrete):
-        return int(space.n)
-    return int(space.nvec.sum()) if isinstance(space, spaces.MultiDiscrete) else prod(space.shape or ())
 
 
 def stored_settings(path: Path, text: bytes) -> dict[str, Any]:

@@ -15,21 +15,6 @@ from matplotlib.figure import Figure
 from ope_vpm.envs.bullet import LOGGED, stored_truth
 from ope_vpm.studies.study import Cell, Results, Table, cells_in, panels, select
 
-METHODS = (
-    "vpm",
-    "auto",
-    "dr",
-    "fqe (linear)",
-    "vpm (paper)",
-    "liu",
-    "model",
-    "wiss",
-    "wist",
-    "onestep",
-    "naive",
-    "on-policy",
-)
-"""In the order of the table and the legend; the last one is drawn as the floor."""
 OURS = ("vpm", "auto", "dr", "fqe (linear)")
 """The methods whose summaries are printed."""
 OPPONENTS = ("naive", "wist", "wiss", "model", "liu")
@@ -50,7 +35,7 @@ STYLES: dict[str, dict[str, Any]] = {
     "onestep": {"color": "C5", "marker": "P"},
     "naive": {"color": "C7", "marker": "x"},
 }
-"""A colour and a marker of its own for each method, so that figures of the three tasks can be compared."""
+"""A colour and a marker for each method, in the order of the table, so that figures of three tasks can be compared."""
 
 
 def errors(results: Results, task: str, cell: Cell, method: str, seeds: set[int] | None = None) -> list[float]:
@@ -114,7 +99,7 @@ def tied_lowest(results: Results, task: str, cell: Cell, method: str) -> bool:
     """Return whether no other method's squared errors are lower by two standard errors of the paired difference."""
     own = {row["seed"]: row["value"] for row in select(results.rows, **cell, method=method)}
     truth = stored_truth(task).at(cell["gamma"], cell["length"]).value
-    for other in METHODS[:-1]:
+    for other in STYLES:
         rows = [row for row in select(results.rows, **cell, method=other) if row["seed"] in own]
         if other == method or len(rows) < 3:
             continue
@@ -158,14 +143,14 @@ def table(task: str, results: Results) -> Table:
     lines = []
     for cell in cells_of(results):
         base = floor(task, cell)
-        shown = [_cell(errors(results, task, cell, method), base) for method in METHODS[:-1]]
+        shown = [_cell(errors(results, task, cell, method), base) for method in STYLES]
         given = rmse(conditional_errors(results, cell, "vpm")) / base
         mark = "" if informative(results, task, cell) else "uninformative"
         size = [str(cell[name]) for name in ("behaviour", "gamma", "trajectories", "length")]
         lines.append([*size, f"{base:.4f}", *shown, f"{given:.2f}", mark])
     there = {row["method"] for row in results.rows}
     notes = [_in_words(method, summary(results, task, method)) for method in OURS if method in there]
-    columns = ["behaviour", "gamma", "trajectories", "length", "floor", *METHODS[:-1], "vpm given s₀", ""]
+    columns = ["behaviour", "gamma", "trajectories", "length", "floor", *STYLES, "vpm given s₀", ""]
     return Table(columns, lines, "\n".join(["RMSE as a multiple of the on-policy floor (runs)", *notes]))
 
 
@@ -205,7 +190,7 @@ def draw(task: str, results: Results) -> Figure:
 def _panel(axes: Axes, results: Results, task: str, cells: Sequence[Cell], x: str) -> None:
     cells = sorted(cells, key=lambda cell: (isinstance(cell[x], str), cell[x]))  # numbers, then "mix"
     places = [str(cell[x]) for cell in cells]
-    for method in METHODS[:-1]:
+    for method in STYLES:
         scores = [rmse(errors(results, task, cell, method)) ** 2 for cell in cells]
         known = [(place, np.log10(score)) for place, score in zip(places, scores, strict=True) if 0 < score < np.inf]
         if known:

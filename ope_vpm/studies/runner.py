@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import platform
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -29,11 +30,11 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
     """Write rows as a CSV file with the columns of the first row; no rows write no file."""
     if not rows:
         return
-    lines: list[str] = []
-    writer = csv.DictWriter(_Lines(lines.append), fieldnames=list(rows[0]), lineterminator="\n")
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    write_text(path, "".join(lines))
+    write_text(path, text.getvalue())
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -54,13 +55,6 @@ def read_arrays(path: Path) -> Arrays:
     """Read the arrays that `write_arrays` wrote."""
     with np.load(path, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
-
-
-class _Lines:
-    """The file object that `csv` writes to; it passes each line to a function."""
-
-    def __init__(self, write: Callable[[str], None]) -> None:
-        self.write = write
 
 
 def _value(text: str) -> Any:
