@@ -60,7 +60,7 @@ def log(
             near = get_close_matches(environment, [*TASKS, TAXI], n=1)
             hint = f"did you mean {near[0]}?" if near else "give a file by --policy"
             raise ValueError(f"{environment} has no shipped policies: {hint}")
-        return collect(environment, _widened(_file(policy), alpha), trajectories, length, seed, progress=progress)
+        return collect(environment, _widened(load_policy(policy), alpha), trajectories, length, seed, progress=progress)
     acting: list[TargetPolicy]
     if policy == bullet.MIX:
         if alpha is not None:
@@ -68,7 +68,7 @@ def log(
         acting = bullet.behaviour(environment, bullet.MIX)
     else:
         known = policy is None or not Path(policy).is_file()
-        chosen = bullet.policy(environment, policy or "target") if known else _file(str(policy))
+        chosen = bullet.policy(environment, policy or "target") if known else load_policy(str(policy))
         acting = [_widened(chosen, alpha)]
     return collect(bullet.environment_id(environment), acting, trajectories, length, seed, progress=progress)
 
@@ -90,10 +90,6 @@ def shipped_policy(task: str, name: str) -> TargetPolicy:
     if task not in wild:
         raise ValueError(unknown("task", task, [*TASKS, TAXI, *wild]))
     return wild[task].behaviour(name)[0]
-
-
-def _file(policy: str) -> TargetPolicy:
-    return load_policy(policy)
 
 
 def _widened(policy: TargetPolicy, alpha: float | None) -> TargetPolicy:

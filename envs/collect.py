@@ -73,11 +73,8 @@ def collect(
             episodes += _block(made[: len(chosen)], actors, chosen, length, rng)
             if progress is not None:
                 progress(len(episodes))
-        spaces_known: dict[str, Any] = {
-            "observation_space": first.observation_space,
-            "action_space": first.action_space,
-        }
-    return LoggedDataset.from_episodes(episodes, **spaces_known)
+        observed, acted = first.observation_space, first.action_space
+    return LoggedDataset.from_episodes(episodes, observation_space=observed, action_space=acted)
 
 
 def reset_seeds(seed: int, trajectories: int) -> list[int]:

@@ -7,6 +7,7 @@ from typing import cast
 
 import numpy as np
 from gymnasium import spaces
+from scipy.special import softmax
 
 from ope_vpm.arrays import Floats
 from ope_vpm.logged import LoggedDataset
@@ -40,8 +41,7 @@ class RandomMDP:
     def policy(self, seed: int, spread: float = 1.0) -> Floats:
         """Draw a softmax policy with logits from N(0, spread²), shape (states, actions)."""
         logits = spread * np.random.default_rng(seed).standard_normal(self.reward.shape)
-        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return cast(Floats, weights / weights.sum(axis=1, keepdims=True))
+        return softmax(logits, axis=1)
 
     def value(self, policy: Floats, gamma: float) -> float:
         """Return the exact value of a policy: the average reward, or (1-γ)·E[Σ γ^t r_t], by a linear solve."""

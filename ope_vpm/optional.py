@@ -5,10 +5,12 @@ from __future__ import annotations
 import ctypes
 import io
 import os
+import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 ANNOUNCES = {"d3rlpy": "gym", "stable_baselines3": "gym", "icu_sepsis": "gym", "pybullet_envs_gymnasium": "pybullet"}
@@ -30,6 +32,15 @@ def library(name: str, extra: str) -> Any:
 def is_from(candidate: object, package: str) -> bool:
     """Whether an object's class, or one it inherits from, belongs to a package; nothing is imported."""
     return any(cls.__module__.partition(".")[0] == package for cls in type(candidate).__mro__)
+
+
+def versions(libraries: Iterable[str]) -> dict[str, str]:
+    """The versions of Python, and of those of some libraries that are installed."""
+    found = {"python": platform.python_version()}
+    for name in libraries:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 @contextmanager

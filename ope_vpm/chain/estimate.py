@@ -243,42 +243,23 @@ def _part(content: dict[str, Any], prefix: str) -> dict[str, Any]:
     return {name.removeprefix(prefix): value for name, value in content.items() if name.startswith(prefix)}
 
 
-def _tabular(arrays: dict[str, Any], settings: dict[str, Any]) -> Ratio:
-    return TabularRatio(**arrays, **settings)
-
-
-def _kernel(arrays: dict[str, Any], settings: dict[str, Any]) -> Ratio:
-    features = _FEATURES[settings["features"]](arrays)
-    return KernelRatio(features, arrays["beta"], arrays["penalty"], settings["nonnegative"])
-
-
-def _fourier(arrays: dict[str, Any]) -> Features:
-    linear = bool(arrays.get("linear", False))  # files of earlier versions do not have it
-    return FourierFeatures(Standardiser.from_arrays(arrays), arrays["frequencies"], linear)
-
-
-def _nystrom(arrays: dict[str, Any]) -> Features:
-    bandwidth = float(arrays["bandwidth"])
-    return NystromFeatures(Standardiser.from_arrays(arrays), arrays["landmarks"], arrays["whitening"], bandwidth)
-
-
-def _hidden(arrays: dict[str, Any]) -> Features:
-    return HiddenFeatures(NeuralRatio.from_arrays(arrays), arrays["mean"], arrays["whitening"])
-
-
-def _neural(arrays: dict[str, Any], _: dict[str, Any]) -> Ratio:
-    return NeuralRatio.from_arrays(arrays)
-
-
 _FEATURES: dict[str, Callable[[dict[str, Any]], Features]] = {
-    "fourier": _fourier,
-    "nystrom": _nystrom,
-    "hidden": _hidden,
+    "fourier": lambda arrays: FourierFeatures(
+        Standardiser.from_arrays(arrays),
+        arrays["frequencies"],
+        bool(arrays.get("linear", False)),  # files of earlier versions do not have it
+    ),
+    "nystrom": lambda arrays: NystromFeatures(
+        Standardiser.from_arrays(arrays), arrays["landmarks"], arrays["whitening"], float(arrays["bandwidth"])
+    ),
+    "hidden": lambda arrays: HiddenFeatures(NeuralRatio.from_arrays(arrays), arrays["mean"], arrays["whitening"]),
 }
 """How each kind of features is rebuilt from its saved arrays."""
 _RATIOS: dict[str, Callable[[dict[str, Any], dict[str, Any]], Ratio]] = {
-    "tabular": _tabular,
-    "kernel": _kernel,
-    "neural": _neural,
+    "tabular": lambda arrays, settings: TabularRatio(**arrays, **settings),
+    "kernel": lambda arrays, settings: KernelRatio(
+        _FEATURES[settings["features"]](arrays), arrays["beta"], arrays["penalty"], settings["nonnegative"]
+    ),
+    "neural": lambda arrays, _: NeuralRatio.from_arrays(arrays),
 }
 """How each solver's ratio is rebuilt from its saved arrays and settings."""

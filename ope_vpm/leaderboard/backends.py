@@ -18,6 +18,7 @@ from joblib.externals.loky import ProcessPoolExecutor
 
 from ope_vpm.leaderboard.compute import compute_group
 from ope_vpm.leaderboard.jobs import Job, Result
+from ope_vpm.logged.scan import THREADS, start_ray
 from ope_vpm.optional import library
 from ope_vpm.suggestions import unknown
 
@@ -60,8 +61,6 @@ def _watch(parent: int) -> None:
 
 
 BACKENDS = ("loky", "ray")
-THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-"""One thread a job: jobs fill the cores better than threads of one job do."""
 RETRIES = 3
 """How often Ray tries a group again whose node or process died; each try starts a process, which takes seconds."""
 DIED = "WorkerDied: the process that ran this cell ended without an answer (out of memory?)"
@@ -197,10 +196,8 @@ def _ray(groups: Iterable[Group], folder: str | None, workers: int | None, addre
 def _start_ray(ray: Any, workers: int | None, address: str | None) -> None:
     address = address or os.environ.get("RAY_ADDRESS")
     cores = {} if address else {"num_cpus": workers or os.cpu_count()}
-    path = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
-    runtime = {"env_vars": THREADS | path}
     # Without "local" Ray would join whatever cluster was started last on this machine.
-    ray.init(address=address or "local", runtime_env=runtime, log_to_driver=False, include_dashboard=False, **cores)
+    start_ray(ray, address=address or "local", **cores)
 
 
 def _ray_answers(ray: Any, reference: Any, group: Group, waiting: Waiting) -> Answers:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
@@ -15,6 +12,7 @@ from ope_vpm.arrays import Floats
 from ope_vpm.leaderboard.jobs import Result
 from ope_vpm.leaderboard.metrics import METRICS, Line, agreement
 from ope_vpm.leaderboard.records import Board
+from ope_vpm.optional import versions
 
 ALIKE = 1e-6
 """The largest difference of equal estimators, as a share of the largest value: iterative solvers of one system of
@@ -143,7 +141,7 @@ def document(board: Board, found: Sequence[Line], total: Sequence[Line], command
         "trusted": trusted(total, len(suite.settings)),
         "command": command,
         "made": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-        "versions": _versions(),
+        "versions": versions(LIBRARIES),
         "runs": suite.runs,
         "first_seed": suite.first_seed,
         "metrics": {name: metric.title for name, metric in METRICS.items()},
@@ -165,15 +163,6 @@ def document(board: Board, found: Sequence[Line], total: Sequence[Line], command
         "lines": [_as_dict(line) for line in found],
         "cells": list(cells(board)) if finished <= MOST_CELLS else [],
     }
-
-
-def _versions() -> dict[str, str]:
-    """Those of Python and of the libraries that are installed: torch is an extra."""
-    found = {"python": platform.python_version()}
-    for name in LIBRARIES:
-        with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
 
 
 def _note(finished: int) -> str:

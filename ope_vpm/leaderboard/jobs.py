@@ -6,17 +6,17 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from ope_vpm.leaderboard.suites import Entry, Setting, Suite
+from ope_vpm.leaderboard.tasks import hash_of
 from ope_vpm.ope.estimator import built_in, estimator_class
+from ope_vpm.optional import versions
 
 APART = ("leaderboard", "studies", "cli.py", "progress.py")
 """Parts of the package that decide no number of a cell; everything else is taken to."""
@@ -30,11 +30,9 @@ def code_version(estimator: str | None = None) -> str:
     """Return a hash of our code and the numerical libraries' versions, and of another package's estimator."""
     content = hashlib.blake2b(digest_size=16)
     root = Path(str(files("ope_vpm")))
-    for part in [*(place for place in sorted(root.iterdir()) if _decides(place)), *(root / part for part in DECIDING)]:
+    for part in [*filter(_decides, sorted(root.iterdir())), *(root / part for part in DECIDING)]:
         _add(content, part)
-    for name in LIBRARIES:
-        with suppress(PackageNotFoundError):  # torch is an extra
-            content.update(f"{name} {version(name)}".encode())
+    content.update(str(versions(LIBRARIES)).encode())
     if estimator is not None and estimator not in built_in():
         module = sys.modules[estimator_class(estimator).__module__.partition(".")[0]]
         if module.__file__ is not None:
@@ -47,7 +45,7 @@ def _decides(place: Path) -> bool:
     return place.name not in APART and (place.suffix == ".py" or (place / "__init__.py").is_file())
 
 
-def _add(content: hashlib._Hash | hashlib.blake2b, place: Path) -> None:
+def _add(content: hashlib.blake2b, place: Path) -> None:
     for file in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
         content.update(str(file.relative_to(place.parent)).encode())
         content.update(file.read_bytes())
@@ -157,4 +155,4 @@ _SORTED = json.JSONEncoder(sort_keys=True)
 
 def hashed(what: dict[str, Any]) -> str:
     """A key for what JSON can hold."""
-    return hashlib.blake2b(_SORTED.encode(what).encode(), digest_size=16).hexdigest()
+    return hash_of(_SORTED.encode(what).encode())

@@ -85,11 +85,8 @@ def _write_csv(stream: TextIO, columns: Sequence[str], rows: Iterable[Sequence[A
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(columns)
     for row in rows:
-        writer.writerow([_safe(value) if isinstance(value, str) else value for value in row])
-
-
-def _safe(text: str) -> str:
-    return f"'{text}" if text.startswith(RISKY) else text
+        risky = (isinstance(value, str) and value.startswith(RISKY) for value in row)
+        writer.writerow([f"'{value}" if risk else value for value, risk in zip(row, risky, strict=True)])
 
 
 def markdown(made: dict[str, Any]) -> str:
@@ -208,15 +205,12 @@ def _text(found: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
             line["estimator"] + (f" ({line['settings']} of {most} settings)" if line["settings"] < most else ""),
             *[with_error((line["against_best"], None))] * some,
             *(with_error(line[name]) for name in shown),
-            *_counts(line),
+            str(line["reliable"]),
+            str(line["failed"] or ""),
         ]
         for line in found
     ]
     return heads, rows
-
-
-def _counts(line: dict[str, Any]) -> list[str]:
-    return [str(line["reliable"]), str(line["failed"] or "")]
 
 
 def _shown(found: Sequence[dict[str, Any]], names: Iterable[str]) -> list[str]:
@@ -236,13 +230,8 @@ def with_error(number: Number | Sequence[float | None]) -> str:
         return ABSENT
     if not error:
         return f"{value:.2g}" if abs(value) < 1 else f"{value:.3g}"
-    digits = min(6, max(0, 1 - _magnitude(error)))
+    digits = min(6, max(0, 1 - int(f"{error:e}".partition("e")[2])))  # the place of its first digit, and one more
     return f"{value:.{digits}f} ± {error:.{digits}f}"
-
-
-def _magnitude(value: float) -> int:
-    """The place of the first digit: 0 for one to nine, -1 for tenths."""
-    return int(f"{value:e}".partition("e")[2])
 
 
 ESCAPED = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|"})

@@ -202,9 +202,15 @@ def started() -> Any:
     """Ray, once it runs."""
     ray = library("ray", "ray")
     if not ray.is_initialized():
-        path = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
-        ray.init(runtime_env={"env_vars": THREADS | path}, log_to_driver=False, include_dashboard=False)
+        start_ray(ray)
     return ray
+
+
+def start_ray(ray: Any, **options: Any) -> None:
+    """Start or join a cluster whose processes have one thread each, and find this package where ours does."""
+    path = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+    runtime = {"env_vars": THREADS | path}
+    ray.init(runtime_env=runtime, log_to_driver=False, include_dashboard=False, **options)
 
 
 def scanned_on_ray(source: Source, progress: Any = None) -> RayDataset:

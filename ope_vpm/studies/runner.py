@@ -6,12 +6,10 @@ import csv
 import io
 import json
 import os
-import platform
 import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from ope_vpm.chain import StationaryWarning
+from ope_vpm.optional import versions
 from ope_vpm.outside import write_text, write_whole
 from ope_vpm.progress import counting
 from ope_vpm.studies.study import Arrays, Cell, Outcome, Results, Row, Study, label, mean_and_error, select
@@ -187,7 +186,7 @@ def _report(study: Study, rows: list[Row]) -> str:
         "settings": study.settings,
         "seeds": {label(cell): sorted({row["seed"] for row in select(rows, **cell)}) for cell in study.cells},
         "tuning_seeds": study.tuning_seeds,
-        "versions": {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES},
+        "versions": versions(LIBRARIES),
         "mean_seconds_of_a_fit": seconds,
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()) if rows else None,
     }

@@ -111,8 +111,11 @@ def table(results: Results) -> Table:
         own = select(rows, method="auto")
         errors = [_error(select(rows, method=name)) for name in METHODS]
         floor = deviation / np.sqrt(cell["episodes"])
+        covered = sum(int(row["covered"] or 0) for row in own)
         reliable = sum(row["verdict"] == "reliable" for row in own)
-        lines.append([*map(str, cell.values()), *errors, f"{floor:.3f}", _covered(own), f"{reliable} of {len(own)}"])
+        lines.append(
+            [*map(str, cell.values()), *errors, f"{floor:.3f}", f"{covered} of {len(own)}", f"{reliable} of {len(own)}"]
+        )
     head = ["target", "episodes", *METHODS, "on-policy", "auto covered", "auto reliable"]
     return Table(head, lines, "root mean squared error of the survival probability")
 
@@ -123,10 +126,6 @@ def _error(rows: Sequence[Row]) -> str:
     if known == 0:
         return "none"
     return f"{rms(rows):.3f}" + (f" ({known} of {len(rows)})" if known < len(rows) else "")
-
-
-def _covered(rows: Sequence[Row]) -> str:
-    return f"{sum(int(row['covered'] or 0) for row in rows)} of {len(rows)}"
 
 
 def draw(results: Results) -> Figure:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ope_vpm.arrays import Bools, Floats, Integers
+from ope_vpm.arrays import Floats, Integers
 from ope_vpm.chain.finite import solve
 from ope_vpm.chain.finite.solve import SparseMatrix
 
@@ -186,7 +186,8 @@ class FiniteChain:
     @property
     def period(self) -> int:
         """The largest period among the closed classes."""
-        return max(self._period(each.members) for each in self.closed_classes)
+        members = [each.members for each in self.closed_classes]
+        return max(solve.period(self._extended[some][:, some], some >= self.size) for some in members)
 
     @cached_property
     def _extended(self) -> SparseMatrix:
@@ -196,18 +197,15 @@ class FiniteChain:
     def _resolvent(self, gamma: float) -> solve.Resolvent:
         """What solves equations at a discount, kept for the next one."""
         if gamma not in self._resolvents:
-            self._resolvents[gamma] = solve.Resolvent(self._discounted(gamma))
+            self._resolvents[gamma] = solve.Resolvent(self._blocks(gamma))
         return self._resolvents[gamma]
 
     @cached_property
     def _resolvents(self) -> dict[float, solve.Resolvent]:
         return {}
 
-    def _discounted(self, gamma: float) -> SparseMatrix:
-        """γ times the extended matrix, but for the moves into instantaneous states: a step is discounted once."""
-        return self._blocks(gamma)
-
     def _blocks(self, gamma: float) -> SparseMatrix:
+        """γ times the extended matrix, but for the moves into instantaneous states: a step is discounted once."""
         if not self.enter.nnz:
             return gamma * self.kernel
         return sparse.block_array([[gamma * self.kernel, self.enter], [gamma * self.leave, None]], format="csr")
@@ -215,10 +213,6 @@ class FiniteChain:
     def _padded(self, values: Floats) -> Floats:
         """Numbers for the states, and 0 for the instantaneous ones."""
         return np.append(values, np.zeros(self._extended.shape[0] - self.size))
-
-    def _period(self, members: Integers) -> int:
-        instantaneous: Bools = members >= self.size
-        return solve.period(self._extended[members][:, members], instantaneous)
 
 
 def reducibility(chain: FiniteChain, share: Callable[[Integers], float], name: Callable[[Integers], str]) -> str | None:

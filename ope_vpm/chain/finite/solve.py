@@ -122,16 +122,12 @@ class Resolvent:
 
     def __call__(self, rhs: Floats, transposed: bool) -> Floats:
         """The y with (I - M)y = rhs, or with (I - Mᵀ)y = rhs."""
-        if not self._factorises:
+        if not factorises(self.discounted):
             operator = self.discounted.T.tocsr() if transposed else self.discounted
             answer = gmres(lambda v: v - operator @ v, rhs, rhs)
             if answer is not None:
                 return answer
         return cast(Floats, self._factors.solve(rhs, "T" if transposed else "N"))
-
-    @cached_property
-    def _factorises(self) -> bool:
-        return factorises(self.discounted)
 
     @cached_property
     def _factors(self) -> Any:

@@ -181,12 +181,16 @@ class Stored(Task):
         return {"time_limit": "restart" if gamma == 1 else "continue"}
 
 
+def hash_of(*parts: bytes) -> str:
+    """A hash of some bytes."""
+    return hashlib.blake2b(b"".join(parts), digest_size=16).hexdigest()
+
+
 def digest(path: str | Path) -> str:
     """A hash of a file, or of a folder's files; of the name, where there is neither (a Minari id)."""
     place, content = Path(path), hashlib.blake2b(digest_size=16)
     if not place.exists():
-        content.update(str(path).encode())
-        return content.hexdigest()
+        return hash_of(str(path).encode())
     for file in sorted(part for part in place.rglob("*") if part.is_file()) if place.is_dir() else [place]:
         content.update(str(file.relative_to(place)).encode())
         with file.open("rb") as stream:

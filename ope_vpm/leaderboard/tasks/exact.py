@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import cache
 from math import sqrt
@@ -14,7 +13,7 @@ from ope_vpm.arrays import Floats
 from ope_vpm.envs import taxi
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, GaussianController, LinearGaussian
 from ope_vpm.envs.random_mdp import RandomMDP
-from ope_vpm.leaderboard.tasks import Simulated, at_least, without
+from ope_vpm.leaderboard.tasks import Simulated, at_least, hash_of, without
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.policy import TablePolicy, TargetPolicy, as_policy
 from ope_vpm.suggestions import unknown
@@ -170,12 +169,9 @@ class TaxiTask(Simulated):
 
     def identity(self, policy: str | None) -> dict[str, Any]:
         """The tables that take part; which other targets there are does not matter."""
-        tables = [
-            taxi.shipped(self.behaviour),
-            taxi.shipped(PAPER_TARGET),
-            *([] if policy is None else [self._table(policy)]),
-        ]
-        content = hashlib.blake2b(b"".join(one.table.tobytes() for one in tables), digest_size=16).hexdigest()
+        own = [] if policy is None else [self._table(policy)]
+        tables = [taxi.shipped(self.behaviour), taxi.shipped(PAPER_TARGET), *own]
+        content = hash_of(*(one.table.tobytes() for one in tables))
         return {**without(super().identity(policy), "policies"), "tables": content}
 
     def targets(self) -> dict[str, TargetPolicy]:

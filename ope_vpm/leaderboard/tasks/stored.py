@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from hashlib import blake2b
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +11,7 @@ from ope_vpm.envs import bullet
 from ope_vpm.envs.training import TASKS
 from ope_vpm.envs.truth import GAMMA, Value
 from ope_vpm.envs.wild import BEHAVIOURS, WildTask, collect_log, wild_task
-from ope_vpm.leaderboard.tasks import Stored, at_least, without
+from ope_vpm.leaderboard.tasks import Stored, at_least, hash_of, without
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.policy import TargetPolicy
 from ope_vpm.policy.arrays import ArrayPolicy
@@ -87,7 +86,7 @@ def _content(network: ArrayPolicy) -> str:
     """A hash of a network's numbers."""
     parts = [*network.layers.weights, *network.layers.biases]
     parts += [value for value in vars(network.layers).values() if not isinstance(value, list)]
-    return blake2b(b"".join(np.asarray(part).tobytes() for part in parts), digest_size=16).hexdigest()
+    return hash_of(*(np.asarray(part).tobytes() for part in parts))
 
 
 TARGET = "target"
@@ -120,8 +119,7 @@ class WildLeaderboardTask(Stored):
 
     def identity(self, policy: str | None) -> dict[str, Any]:
         """Return the settings with a hash of the policies."""
-        content = blake2b(self._task().content(), digest_size=16).hexdigest()
-        return {**super().identity(policy), "policies": content}
+        return {**super().identity(policy), "policies": hash_of(self._task().content())}
 
     def truth_identity(self, policy: str) -> dict[str, Any]:
         """Return the stored values, which decide the reference."""

@@ -180,7 +180,8 @@ class Members:
 
     def check(self, name: str, found: Any) -> None:
         """Refuse a data set whose numbers are not all in the file, or that is far larger than the file."""
-        self._check_inside(name, found)
+        if found.is_virtual or found.external:
+            raise ValueError(f"{name} in {self._path} keeps its numbers in another file: copy the data into it")
         if found.dtype.hasobject:
             self._check_parts(name, found)
         size = found.size * found.dtype.itemsize
@@ -200,10 +201,6 @@ class Members:
             raise ValueError(f"{name} in {self._path} must hold numbers or texts: its type is {kind}")
         if not self._trust:
             check_heaps(self._path, found)
-
-    def _check_inside(self, name: str, found: Any) -> None:
-        if found.is_virtual or found.external:
-            raise ValueError(f"{name} in {self._path} keeps its numbers in another file: copy the data into it")
 
     def _check_chunks(self, name: str, found: Any) -> int:
         """The bytes of all chunks once they are unpacked."""

@@ -123,11 +123,8 @@ def read(source: Any, options: Options) -> LoggedDataset:
     dataset = _open(source, options.trust)
     with _images_as_claimed(dataset, options.trust):
         episodes = [_episode(episode) for episode in dataset.iterate_episodes()]
-    return LoggedDataset.from_episodes(
-        episodes,
-        observation_space=options.observation_space or simple_space(dataset.observation_space),
-        action_space=options.action_space or simple_space(dataset.action_space),
-    )
+    known = (simple_space(space) for space in (dataset.observation_space, dataset.action_space))
+    return LoggedDataset.from_episodes(episodes, **options.spaces(*known))
 
 
 def to_minari(data: LoggedDataset, dataset_id: str) -> Any:

@@ -109,10 +109,7 @@ def column_of(path: object, name: str, values: Any) -> Array:
         raise ValueError(f"{name} in {path} must have a value in every row: some are missing")
     if not texts:
         return _column(values)
-    return _texts(values if types.is_dictionary(values.type) else values.dictionary_encode())
-
-
-def _texts(values: Any) -> Array:
+    values = values if types.is_dictionary(values.type) else values.dictionary_encode()
     parts = [_short(chunk.dictionary.to_pylist())[chunk.indices.to_numpy()] for chunk in values.chunks]
     return np.concatenate(parts)
 

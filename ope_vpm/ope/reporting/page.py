@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from ope_vpm.logged import LoggedDataset, inspect
 from ope_vpm.ope.inference.value import EpisodeReturn, PolicyValue
 from ope_vpm.ope.reporting import weights, words
 from ope_vpm.ope.reporting.words import Values, between, by_name, leads, logged_lead, number
+from ope_vpm.optional import versions
 from ope_vpm.pages import svg, write_page
 from ope_vpm.pages.html import EMPTY, Html, element, joined, listed, table
 
@@ -245,20 +244,14 @@ def _assumptions(value: PolicyValue, data: LoggedDataset | None) -> Html:
 def _computed(value: PolicyValue) -> Html:
     asked = value.question
     rows = [] if asked is None else [("policy", asked.policy), ("data", asked.data), ("seed", str(asked.seed))]
-    rows += [("Python", platform.python_version()), *((name, _version(name)) for name in LIBRARIES)]
+    known = versions(LIBRARIES)
+    rows += [("Python", known["python"]), *((name, known.get(name, "not installed")) for name in LIBRARIES)]
     rows += [("made", datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))]
     return _definitions(rows)
 
 
 def _definitions(entries: Sequence[tuple[str, str]]) -> Html:
     return element("dl", [joined(element("dt", name), element("dd", said)) for name, said in entries])
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "not installed"
 
 
 def _details(name: str, value: PolicyValue) -> Html:

@@ -9,19 +9,10 @@ from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.reporting.words import between, half_width, number
 from ope_vpm.optional import library
 
-SPECIAL = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "γ": r"$\gamma$",
-}
+SPECIAL = str.maketrans(
+    {character: f"\\{character}" for character in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "γ": r"$\gamma$"}
+)
 """Characters that LaTeX takes for commands, or that its usual fonts lack."""
 
 
@@ -72,7 +63,7 @@ def latex(rows: Sequence[Mapping[str, Any]]) -> str:
     varies = [name for name in ("policy", "estimator", "gamma") if len({row[name] for row in rows}) > 1]
     head = [*(varies or ["estimator"]), "value", "interval", "per", "verdict"]
     kinds = "".join("r" if name in ("value", "interval", "gamma") else "l" for name in head)
-    lines = [" & ".join(_escaped(row[name]) for name in head) + r" \\" for row in shown]
+    lines = [" & ".join(row[name].translate(SPECIAL) for name in head) + r" \\" for row in shown]
     title = " & ".join({"interval": r"95\,\% interval", "gamma": r"$\gamma$"}.get(name, name) for name in head) + r" \\"
     return "\n".join(
         [rf"\begin{{tabular}}{{{kinds}}}", r"\toprule", title, r"\midrule", *lines, r"\bottomrule", r"\end{tabular}"]
@@ -85,7 +76,3 @@ def _latex_row(row: Mapping[str, Any]) -> dict[str, str]:
     value = number(row["value"], half_width(interval))
     plain = {name: str(row[name]) for name in ("policy", "estimator", "per", "verdict")}
     return {**plain, "gamma": f"{row['gamma']:.12g}", "value": value, "interval": between(interval)}
-
-
-def _escaped(text: str) -> str:
-    return "".join(SPECIAL.get(character, character) for character in text)
