@@ -4,8 +4,6 @@ Policies are stored as `policies/TASK/step-NNNNNNN.npz`, trained by `ope-vpm tra
 of its settings, its seed and its return over 20 episodes; 100 episodes for the last one, which is the target.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

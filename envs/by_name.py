@@ -1,7 +1,5 @@
 """Collecting logs by the names that the command line uses: tasks, gymnasium ids, shipped policies, policy files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path

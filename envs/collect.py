@@ -4,8 +4,6 @@ Trajectory i depends on the seed and on i alone, not on how many are collected: 
 call for 50. Its reset has a seed of its own, so that other policies can be started in the same states.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Langevin dynamics in a double well: no closed-form solution in time, but a known stationary density."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import sqrt
 

@@ -1,7 +1,5 @@
 """The discrete-time Geo/Geo/1 queue, whose stationary distribution is geometric."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import ceil
 

@@ -1,7 +1,5 @@
 """A linear system under a noisy linear controller: an MDP whose values are known in closed form."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import cast
 

@@ -1,7 +1,5 @@
 """The Ornstein–Uhlenbeck process dX = θ(μ - X)dt + σdW, whose transition and stationary distributions are Gaussian."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import exp, sqrt
 

@@ -6,8 +6,6 @@ empty and else the corner to drive to. Actions 0…5: x+1, y+1, x-1, y-1 (walls 
 gives -1, a drop-off at the right corner +20. It is not gymnasium's Taxi-v3, which has 500 states and ends.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.resources import as_file, files
 from typing import Any, cast

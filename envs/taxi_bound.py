@@ -1,7 +1,5 @@
 """The Cramér–Rao bound: the least variance of an unbiased estimate of a Taxi policy's value from a log."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

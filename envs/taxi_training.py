@@ -5,8 +5,6 @@ Q starts at 0. The learning rate is 0.01: at the 0.005 of published code around 
 iterations still delivers hardly anybody (average reward -0.95), while at 0.01 its value is about -0.1 and improving.
 """
 
-from __future__ import annotations
-
 import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The command `ope-vpm train-policy`: train with a progress bar, then measure the returns of the checkpoints."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

@@ -4,8 +4,6 @@
 on the way give policies of increasing skill.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Mapping

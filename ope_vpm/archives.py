@@ -1,7 +1,5 @@
 """Zip archives and numpy's .npy and .npz files from outside, with every claimed size checked before it is believed."""
 
-from __future__ import annotations
-
 import io
 import math
 import zipfile

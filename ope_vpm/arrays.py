@@ -1,7 +1,5 @@
 """Array types, and the few operations on arrays that every layer needs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from mmap import MADV_DONTNEED, mmap
 from typing import Any

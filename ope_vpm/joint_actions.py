@@ -1,7 +1,5 @@
 """Multi-discrete and multi-binary actions as one number each, that of their combination."""
 
-from __future__ import annotations
-
 from math import prod
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Optional libraries: imported where they are needed, with an error that names the extra."""
 
-from __future__ import annotations
-
 import ctypes
 import io
 import os

@@ -5,8 +5,6 @@ of its own, and `read(source, ...)`, see `ope_vpm.logged.formats` and `ope_vpm.p
 cannot be replaced by accident.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Collection
 from functools import cache

@@ -4,8 +4,6 @@ A file from outside may be damaged or hostile. Nothing in it is run, it is read 
 unpacks to a bounded size, and whatever a library raises while reading it ends as one sentence in a `ValueError`.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

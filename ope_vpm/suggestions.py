@@ -1,7 +1,5 @@
 """What to say of a name that nobody knows: the nearest one that somebody does."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from difflib import get_close_matches
 

@@ -1,7 +1,5 @@
 """One thread for work on few rows."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

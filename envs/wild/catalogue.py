@@ -1,7 +1,5 @@
 """The wild tasks, by gymnasium id."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from ope_vpm.envs.wild.networks import NetworkTask

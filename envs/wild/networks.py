@@ -1,7 +1,5 @@
 """Wild tasks with network policies: shipped checkpoints, logs from the environment itself, stored truths."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path

@@ -3,8 +3,6 @@
 `ope-vpm train-policy Pendulum-v1` trains by the recipe of that id.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ope_vpm.envs.training import PARALLEL, Recipe

@@ -1,7 +1,5 @@
 """Wild tasks with finite states: softmax tables of value iteration, simulated logs, exact truths."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any

@@ -3,8 +3,6 @@
 Rules for verdicts and settings of estimators may be chosen on the "tuning" half; the "reporting" half is for figures.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import sqrt

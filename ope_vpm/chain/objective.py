@@ -7,8 +7,6 @@ f-divergence. An argument without suffix holds a function's values at the rows' 
 weights with mean 1. Numpy arrays and torch tensors work alike.
 """
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 from ope_vpm.arrays import Floats

@@ -1,7 +1,5 @@
 """States that a user gives: arrays of whole numbers or of finite floats, checked at the door."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

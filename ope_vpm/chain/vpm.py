@@ -1,7 +1,5 @@
 """The Variational Power Method: from transitions to the stationary distribution of their Markov chain."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import fields
 from numbers import Integral, Real

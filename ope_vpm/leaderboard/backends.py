@@ -1,7 +1,5 @@
 """Where jobs run: processes of this machine, or a Ray cluster. Both yield results as they finish."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

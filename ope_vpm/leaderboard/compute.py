@@ -1,7 +1,5 @@
 """Computes cells: pure functions of their settings, run anywhere, answered even when they fail."""
 
-from __future__ import annotations
-
 import json
 import time
 import warnings

@@ -1,7 +1,5 @@
 """Everything that a leaderboard found, as JSON holds it: what the tables and the page are made of."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The cells of a leaderboard: what each is to compute, the key under which it is remembered, and what came of it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

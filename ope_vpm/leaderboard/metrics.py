@@ -1,7 +1,5 @@
 """The leaderboard's numbers: every metric of every estimator and setting, with standard errors and significance."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Everything a leaderboard leaves in its folder."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Checks a suite before anything runs, then runs what is missing of it, each cell stored as it finishes."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ every standard error is a jackknife over runs. Each metric is a function of sums
 changes the sums and nothing else, so that the jackknife costs as much as the metric itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

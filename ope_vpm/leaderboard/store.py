@@ -6,8 +6,6 @@ again when it leaves, when its process is gone, or when its entry has not been r
 switched off). A cell that is computed twice nevertheless has the same result.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import os

@@ -1,7 +1,5 @@
 """A suite's TOML file, as it comes from outside: found, parsed, refused where it is absurd, made into dataclasses."""
 
-from __future__ import annotations
-
 import math
 import tomllib
 import types

@@ -1,7 +1,5 @@
 """A suite: which tasks, policies and estimators compete. A small TOML file; docs/leaderboard.md explains it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod

@@ -1,7 +1,5 @@
 """The leaderboard as text: a table for the terminal, Markdown, CSV and JSON."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

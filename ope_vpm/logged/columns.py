@@ -1,7 +1,5 @@
 """The door of a LoggedDataset: what each column may look like, and one sentence where it does not."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The description of a dataset by a few numbers."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 

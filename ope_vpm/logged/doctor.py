@@ -1,7 +1,5 @@
 """The doctor: what looks wrong in a dataset, each finding with the rows it is about."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

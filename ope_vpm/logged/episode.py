@@ -1,7 +1,5 @@
 """Episodes one at a time: into columns, out of a dataset, and datasets joined."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any

@@ -1,7 +1,5 @@
 """The doctor's report on data of any kind, as text and as a page."""
 
-from __future__ import annotations
-
 import base64
 import io
 from collections.abc import Collection

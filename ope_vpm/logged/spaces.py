@@ -1,7 +1,5 @@
 """Spaces of states and actions: the flat one that fits a column, and what a column must be to fit."""
 
-from __future__ import annotations
-
 from math import prod
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`from_table`: a log from a table with named columns, whatever library it comes from."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, get_args
 

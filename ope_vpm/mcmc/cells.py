@@ -10,8 +10,6 @@ start), a smooth class of ratios cannot tell states that are never left from sta
 the probability there as it is in the data. Counting the moves between cells can: a cell without moves gets weight 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -9,8 +9,6 @@ weight each mode has is then not in the draws, whatever is computed from them. T
 2. Chains that have no region in common (`chain_groups`): no draw led from one region to the other.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Post-processing of MCMC draws: the same draws, weighted towards the stationary distribution of their sampler."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

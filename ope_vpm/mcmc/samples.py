@@ -1,7 +1,5 @@
 """Reading MCMC draws from an array of chains or from what ArviZ makes of them, in its old and its new form."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whether weights helped MCMC draws, decided from the draws alone and said in one sentence."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

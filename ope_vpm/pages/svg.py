@@ -1,7 +1,5 @@
 """Small figures as SVG, drawn at the size of a phone's screen, so that their text is legible there."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Pictures of an estimated stationary distribution."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The stationary distribution of a logged quantity: queue lengths, prices, positions."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ env.close()
 data = ov.load_dataset("log.npz")
 """
 
-from __future__ import annotations
-
 import shutil
 import weakref
 from collections.abc import Sequence

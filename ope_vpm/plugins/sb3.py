@@ -4,8 +4,6 @@ model.learn(100_000, callback=OPECallback("log.npz", every=10_000))
 data = log_to_dataset(model, env, episodes=50, path="log.npz")
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 Policies are compared by their paired differences, see `ope_vpm.ope.questions.paired`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

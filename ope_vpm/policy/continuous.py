@@ -1,7 +1,5 @@
 """Policies with continuous actions: one action in each state, or a Gaussian that may be squashed or clipped."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -5,8 +5,6 @@ they describe something: a name stays a `Name`, a call stays a `Call`, and both 
 at. No list of harmless names is needed, for none of them is looked up.
 """
 
-from __future__ import annotations
-
 import pickletools
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Policies that choose from discrete actions: by a function, or by a table of probabilities."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -4,8 +4,6 @@ A Gaussian is recognised as `Normal`, as `MultivariateNormal` with a diagonal co
 behind tanh and affine transforms.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Noise on top of a policy: ε-greedy for discrete actions, Gaussian for continuous ones, or more variance."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -5,8 +5,6 @@ large tensors could run for ever, and its tensors could fill the memory, so that
 unless the file is trusted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import Future
 from functools import cache

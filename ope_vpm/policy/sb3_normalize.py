@@ -1,7 +1,5 @@
 """stable-baselines3's `VecNormalize` files: the statistics of observations, read from the pickle without running it."""
 
-from __future__ import annotations
-
 import base64
 import pickle
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ or their first steps. Errors are relative to the stored true value of `ope_vpm.e
 the logged initial states, for which the target is run from the same resets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any

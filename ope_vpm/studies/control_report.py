@@ -3,8 +3,6 @@
 The floor of a cell is the standard error of an on-policy mean of as many trajectories. A cell is one log and discount.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ of x' with x ~ μ: unbiased, with noise ‖ε‖² of about 1/samples. The theor
 P(R = k) ∝ α_k(1-α_k).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

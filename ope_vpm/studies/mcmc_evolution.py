@@ -1,7 +1,5 @@
 """Figure `fig:mcmc_evolve`: the estimated ratio after 10, 20, 30 and 150 power steps."""
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import product
 

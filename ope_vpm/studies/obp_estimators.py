@@ -1,7 +1,5 @@
 """The estimators of the `obp` package (Open Bandit Pipeline), called as its own quickstart calls them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec

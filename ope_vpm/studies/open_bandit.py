@@ -1,7 +1,5 @@
 """Real data: the click rate of one policy of a fashion shop, from the log of another (the Open Bandit data)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache, partial
 from math import sqrt

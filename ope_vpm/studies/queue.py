@@ -1,7 +1,5 @@
 """Figure `fig:queue`: the stationary distribution of a queue's length from single steps, against the closed form."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

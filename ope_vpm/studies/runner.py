@@ -1,7 +1,5 @@
 """Runs a study on all cores, stores each finished run, resumes where it was stopped, and prints the table."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Figure `fig:OUP`: a diffusion's stationary distribution, from Euler–Maruyama particles that have not reached it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial

@@ -6,8 +6,6 @@ half-way mixture of both. What is asked is the probability of survival, the undi
 known exactly.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 

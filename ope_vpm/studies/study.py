@@ -1,7 +1,5 @@
 """What a study is, a grid of cells and a function that runs one for a seed, and the parts of its tables and figures."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

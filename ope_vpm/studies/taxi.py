@@ -1,7 +1,5 @@
 """Figure `fig:OPE`, left column: a Taxi policy's average reward from another policy's log; the true value is exact."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache

@@ -5,8 +5,6 @@ that finds the queue empty. Sharing what all states show about increments makes 
 read off the data's own likelihood.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import sparse
 from scipy.special import gammaln

@@ -8,8 +8,6 @@ With c_ij counted moves, the x_ij = μ_i 𝒯_ij of the most likely reversible c
 x_ij = (c_ij + c_ji) / (c_i/x_i + c_j/x_j), c_i and x_i being the sums of rows (Bowman et al. 2009).
 """
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -6,8 +6,6 @@ quickly. The matrix of transition probabilities is called 𝒯 throughout, 𝒯[
 to j.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass

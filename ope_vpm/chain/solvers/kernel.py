@@ -1,7 +1,5 @@
 """Continuous states: the power step in closed form over ratios τ(x) = βᵀφ(x) with random features φ."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any

@@ -1,7 +1,5 @@
 """What a solver hands back: a ratio, and how it was found."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """Finite states: the power step in closed form on counted transitions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """The ratio that the tabular solver finds, with the value function and the sampling variance of its counted chain."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

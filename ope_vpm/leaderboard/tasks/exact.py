@@ -1,7 +1,5 @@
 """Tasks whose truth is exact: linear-Gaussian control in closed form, random MDPs, and Taxi as in the paper."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from math import sqrt

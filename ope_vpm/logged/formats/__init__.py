@@ -6,8 +6,6 @@ entry points in the group `ope_vpm.formats`: they are asked about objects that w
 name does not promise a format of ours.
 """
 
-from __future__ import annotations
-
 import glob
 import zipfile
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """CSV text: a header line, then one row a step."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterable, Iterator

@@ -3,8 +3,6 @@
 Transitions are rebuilt from whole episodes: d3rlpy's own put a vector of zeros after a terminated episode.
 """
 
-from __future__ import annotations
-
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path

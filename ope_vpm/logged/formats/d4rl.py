@@ -1,7 +1,5 @@
 """D4RL-style HDF5, and d3rlpy's version 1, which has the same columns and `episode_terminals`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from ope_vpm.arrays import Array

@@ -4,8 +4,6 @@ HDF5 can point to other files in three ways (external links, external storage an
 never written as zeros, and believes any size that a file claims. All of this is refused here.
 """
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 The library itself is not needed; it does not install beside the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

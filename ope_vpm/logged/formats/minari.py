@@ -3,8 +3,6 @@
 Read by Minari itself, episode by episode: d3rlpy's reader lays its T + 1 observations against T actions.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Our own file: an uncompressed .npz with one array a column, which can be memory-mapped."""
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path

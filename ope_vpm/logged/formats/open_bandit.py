@@ -4,8 +4,6 @@ A campaign is a folder with `CAMPAIGN.csv`, one shown item a row, and `item_cont
 episode of one step: a context comes, one item is shown, it is clicked or not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

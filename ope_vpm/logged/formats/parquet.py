@@ -1,7 +1,5 @@
 """Parquet tables, by pyarrow: how one is written, what a file claims to hold, and columns as arrays."""
 
-from __future__ import annotations
-
 import io
 from collections import Counter
 from contextlib import suppress

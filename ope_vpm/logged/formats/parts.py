@@ -3,8 +3,6 @@
 Rows of environments that run side by side stand in the order of time; the column `episode` tells them apart.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """stable-baselines3 replay buffers, as objects; pickled ones only with `trust=True`."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable, Mapping
 from pathlib import Path

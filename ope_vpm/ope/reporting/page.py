@@ -1,7 +1,5 @@
 """The page: one HTML file without scripts and with nothing to fetch, and the small card for notebooks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime

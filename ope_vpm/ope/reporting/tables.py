@@ -1,7 +1,5 @@
 """Several values as a table: plain rows, a data frame, LaTeX."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Where the weight sits: over rows, episodes, time and states, and which rows and episodes have most of it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ope_vpm.arrays import Array, Floats, Integers, group_sums

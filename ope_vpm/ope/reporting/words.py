@@ -1,7 +1,5 @@
 """What a value means, in sentences, and numbers with as many digits as their uncertainty leaves."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
