@@ -1,7 +1,6 @@
 """A linear system under a noisy linear controller: an MDP whose values are known in closed form."""
 
 from dataclasses import dataclass, field
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +26,7 @@ class GaussianController:
     def sample(self, states: Floats, rng: np.random.Generator) -> Floats:
         """Draw one action per state, shape (n, 1)."""
         mean = states @ np.array(self.gain)[:, None] + self.shift
-        return cast(Floats, mean + self.deviation * rng.standard_normal(mean.shape))
+        return mean + self.deviation * rng.standard_normal(mean.shape)
 
     def policy(self) -> GaussianPolicy:
         """Return the same controller as a target policy."""
@@ -71,7 +70,7 @@ class LinearGaussian:
         """Return the reward of each state and action, shape (n,)."""
         action = actions[:, 0]
         curvature = (states**2).sum(axis=1) / 2
-        return cast(Floats, 1 + 0.7 * (states[:, 0] + action / 2 - curvature + states[:, 1] * action))
+        return 1 + 0.7 * (states[:, 0] + action / 2 - curvature + states[:, 1] * action)
 
     def stationary_moments(self, controller: GaussianController) -> tuple[Floats, Floats]:
         """Return the mean and the covariance of (s, a) under the controller's stationary distribution."""

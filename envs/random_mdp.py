@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 from gymnasium import spaces
@@ -92,4 +91,4 @@ class RandomMDP:
 def _drawn(cumulative: Floats, rng: np.random.Generator) -> np.ndarray:
     """Draw one index per row from cumulative probabilities."""
     uniform = rng.random((len(cumulative), 1)) * cumulative[:, -1:]
-    return cast(np.ndarray, (uniform >= cumulative[:, :-1]).sum(axis=1))
+    return (uniform >= cumulative[:, :-1]).sum(axis=1)

@@ -7,7 +7,7 @@ f-divergence. An argument without suffix holds a function's values at the rows' 
 weights with mean 1. Numpy arrays and torch tensors work alike.
 """
 
-from typing import Any, cast
+from typing import Any
 
 from ope_vpm.arrays import Floats
 from ope_vpm.chain.divergence import Divergence, Quadratic, Values
@@ -154,7 +154,7 @@ def power_iteration(mu: Floats, kernel: Any) -> Floats:
 
     eq:power_iteration
     """
-    return cast(Floats, mu @ kernel)
+    return mu @ kernel
 
 
 def power_ratio(tau: Floats, p: Floats, kernel: Any) -> Floats:

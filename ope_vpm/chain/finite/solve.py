@@ -90,7 +90,7 @@ def stationary_distribution(kernel: SparseMatrix, start: Floats) -> Floats:
     if mu is None:
         mu = _not_converged(start)
     mu = np.maximum(mu, 0)
-    return cast(Floats, mu / mu.sum())
+    return mu / mu.sum()
 
 
 def poisson(kernel: SparseMatrix, mu: Floats, centred: Floats) -> Floats:
@@ -125,7 +125,7 @@ class Resolvent:
             answer = gmres(lambda v: v - operator @ v, rhs, rhs)
             if answer is not None:
                 return answer
-        return cast(Floats, self._factors.solve(rhs, "T" if transposed else "N"))
+        return self._factors.solve(rhs, "T" if transposed else "N")
 
     @cached_property
     def _factors(self) -> Any:
@@ -138,7 +138,7 @@ def shares_of_classes(kernel: SparseMatrix, start: Floats, classes: list[Integer
         return np.ones(1)
     inflow = start + passes_before_classes(kernel, start, classes) @ kernel
     total = np.array([inflow[members].sum() for members in classes])
-    return cast(Floats, total / total.sum())
+    return total / total.sum()
 
 
 def passes_before_classes(kernel: SparseMatrix, start: Floats, classes: list[Integers]) -> Floats:
@@ -206,7 +206,7 @@ def _by_inverse_iteration(kernel: SparseMatrix, start: Floats) -> Floats:
         last, mu = mu, np.maximum(factor.solve(mu, trans="T"), 0)
         mu /= mu.sum()
         if np.abs(mu - last).sum() < 1e-13:
-            return cast(Floats, mu)
+            return mu
     return _not_converged(mu)
 
 
@@ -220,7 +220,7 @@ def _by_elimination(kernel: Floats) -> Floats:
     for state in range(1, size):
         mu[state] = mu[:state] @ kernel[:state, state]
         mu /= mu.max()
-    return cast(Floats, mu / mu.sum())
+    return mu / mu.sum()
 
 
 def _by_refinement(kernel: SparseMatrix, mu: Floats, centred: Floats) -> Floats:

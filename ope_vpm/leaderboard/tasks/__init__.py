@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from math import sqrt
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -34,7 +34,7 @@ def task_class(kind: str) -> type[Task]:
     if kind not in KINDS:
         raise ValueError(unknown("kind of task", kind, KINDS))
     module, _, name = KINDS[kind].partition(":")
-    return cast(type[Task], getattr(import_module(module), name))
+    return getattr(import_module(module), name)
 
 
 AXES = ("trajectories", "length", "alpha")
