@@ -16,7 +16,7 @@ from ope_vpm.chain.monitor import Callback, Damping, Monitor, schedule
 from ope_vpm.chain.objective import damped_discounted_loss, saddle_penalty
 from ope_vpm.chain.solvers.kernel import FEWEST_ROWS, Kernel
 from ope_vpm.chain.solvers.network import HiddenFeatures, NeuralRatio
-from ope_vpm.chain.solvers.solution import Solution, select
+from ope_vpm.chain.solvers.solution import Ratio, Solution, select
 from ope_vpm.chain.transitions import Transitions
 from ope_vpm.linear.features import Standardiser
 from ope_vpm.with_torch import torch
@@ -253,8 +253,7 @@ def _refit(
     features = HiddenFeatures.of(network, sample_rows(transitions, rng))
     ridge = select(transitions, [features], None, gamma, rng).ridge
     solved = Kernel().fit_in_span(transitions, gamma, features, ridge, rng, None, {})
-    # Twice the residual that the network or noise has is as good: the network was chosen on these very rows.
-    if test is not None and test.residual(solved.ratio) > 2 * max(test.residual(network), test.noise(network)):
+    if test is not None and not _as_good(test, solved.ratio, network):
         note = "the last layer as trained: solved exactly, it left a larger residual on held-out rows"
         return replace(trained, notes=[*trained.notes, note])
     settings = {**trained.settings, "last layer": "solved exactly", "ridge": ridge}
@@ -265,6 +264,11 @@ def _refit(
         notes=[*trained.notes, *solved.notes],
         settings=settings,
     )
+
+
+def _as_good(test: StationarityTest, solved: Ratio, trained: Ratio) -> bool:
+    """Within twice the residual that the network or noise has: the network was chosen on these very rows."""
+    return test.residual(solved) <= 2 * max(test.residual(trained), test.noise(trained))
 
 
 def _split(
