@@ -17,8 +17,6 @@ from ope_vpm.logged import LoggedDataset
 from ope_vpm.policy import TargetPolicy
 from ope_vpm.suggestions import unknown
 
-__all__ = ["AXES", "KINDS", "Reference", "Task", "task_class"]
-
 KINDS = {
     "random_mdp": "ope_vpm.leaderboard.tasks.exact:RandomMDPTask",
     "linear_gaussian": "ope_vpm.leaderboard.tasks.exact:LinearGaussianTask",
