@@ -30,8 +30,7 @@ def draw_distribution(distribution: StationaryDistribution, name: str) -> Figure
     axes.bar(values, logged / logged.sum(), width=width * 0.9, color="0.8", label="logged")
     axes.step(edges, np.append(probabilities, probabilities[-1]), where="post", color="C3", label="long run")
     axes.axvline(mean, color="C3", linestyle=":", label=f"long-run mean {mean:.4g}")
-    axes.set_xlabel(name)
-    axes.set_ylabel("probability")
+    axes.set(xlabel=name, ylabel="probability")
     axes.legend(fontsize="small")
     return figure
 
@@ -43,9 +42,7 @@ def draw_timescales(found: Timescales) -> Figure:
     for number in range(found.times.shape[1]):
         axes.plot(found.lags, found.times[:, number], "o-", color=f"C{number}", label=f"process {number + 1}")
     axes.fill_between(found.lags, 0, found.lags, color="0.85", label="faster than the lag")
-    axes.set_yscale("log")
-    axes.set_xlabel("lag (steps)")
-    axes.set_ylabel("implied timescale (steps)")
+    axes.set(yscale="log", xlabel="lag (steps)", ylabel="implied timescale (steps)")
     axes.legend(fontsize="small")
     return figure
 
@@ -58,8 +55,7 @@ def draw_chapman_kolmogorov(found: ChapmanKolmogorov) -> Figure:
         axes.plot(time, found.predicted[:, number], "o-", color="C3", label=f"predicted from lag {found.lag}")
         counted = found.counted[:, number]
         axes.errorbar(time, counted, yerr=TWO_SIDED * found.error[:, number], fmt="s--", color="C0", label="counted")
-        axes.set_title(f"set {number + 1}")
-        axes.set_xlabel("steps")
+        axes.set(title=f"set {number + 1}", xlabel="steps")
         axes.set_ylim(0, 1.02)
     figure.axes[0].set_ylabel("probability to be there again")
     figure.axes[0].legend(fontsize="small")

@@ -149,8 +149,7 @@ def draw(results: Results) -> Figure:
         for axis, (x, rows) in zip(axes[2 * row : 2 * row + 2], sweeps.items(), strict=True):
             for method in METHODS:
                 curve(axis, rows, method, x, column)
-            axis.set_xlabel({"samples": "number of samples", "finish": "finish probability"}[x])
-            axis.set_ylabel(direction)
+            axis.set(xlabel={"samples": "number of samples", "finish": "finish probability"}[x], ylabel=direction)
             if x == "samples":
                 axis.set_xscale("log")
     axes[0].legend(fontsize="small")

@@ -198,8 +198,7 @@ def draw(results: Results, groups: dict[str, list[tuple[str, Setting]]]) -> Figu
             for method in METHODS:
                 style = {"linestyle": ("-", "--", ":")[number % 3], "label": f"{method}, {name}"}
                 curve(axis, select(results.rows, setting=name), method, "em_steps", "log_mmd", **style)
-        axis.set_title(title)
-        axis.set_xlabel("EM steps")
+        axis.set(title=title, xlabel="EM steps")
         axis.legend(fontsize=6)
     axes[0].set_ylabel("log MMD")
     return figure

@@ -68,8 +68,7 @@ def plot_cdf(found: Distribution, ax: Axes | None = None) -> Axes:
     ax.step(at, found.cdf(at), where="post", color=colour)
     ax.axvline(found.mean, color="0.4", linestyle="--", linewidth=1, label="mean")
     ax.axvline(found.cvar(0.1), color="0.4", linestyle=":", linewidth=1, label="mean of the worst tenth")
-    ax.set_xlabel(found.what)
-    ax.set_ylabel("probability of no more than that")
+    ax.set(xlabel=found.what, ylabel="probability of no more than that")
     ax.legend(frameon=False)
     return ax
 
@@ -83,8 +82,10 @@ def plot_bounds(found: Sensitivity, ax: Axes | None = None) -> Axes:
     tips = found.tipping()
     if tips is not None:
         ax.axvline(tips, color="0.4", linestyle=":", linewidth=1, label="from here on the order is not known")
-    ax.set_xlabel("odds ratio of hidden causes")
-    ax.set_ylabel("return of an episode" if found.per == "episode" else "value per step")
+    ax.set(
+        xlabel="odds ratio of hidden causes",
+        ylabel="return of an episode" if found.per == "episode" else "value per step",
+    )
     ax.legend(frameon=False)
     return ax
 
