@@ -1,4 +1,7 @@
-"""Transitions as batches of features, for the passes over rows in `ope_vpm.linear`."""
+"""Transitions as batches of features, for the passes over rows in `ope_vpm.linear`.
+
+The variance of sums of influences allows for pairs (x_t, x_{t+lag}) that overlap in time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Everything that a leaderboard found, as JSON holds it: what the tables and the page are made of."""
+"""Everything that a leaderboard found, as JSON holds it: what the tables and the page are made of.
+
+The first sentence says which estimator to trust here, and why. Estimators that agree by construction, as several do on
+counted pairs, are shown as one.
+"""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence

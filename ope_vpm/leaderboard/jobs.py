@@ -1,4 +1,8 @@
-"""The cells of a leaderboard: what each is to compute, the key under which it is remembered, and what came of it."""
+"""The cells of a leaderboard: what each is to compute, the key under which it is remembered, and what came of it.
+
+Results of other code are not mistaken for those of this one: a hash of the code that decides numbers is part of a key.
+What lies beside the code, such as shipped policies, is part of a task's identity instead.
+"""
 
 import hashlib
 import json

@@ -1,4 +1,9 @@
-"""Everything a leaderboard leaves in its folder."""
+"""Everything a leaderboard leaves in its folder.
+
+The page is one HTML file with everything in it and nothing to fetch. It carries the same as the JSON file, packed so
+that a cell takes tens of bytes: cells that differ only by their run become one block of columns, lines become one
+table, and `static/base.js` unpacks both.
+"""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,7 @@
-"""Where episodes begin and end, found in runs of rows that are looked at apart from each other and then joined."""
+"""Where episodes begin and end, found in runs of rows that are looked at apart from each other and then joined.
+
+Facts about whole episodes and about the rewards take a few numbers an episode, however many rows there are.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The doctor's report on data of any kind, as text and as a page."""
+"""The doctor's report on data of any kind, as text and as a page.
+
+A log that is read in parts is described by all its rows, and drawn by a sample of whole episodes.
+"""
 
 import base64
 import io

@@ -1,4 +1,9 @@
-"""Open a log that may be larger than memory: files are looked through for episodes, and nothing is kept."""
+"""Open a log that may be larger than memory: files are looked through for episodes, and nothing is kept.
+
+On a Ray cluster the same function of the same parts runs in tasks, whose results are merged. Plain tasks are tried
+again on another node when theirs dies (actors and pools of them are not). A task takes a run of parts, reads them where
+it runs, and sends back one merged result, so that what travels does not grow with the rows.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`from_table`: a log from a table with named columns, whatever library it comes from."""
+"""`from_table`: a log from a table with named columns, whatever library it comes from.
+
+A column plays the role that the user says, or the one that its name suggests.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, get_args

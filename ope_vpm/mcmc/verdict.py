@@ -1,4 +1,10 @@
-"""Whether weights helped MCMC draws, decided from the draws alone and said in one sentence."""
+"""Whether weights helped MCMC draws, decided from the draws alone and said in one sentence.
+
+Whether the means of chains still move is asked of the plain draws from first to last, and of the weighted draws in one
+step. A slow chain moves little in one step, however far it has to go: with autocorrelation 0.99 a mean that is two
+standard deviations off moves by 0.02 of them. So a change in one step counts times the steps over which the chain
+forgets.
+"""
 
 from dataclasses import dataclass
 

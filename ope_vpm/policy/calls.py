@@ -1,4 +1,7 @@
-"""Functions of observations as users write them: for a whole batch or for one observation, with arrays or tensors."""
+"""Functions of observations as users write them: for a whole batch or for one observation, with arrays or tensors.
+
+Whether a policy is a function of one observation is asked of it about a few logged ones, in several ways.
+"""
 
 from __future__ import annotations
 

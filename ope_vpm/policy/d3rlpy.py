@@ -1,4 +1,7 @@
-"""d3rlpy: Q-learning algorithms, as objects or .d3 files, with their scalers."""
+"""d3rlpy: Q-learning algorithms, as objects or .d3 files, with their scalers.
+
+Networks are built by a stranger's settings only within a limit on how many numbers the library may make tensors of.
+"""
 
 from __future__ import annotations
 

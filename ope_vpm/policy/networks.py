@@ -1,4 +1,9 @@
-"""Feed-forward networks rebuilt from a state dictionary: what the shapes and names of its arrays say, and no more."""
+"""Feed-forward networks rebuilt from a state dictionary: what the shapes and names of its arrays say, and no more.
+
+Tensors that torch saved, as arrays: nothing is unpickled, and no size is believed that the file does not hold.
+`torch.load(weights_only=True)` would do for honest files. Of version 2.13 it ends the whole process on a key that is a
+deeply nested tuple (a file of 1 MB), and unpacks a file of 390 KB to 400 MB.
+"""
 
 from __future__ import annotations
 

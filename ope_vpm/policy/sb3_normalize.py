@@ -1,4 +1,7 @@
-"""stable-baselines3's `VecNormalize` files: the statistics of observations, read from the pickle without running it."""
+"""stable-baselines3's `VecNormalize` files: the statistics of observations, read from the pickle without running it.
+
+With `trust=True` models and statistics are unpickled instead, which runs whatever code they hold.
+"""
 
 import base64
 import pickle

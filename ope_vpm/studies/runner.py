@@ -1,4 +1,7 @@
-"""Runs a study on all cores, stores each finished run, resumes where it was stopped, and prints the table."""
+"""Runs a study on all cores, stores each finished run, resumes where it was stopped, and prints the table.
+
+Rows are stored as CSV, arrays as NPZ; a failed write leaves the old file.
+"""
 
 import csv
 import io

@@ -1,4 +1,10 @@
-"""Transitions between finite states, counted: the sparse matrix that the tabular solver works on."""
+"""Transitions between finite states, counted: the sparse matrix that the tabular solver works on.
+
+The largest communicating class of a counted chain holds the states that lead to one another with the most transitions.
+A state that a few rows reach and none happens to leave is a closed class, to which a chain in the long run gives all
+probability. Short paths have many of them at their ends. As in Markov state models (deeptime's `submodel_largest`), the
+largest class is kept instead, and what leaves it is left out.
+"""
 
 from __future__ import annotations
 

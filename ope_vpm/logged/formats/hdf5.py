@@ -2,6 +2,12 @@
 
 HDF5 can point to other files in three ways (external links, external storage and virtual data sets), reads what was
 never written as zeros, and believes any size that a file claims. All of this is refused here.
+
+Texts and other parts of varying length lie in heaps, which are looked at before HDF5 reads them. A data set of such
+parts holds references: how long a part is, where its heap begins, and which object of the heap it is. HDF5 2.0 follows
+a damaged heap for ever (one mutant in a thousand of a d3rlpy file). A heap of format 1 is "GCOL", a version byte, three
+bytes, its size in eight bytes, and then objects, one after the other: an index and a count of references of two bytes
+each, four bytes, its size in eight bytes, and its bytes, filled up to a multiple of 8.
 """
 
 import struct

@@ -1,6 +1,10 @@
 """Minari datasets, by id, folder or object.
 
 Read by Minari itself, episode by episode: d3rlpy's reader lays its T + 1 observations against T actions.
+
+A folder is checked before Minari itself may read it: Minari makes the environment that `metadata.json` names where the
+file has no spaces, which runs whatever function it names; it believes any number of episodes; and its HDF5 and images
+are read without a limit.
 """
 
 import re
