@@ -8,7 +8,7 @@ gives -1, a drop-off at the right corner +20. It is not gymnasium's Taxi-v3, whi
 
 from functools import cache
 from importlib.resources import as_file, files
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -171,7 +171,7 @@ def shipped(iteration: int = 1000) -> TablePolicy:
     if iteration not in known:
         raise ValueError(f"no policy of iteration {iteration} is shipped: there are {', '.join(map(str, known))}")
     with as_file(folder / f"iteration-{iteration:04d}.npy") as path:
-        return load_policy(path)
+        return cast(TablePolicy, load_policy(path))
 
 
 def step(states: Integers, actions: Integers, rng: np.random.Generator) -> Integers:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 
@@ -44,7 +45,7 @@ def _on_a_line(psi: Floats, time: Integers, lag: int) -> Floats:
     """The summed influences of each moment, moments without any included; longer gaps than the lag are shortened."""
     moments, number = np.unique(time, return_inverse=True)
     place = np.concatenate([[0], np.cumsum(np.minimum(np.diff(moments), lag))])
-    return np.bincount(place[number], weights=psi)
+    return cast(Floats, np.bincount(place[number], weights=psi))
 
 
 SAMPLE = 2000

@@ -75,7 +75,8 @@ class Answers:
         rows, columns = (slice(None) if part is None or part.all() else part for part in (runs, policies))
         known = Known(*(part[columns] for part in (self.known.truth, self.known.truth_error, self.known.floor)))
         arrays = self.value, self.low, self.high, self.verdict, self.seconds
-        return Answers(*(part[rows][:, columns] for part in arrays), known)
+        value, low, high, verdict, seconds = (part[rows][:, columns] for part in arrays)
+        return Answers(value, low, high, verdict, seconds, known)
 
 
 @dataclass(frozen=True)
