@@ -5,6 +5,8 @@ algo.fit(dataset, n_steps=10000, n_steps_per_epoch=1000, evaluators=evaluator.me
 best = best_epoch("d3rlpy_logs/TD3PlusBC_20260101120000")
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
