@@ -11,7 +11,7 @@ import typer
 
 from ope_vpm import __version__
 from ope_vpm.plugins import command as given
-from ope_vpm.plugins.command import compare, gate, select
+from ope_vpm.plugins.command import compare, gate, mcp, select
 from ope_vpm.terminal import (
     Command,
     Group,
@@ -270,7 +270,7 @@ def leaderboard(
         raise typer.Exit(130)
 
 
-for command in (select, compare, gate):
+for command in (select, compare, gate, mcp):
     app.command(cls=Command)(command)
 
 

@@ -5,18 +5,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_docs import parts_of, run_command
+
 PAGE = Path(__file__).parents[1] / "docs" / "plugins.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_every_block_runs_in_twenty_lines(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert len(BLOCKS) == 5
     names = {}
-    for block in BLOCKS:
-        assert block.count("\n") <= 20
-        exec(compile(block, "plugins.md", "exec"), names)
+    for kind, block in parts_of(PAGE):
+        if kind == "bash":
+            run_command(block.strip(), monkeypatch)
+        else:
+            assert block.strip().count("\n") <= 20
+            exec(compile(block, "plugins.md", "exec"), names)
     assert len(names["data"]) == 15 * 200
     assert names["best"].checkpoint == Path("logs/td3bc") / f"model_{names['best'].step}.d3"
     assert names["callback"].last.estimator == "auto"

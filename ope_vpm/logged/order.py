@@ -242,7 +242,8 @@ def _explained(states: Floats, actions: Floats, steps: Floats) -> float:
     products = (states[:, :, None] * actions[:, None, :]).reshape(len(states), -1)
     alone = _residual(states, steps)
     together = _residual(np.hstack([states, actions, products]), steps)
-    scale = np.maximum(np.square(steps - steps.mean(axis=0)).sum(axis=0), 1e-300)
+    rounding = 1e-11 * np.square(steps).sum(axis=0)  # all that regressions leave of constant steps
+    scale = np.maximum(np.square(steps - steps.mean(axis=0)).sum(axis=0), np.maximum(rounding, 1e-300))
     share = np.where(alone > 1e-9 * scale, 1 - together / np.maximum(alone, 1e-300), 0.0)
     by_noise = (actions.shape[1] + products.shape[1]) / len(states)
     return float(share.max() - by_noise)

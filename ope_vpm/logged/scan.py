@@ -110,6 +110,8 @@ def parquet_files(source: Any) -> list[ParquetFile] | None:
 
 def _named(source: str | Path) -> list[ParquetFile] | None:
     path = Path(source).expanduser()
+    if (path / "meta" / "info.json").is_file():
+        path = path / "data"  # a dataset of LeRobot's, whose other Parquet files hold no steps
     if path.is_dir():
         paths = [each for each in path.rglob("*.parquet") if each.is_file()]
     elif path.exists():

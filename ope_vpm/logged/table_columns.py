@@ -99,7 +99,10 @@ def read_table(table: Any) -> tuple[dict[str, Column], str | None]:
         table = _of_records(table)
     if isinstance(table, Mapping):
         arrays = {str(name): _as_array(values) for name, values in table.items()}
-        return _checked({name: _column(name, values) for name, values in arrays.items()}), frame
+        columns = {
+            name: _column(name, each) for whole, array in arrays.items() for name, each in _entries(whole, array)
+        }
+        return _checked(columns), frame
     return _of_frame(table)
 
 
@@ -128,14 +131,14 @@ def _of_frame(table: Any) -> tuple[dict[str, Column], str]:
             f".jsonl file: got a {type(table).__name__}"
         ) from error
     frame = found.collect() if isinstance(found, nw.LazyFrame) else found
-    columns = {}
+    columns: dict[str, Column] = {}
     for name in frame.columns:
         series = frame[name]
         declared: tuple[str, ...] = ()
         if isinstance(series.dtype, nw.Categorical | nw.Enum):
             declared = tuple(str(level) for level in series.cat.get_categories().to_list())
             series = series.cast(nw.String)
-        columns[str(name)] = _column(str(name), series.to_numpy(), declared)
+        columns |= {part: _column(part, each, declared) for part, each in _entries(str(name), series.to_numpy())}
     return _checked(columns), frame.implementation.value
 
 
@@ -193,6 +196,17 @@ def _as_array(values: Any) -> Array:
     array: Array = np.empty(len(values), dtype=object)
     array[:] = values
     return array
+
+
+def _entries(name: str, values: Array) -> list[tuple[str, Array]]:
+    """A column of lists, such as an embedding, as one column an entry: `name[0]`, `name[1]`, …; others as they are."""
+    lists = (list, tuple, np.ndarray)
+    lengths = {len(each) if isinstance(each, lists) else None for each in values if values.dtype == object}
+    if len(lengths) > 1:
+        raise ValueError(f"lists of a column must be there in all rows, and of one length: those of {name!r} are not")
+    if lengths - {None}:
+        values = np.array([list(each) for each in values])
+    return [(name, values)] if values.ndim != 2 else [(f"{name}[{k}]", values[:, k]) for k in range(values.shape[1])]
 
 
 def _column(name: str, values: Array, declared: tuple[str, ...] = ()) -> Column:

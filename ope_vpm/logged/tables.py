@@ -12,28 +12,37 @@ from ope_vpm.logged.table_steps import End, Table
 from ope_vpm.suggestions import suggestion
 
 GUESSES: dict[str, tuple[str, ...]] = {
-    "action": ("action", "actions", "arm", "treatment", "decision", "offer", "chosen_model"),
-    "reward": ("reward", "rewards", "outcome", "revenue", "payoff"),
-    "episode": ("episode", "episode_id", "trajectory", "session", "session_id", "patient", "customer", "user"),
-    "time": ("time", "step", "t", "timestep", "date", "datetime", "timestamp"),
+    "action": ("action", "actions", "arm", "treatment", "decision", "offer", "chosen_model", "model"),
+    "reward": ("reward", "rewards", "outcome", "revenue", "payoff", "next.reward"),
+    "episode": (
+        "episode", "episode_id", "episode_index", "trajectory", "session", "session_id", "patient", "customer", "user",
+    ),
+    "time": ("time", "step", "t", "timestep", "frame_index", "date", "datetime", "timestamp"),
     "propensity": ("propensity", "propensity_score", "pscore", "p", "action_prob"),
-    "terminal": ("terminal", "terminals", "terminated", "done"),
+    "terminal": ("terminal", "terminals", "terminated", "done", "next.done"),
     "truncated": ("truncated", "timeout", "timeouts"),
-}
+}  # fmt: skip
 """Names by which a role that was not given is recognised, small letters or capitals, the first that occurs."""
 MAY_BE_STATE = ("time",)
 """Roles whose column may be part of the state as well."""
 
 
 def names_of(columns: Mapping[str, Column], given: str | Collection[str], what: str) -> list[str]:
-    """Names of columns that there are."""
-    names = [given] if isinstance(given, str) else list(given)
-    for name in names:
-        if name not in columns:
+    """Names of columns that there are; the name of a column of lists stands for the columns of its entries."""
+    found = []
+    for name in [given] if isinstance(given, str) else given:
+        entries = [each for each in columns if each == name or _whole(each) == name]
+        if not entries:
             raise ValueError(
                 f"{what} names the column {name!r}, which the table does not have: {suggestion(str(name), columns)}"
             )
-    return names
+        found += entries
+    return found
+
+
+def _whole(name: str) -> str:
+    """The name of the column of lists that an entry such as `features[0]` belongs to; others as they are."""
+    return name.partition("[")[0] if name.endswith("]") else name
 
 
 def roles_of(columns: Mapping[str, Column], given: Mapping[str, Any], state: Any) -> dict[str, list[str]]:
@@ -44,9 +53,9 @@ def roles_of(columns: Mapping[str, Column], given: Mapping[str, Any], state: Any
     for role, names in given.items():
         if names is None:
             taken = played if role in MAY_BE_STATE else played | states
-            small = {name.lower(): name for name in columns if name not in taken}
-            guessed = next((small[name] for name in GUESSES[role] if name in small), None)
-            roles[role] = [] if guessed is None else [guessed]
+            small = {_whole(name).lower(): _whole(name) for name in columns if name not in taken}
+            guessed = next((small[name] for name in GUESSES[role] if name in small), ())
+            roles[role] = names_of(columns, guessed, role)
         else:
             roles[role] = names_of(columns, names or (), role)
         if not roles[role] and role in ("action", "reward"):

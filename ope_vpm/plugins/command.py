@@ -1,4 +1,4 @@
-"""The commands `ope-vpm select`, `compare` and `gate`."""
+"""The commands `ope-vpm select`, `compare`, `gate` and `mcp`."""
 
 from __future__ import annotations
 
@@ -210,6 +210,15 @@ def _check_first(estimator: str, report: Path | None = None) -> None:
     if report is not None:
         check_page(report)
     estimator_class(estimator)
+
+
+def mcp(
+    folder: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The only folder that is read.")],
+) -> None:
+    """Serve inspect, evaluate, compare and select to an assistant (Model Context Protocol, on standard input)."""
+    from ope_vpm.plugins.mcp import server
+
+    server(folder).run()
 
 
 def _compared(

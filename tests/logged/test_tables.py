@@ -244,3 +244,39 @@ def test_sorting_rows_does_not_change_the_log() -> None:
     data = ov.from_table(mixed, verbose=False)
     for name in ("observations", "actions", "rewards", "starts", "terminated"):
         np.testing.assert_array_equal(getattr(data, name), getattr(in_order, name))
+
+
+RECORDS = [
+    {"session": s, "features": [0.1 * s, 1.0 * t], "model": "small" if (s + t) % 2 else "large", "reward": t}
+    for s in range(4)
+    for t in range(3)
+]
+
+
+@pytest.mark.parametrize("kind", ["records", "jsonl", "pandas", "pyarrow", "parquet", "arrays"])
+def test_a_column_of_lists_is_one_feature_an_entry(kind, tmp_path):
+    """As embeddings of requests are logged: the entries have names, and the whole column is named by its own."""
+    arrow = pa.Table.from_pylist(RECORDS)
+    if kind == "jsonl":
+        (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, RECORDS)))
+    if kind == "parquet":
+        pa_parquet.write_table(arrow, tmp_path / "log.parquet")
+    columns = {name: [each[name] for each in RECORDS] for name in RECORDS[0]}
+    table = {
+        "records": RECORDS,
+        "jsonl": tmp_path / "log.jsonl",
+        "pandas": pd.DataFrame(RECORDS),
+        "pyarrow": arrow,
+        "parquet": tmp_path / "log.parquet",
+        "arrays": {**columns, "features": np.array(columns["features"])},
+    }[kind]
+    data = ov.from_table(table, state="features", verbose=False)
+    assert data.encoding.features == ("features[0]", "features[1]")
+    np.testing.assert_allclose(data.observations, columns["features"])
+    assert data.encoding.actions == ("large", "small")
+    assert data.n_episodes == 4
+
+
+def test_lists_of_several_lengths_are_refused():
+    with pytest.raises(ValueError, match="'features' are not"):
+        ov.from_table([*RECORDS, {**RECORDS[0], "features": [1.0]}], verbose=False)

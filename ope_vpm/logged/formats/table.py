@@ -1,4 +1,4 @@
-"""Tables with named columns, as in Parquet and CSV: `observation_0`, `action`, `reward`, ..."""
+"""Tables with named columns, as in Parquet and CSV: `observation_0`, `action`, `reward`, ..., LeRobot's, RLlib's."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.formats.files import MAP_NAMES, Options, require
 
 NAMES = {
-    "observations": ("observations", "observation", "obs", "state"),
+    "observations": ("observations", "observation", "obs", "state", "observation.state"),
     "actions": ("actions", "action"),
-    "rewards": ("rewards", "reward"),
-    "next_observations": ("next_observations", "next_observation", "next_obs", "next_state"),
-    "terminated": ("terminated", "terminals", "terminal"),
-    "truncated": ("truncated", "timeouts", "timeout"),
-    "episode": ("episode", "episode_id"),
+    "rewards": ("rewards", "reward", "next.reward"),
+    "next_observations": ("next_observations", "next_observation", "next_obs", "next_state", "new_obs"),
+    "terminated": ("terminated", "terminals", "terminal", "next.done", "terminateds"),
+    "truncated": ("truncated", "timeouts", "timeout", "truncateds"),
+    "episode": ("episode", "episode_id", "episode_index", "eps_id"),
+    "frame": ("frame_index",),
     "next_known": ("next_known",),
     "behaviour_log_prob": ("behaviour_log_prob",),
     "from_reset": ("from_reset",),
@@ -44,13 +45,26 @@ def from_table(path: object, table: Mapping[str, Array], options: Options) -> Lo
     require(path, missing, table, MAP_NAMES)
     if not columns.keys() & {"terminated", "truncated", "episode"}:
         require(path, ("terminated",), table, f"or give an episode column or truncated; {MAP_NAMES}")
-    resets = columns.pop("from_reset", None)
+    frame, resets = columns.pop("frame", None), columns.pop("from_reset", None)
     data = LoggedDataset.from_arrays(**columns, **options.spaces())
+    if frame is not None:
+        _check_order(path, frame, data)
     if resets is None:
         return data
     if len(resets) != data.n_episodes:  # one for each row rather than for each episode
         resets = flag_column("from_reset", resets, len(data))[data.starts]
     return data.with_resets(flag_column("from_reset", resets, data.n_episodes))
+
+
+def _check_order(path: object, frame: Array, data: LoggedDataset) -> None:
+    """Refuse rows of one episode whose numbers do not rise: each is taken for the step before the next."""
+    falls = (np.diff(frame) <= 0) & (data.episode[1:] == data.episode[:-1])
+    if falls.any():
+        row = int(np.argmax(falls))
+        raise ValueError(
+            f"frames of {path} must be in the order of time: {frame[row]} is followed by {frame[row + 1]} in one "
+            "episode (sort the rows by episode and frame)"
+        )
 
 
 def check_unique(path: object, names: Sequence[str]) -> None:

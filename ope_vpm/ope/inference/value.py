@@ -188,6 +188,7 @@ class PolicyValue:
             "effective_sample_size": self.effective_sample_size,
             "verdict": self.verdict,
             "reasons": list(self.reasons),
+            "advice": list(self.advice),
             "return": _plain(self.as_return()) if known else None,
             "return_interval": None if of_return is None else _plain(of_return),
             "return_verdict": self.return_verdict,
