@@ -291,4 +291,6 @@ def test_the_page_fits_in_a_browser(tmp_path):
             assert opened.script(f"return Math.min(...{heights})") >= 9  # pixels
             colours.add(opened.script("return getComputedStyle(document.body).backgroundColor"))
             assert opened.console() == []
+            ends = "[...document.querySelectorAll('td span')].map(verdict => verdict.getBoundingClientRect().right)"
+            assert 0 < opened.script(f"return Math.max(...{ends})") <= width  # the verdicts are not cut
         assert len(colours) == 2
