@@ -118,6 +118,8 @@ class Distribution:
     verdict: Level
     """That of the value, or worse."""
     reasons: tuple[str, ...]
+    stretch: float = 1.0
+    """How many times as far as the draws lie from the sample bands and intervals reach."""
 
     @property
     def mean(self) -> float:
@@ -143,7 +145,7 @@ class Distribution:
         """Of the band: what the greatest distance of the CDFs of 95 % of the draws from this one stays below."""
         grid = np.unique(np.concatenate([self.sample.returns, *(each.returns for each in self.draws)]))
         here = self.sample.cdf(grid)
-        return float(np.quantile([np.abs(each.cdf(grid) - here).max() for each in self.draws], LEVEL))
+        return self.stretch * float(np.quantile([np.abs(each.cdf(grid) - here).max() for each in self.draws], LEVEL))
 
     def probability_below(self, threshold: float) -> float:
         """P(R < threshold)."""
@@ -165,7 +167,9 @@ class Distribution:
         Args:
             statistic: from a sample to the number, as in `found.interval(lambda each: each.cvar(0.1))`.
         """
-        low, high = np.quantile([statistic(each) for each in self.draws], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        here = statistic(self.sample)
+        ends = np.quantile([statistic(each) for each in self.draws], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        low, high = here + self.stretch * (ends - here)
         return float(low), float(high)
 
     def next_episode(self, level: float = LEVEL) -> Interval:
