@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -105,6 +105,7 @@ class StepWise(_ImportanceSampling):
         log_ratio, fit = self._log_ratio(problem)
         sums, weights, time, unlogged = step_wise(problem, log_ratio, problem.data.rewards)
         found = self._estimate(problem, sums, weights, unlogged, fit)
+        found = found.doubted(unsupported(problem, lost_weight(problem, log_ratio), OVERLAP))
         if not problem.episodic:
             return with_rare(problem, found, weights, 0.0)
         if problem.ends.all():  # the usual definition: the weighted mean rewards of all times, added up
@@ -151,8 +152,8 @@ def with_lost_weight(problem: Problem, found: RawEstimate, product: Floats) -> R
         found: the estimate.
         product: (episodes,): of the ratios of each episode.
     """
-    mean, error = float(product.mean()), float(product.std() / np.sqrt(len(product)))
-    return found.doubted(unsupported(problem, max(0.0, 1 - mean - 2 * error), OVERLAP))
+    lost = _missing(product[:, None], np.ones((len(product), 1), dtype=np.bool_))
+    return found.doubted(unsupported(problem, float(lost[0]), OVERLAP))
 
 
 FEW_CUT = 0.05
@@ -233,23 +234,49 @@ def raised(sums: EpisodeSums, value: float) -> EpisodeSums:
     return EpisodeSums(sums.numerator + value * sums.denominator * known / max(known.sum(), 1), sums.denominator)
 
 
-def step_weights(problem: Problem, log_ratio: Floats) -> tuple[Bools, Floats]:
-    """Which episodes still run at each time, and their products of ratios so far, (episodes, times).
+def log_products(problem: Problem, log_ratio: Floats) -> tuple[Bools, Bools, Floats]:
+    """Which episodes still run at each time, which have a product of ratios so far, and its logarithm.
 
-    Products are divided by the largest of their time. Ended episodes keep their last one, cut ones have 0.
+    All are (episodes, times). Ended episodes keep their last product, cut ones have none.
     """
     data = problem.data
     used = data.from_reset if problem.gamma < 1 else np.ones(data.n_episodes, dtype=np.bool_)
     horizon = int(data.lengths.max())
     alive = (np.arange(horizon) < data.lengths[:, None]) & used[:, None]
-    known = alive | (problem.ends & used)[:, None]
     ratios = np.zeros(alive.shape)
     ratios[data.episode, data.time] = log_ratio
     with np.errstate(invalid="ignore"):
-        product = np.cumsum(ratios, axis=1)
-    largest = np.array([_largest(product[known[:, t], t]) for t in range(horizon)])
+        return alive, alive | (problem.ends & used)[:, None], np.cumsum(ratios, axis=1)
+
+
+def step_weights(problem: Problem, log_ratio: Floats) -> tuple[Bools, Floats]:
+    """Which episodes still run at each time, and their products of ratios so far, (episodes, times).
+
+    Products are divided by the largest of their time; those that are not known are 0.
+    """
+    alive, known, product = log_products(problem, log_ratio)
+    largest = np.array([_largest(product[known[:, t], t]) for t in range(alive.shape[1])])
     with np.errstate(invalid="ignore"):
         return alive, np.where(known, np.exp(product - largest), 0.0)
+
+
+def lost_weight(problem: Problem, log_ratio: Floats) -> float:
+    """The discounted share of the logged steps for which products of ratios are missing.
+
+    At each time their mean is 1 in truth; as far as it lies below 1, beyond two standard errors, they are missing.
+    """
+    _, known, product = log_products(problem, log_ratio)
+    missing = _missing(np.where(known, np.exp(np.minimum(product, LARGEST_LOG)), 0.0), known)
+    weight = problem.gamma ** problem.data.time.astype(np.float64)
+    return float(weight @ missing[problem.data.time] / weight.sum())
+
+
+def _missing(products: Floats, known: Bools) -> Floats:
+    """1 less the mean of each column and less two of its standard errors, but not below 0; over what is known alone."""
+    count = np.maximum(known.sum(axis=0), 1)
+    mean = products.sum(axis=0) / count
+    spread = np.sqrt(np.where(known, (products - mean) ** 2, 0.0).sum(axis=0) / count)
+    return cast(Floats, np.where(known.any(axis=0), np.maximum(0.0, 1 - mean - 2 * spread / np.sqrt(count)), 0.0))
 
 
 def _largest(logs: Floats) -> float:

@@ -26,7 +26,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from ope_vpm.arrays import ROUNDING, Bools, Floats, group_sums
-from ope_vpm.baselines.importance_sampling import SMALLEST, step_weights
+from ope_vpm.baselines.importance_sampling import SMALLEST, lost_weight, step_weights
 from ope_vpm.ope.adapter.choices import Behaviour
 from ope_vpm.ope.authoring import (
     Bootstrap,
@@ -81,7 +81,8 @@ class WeightedDoublyRobust(ProblemEstimator):
     def find(self, problem: Problem) -> RawEstimate:
         """Q's own value, and the weighted mean residual of each time."""
         clone = behaviour_log_prob(problem, self.behaviour)
-        alive, weight = step_weights(problem, problem.target_log_prob - clone.log_prob)
+        log_ratio = problem.target_log_prob - clone.log_prob
+        alive, weight = step_weights(problem, log_ratio)
         fit = self._q(problem)
         terms = Terms.of(problem, fit.q, fit.tau, alive, weight)
         blend = self._blend(terms)
@@ -93,6 +94,8 @@ class WeightedDoublyRobust(ProblemEstimator):
         if fit.mixture is not None:  # residuals cannot correct how closed classes are mixed, at any horizon
             sums = sums.beside(fit.mixture)
         doubt = self._alone(problem) if beyond > ROUNDING else RawEstimate(value=terms.q_value)
+        # Where products of ratios are missing, no residual corrects Q.
+        uncorrected = (1 - beyond) * lost_weight(problem, log_ratio) * float(fit.q.residual(problem).std())
         doubts = (
             *doubts_of_weights(problem.data, weights),
             *SUPPORT.of(fit.unseen_mass, sentence=NO_DATA),
@@ -100,7 +103,7 @@ class WeightedDoublyRobust(ProblemEstimator):
             *UNSEEN.of(0.0, bias=fit.error),
             # Where the target does what nobody did, Q extrapolates and products of ratios weigh the wrong rows.
             *(() if problem.finite else doubts_of_actions(problem)),
-            *DISAGREEMENT.suspects(terms.undecided(blend)),
+            *DISAGREEMENT.suspects(float(np.hypot(terms.undecided(blend), uncorrected))),
             *remarks(fit.doubts),
         )
         found = RawEstimate(

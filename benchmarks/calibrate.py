@@ -26,7 +26,6 @@ from scipy import optimize, stats
 from ope_vpm.arrays import Floats
 from ope_vpm.envs.generated import Task, generated
 from ope_vpm.ope.auto.estimator import Auto
-from ope_vpm.ope.estimator import policy_value, threads_for
 from ope_vpm.ope.inference import doubts
 from ope_vpm.ope.inference.estimate import RawEstimate, noise_of
 from ope_vpm.ope.problem import Problem
@@ -87,9 +86,7 @@ def answer(task: Task) -> Line:
     try:
         policy, limit = task.target.policy(), task.time_limit
         problem = Problem.pose(log, policy, gamma=task.gamma, seed=task.seed, time_limit=limit)
-        with threads_for(len(log)):
-            raw = Auto().find(problem)
-            found = policy_value(problem, "auto", raw)
+        found, raw = Auto().answered(problem)
     except Exception as error:  # a refusal is a result: one task must not end the others' runs
         return Line(**{**asdict(about), "error": f"{type(error).__name__}: {error}"})
     noise = noise_of(problem, raw, found.standard_error)
@@ -202,7 +199,8 @@ def fit(lines: Sequence[Line], command: str) -> None:
         rest = [each for each in codes if each != code]
         print(f"  without {code}: {_told(left_out(Fitting.of(told, rest)))}")
     fitted = Fitting.of(told, codes).fitted()
-    chosen = dict.fromkeys(CODES, 1.0) | {code: float(f"{one:.3g}") for code, one in zip(codes, fitted, strict=True)}
+    chosen = {code: 1.0 for code in CODES if any(code in line.biases for line in lines)}
+    chosen |= {code: float(f"{one:.3g}") for code, one in zip(codes, fitted, strict=True)}
     chosen[doubts.SUPPORT.code] = support([line for line in lines if line.verdict == "unreliable"], chosen)
     print(chosen)
     made = {"made": command, "tasks": len(lines), "date": date.today().isoformat(), "coefficients": chosen}
@@ -214,7 +212,7 @@ def support(lines: Sequence[Line], chosen: dict[str, float]) -> float:
     fitting, grid = Fitting.of(lines, CODES), (0.0, 0.01, 0.02, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
     for one in grid:
         other = chosen | {doubts.SUPPORT.code: one}
-        if fitting.covered(np.array([other[code] for code in CODES])).mean() >= ENOUGH:
+        if fitting.covered(np.array([other.get(code, 0.0) for code in CODES])).mean() >= ENOUGH:
             return one
     return grid[-1]
 
@@ -241,6 +239,10 @@ def report(lines: Sequence[Line]) -> None:
             print(f"| {level or 'all'} | {mine.sum()} | {numbers} |")
     good = floors <= GOOD
     print(f"within {GOOD} floors and called reliable: {np.mean(verdict[good] == 'reliable'):.0%} of {good.sum()}")
+    own = np.array([line.kind == "same" for line in lines])
+    if own.any():
+        missed = np.sum(own & ~held & (verdict == "reliable"))
+        print(f"the log's own policy: covered {held[own].mean():.0%} of {own.sum()}, {missed} reliable ones missed")
 
 
 def read(file: Path) -> list[Line]:

@@ -65,6 +65,16 @@ class LinearSystem:
         factor = self._factor(ridge)
         return lu_solve(factor, self.reward), lu_solve(factor, self.source, trans=1)
 
+    def halves(self, seed: int = 0) -> Iterator[LinearSystem]:
+        """The systems in each half of the features, the constant in both, for two random divisions of them."""
+        rng, size = np.random.default_rng(seed), len(self.matrix)
+        for _ in range(2):
+            for half in np.array_split(1 + rng.permutation(size - 1), 2):
+                kept = np.concatenate([[0], np.sort(half)])
+                yield LinearSystem(
+                    self.matrix[np.ix_(kept, kept)], self.reward[kept], self.source[kept], self.scale[kept]
+                )
+
     def degrees_of_freedom(self, ridge: float) -> float:
         """The trace of M⁻¹A: how many features the ridge leaves free."""
         return float(np.trace(lu_solve(self._factor(ridge), self.matrix)))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 from gymnasium import spaces
 
-from ope_vpm.arrays import CHUNK, LARGEST, Array, Bools, Floats, chunks, usable
+from ope_vpm.arrays import CHUNK, LARGEST, Array, Bools, Floats, Integers, chunks, usable
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.doctor import SHOWN, Check, Finding, Level, finding
+from ope_vpm.logged.fingerprint import beginnings
 from ope_vpm.logged.order import one_row_off, rows_shuffled
 from ope_vpm.logged.step_number import step_effect
 
@@ -150,44 +149,52 @@ def constant_finding(observations: Bools, actions: Bools, finite: bool) -> Findi
     return Finding("constant-columns", level, message, (), len(names))
 
 
-DUPLICATED = "episodes that repeat an earlier one exactly: counted twice, they feign certainty (drop them)"
-SHORTEST_DUPLICATE = {True: 20, False: 2}
-"""Steps of an episode that is called a duplicate, where states are finite and where they are not: short ones of finite
-states may be equal by coincidence."""
+DUPLICATED = "duplicated-episodes"
+"""The code of the finding of which episodes are left out: `ignore` counts them again."""
+NATURAL = 2
+"""Occurrences of each episode on average beyond which they repeat by nature, as single steps of a bandit do."""
+ACCIDENT = 1e-3
+"""The probability with which numbers of occurrences may all be divisible by one number by accident."""
 
 
 def duplicated_episodes(data: LoggedDataset) -> Finding | None:
-    """Episodes that repeat an earlier one exactly; short ones of finite states may do so without an error."""
-    shortest = SHORTEST_DUPLICATE[data.finite]
-    if len(data) > MANY_ROWS:
-        again = repeated(data.fingerprints, data.returns) & (data.lengths >= shortest)
-        return finding("duplicated-episodes", "warning", DUPLICATED, data.starts[again])
-    seen: set[bytes] = set()
-    repeats = []
-    for first, last in zip(data.starts, data.ends, strict=True):
-        rows = slice(first, last + 1)
-        if last + 1 - first < shortest:
-            continue
-        digest = hashlib.blake2b(digest_size=16)
-        for column in (data.observations, data.actions, data.rewards):
-            digest.update(column[rows].tobytes())
-        if digest.digest() in seen:
-            repeats.append(first)
-        seen.add(digest.digest())
-    return finding("duplicated-episodes", "warning", DUPLICATED, np.array(repeats, dtype=np.int64))
+    """Episodes that are copies of earlier ones."""
+    message = "episodes that are copies of earlier ones, exact or in single precision: each is counted once"
+    return finding(DUPLICATED, "note", message, data.starts[copied_episodes(data)])
 
 
-MANY_ROWS = 100_000
-"""Rows from which on episodes are compared by their fingerprints, which long logs need in any case."""
+def copied_episodes(data: LoggedDataset) -> Bools:
+    """(episodes,): which are copies of earlier ones, rather than equal to them by nature.
+
+    Episodes are equal by nature where few different ones are possible. Different ones then begin alike for long: with N
+    of them two are alike for about 2·log N/h steps, h the entropy of a step, and hardly ever for twice as long.
+    """
+    prefix, ends = beginnings(data), data.ends
+    number = np.unique(np.column_stack([prefix[ends], data.lengths.astype(np.uint64)]), axis=0, return_inverse=True)[1]
+    order = np.lexsort((number.reshape(-1)[data.episode], prefix))
+    alike = prefix[order][1:] == prefix[order][:-1]
+    alike &= np.diff(number.reshape(-1)[data.episode[order]]) != 0
+    shared = int((data.time[order[1:]][alike] + 1).max(initial=0))
+    return copies(number.reshape(-1), data.lengths, shared)
 
 
-def repeated(prints: Array, returns: Floats) -> Bools:
-    """Which episodes have the fingerprint and the return of an earlier one."""
-    keys = np.column_stack([prints, returns.view(np.uint64)])
-    _, first = np.unique(keys, axis=0, return_index=True)
-    again = np.ones(len(keys), dtype=np.bool_)
+def copies(number: Integers, lengths: Integers, shared: int) -> Bools:
+    """Which episodes are copies of earlier ones.
+
+    All repeated ones are, where a whole log was: then all of them occur a multiple of k times, which K different
+    episodes do by accident with probability k^(1-K). Otherwise those that are too long to be equal by nature.
+
+    Args:
+        number: of each episode's content.
+        lengths: of the episodes.
+        shared: the most steps that two different ones begin with.
+    """
+    _, first, times = np.unique(number, return_index=True, return_counts=True)
+    again = np.ones(len(number), dtype=np.bool_)
     again[first] = False
-    return again
+    if int(np.gcd.reduce(times)) ** (1.0 - len(times)) < ACCIDENT:
+        return again & (lengths > 1)
+    return again & (lengths > 2 * shared + 1) & (len(number) <= NATURAL * len(times))
 
 
 def rewards_out_of_line(data: LoggedDataset) -> Finding | None:
@@ -262,7 +269,7 @@ CHECKS: dict[str, Check] = {
     "actions-scaled": actions_scaled,
     "flags-confused": flags_confused,
     "constant-columns": constant_columns,
-    "duplicated-episodes": duplicated_episodes,
+    DUPLICATED: duplicated_episodes,
     "rewards-out-of-line": rewards_out_of_line,
     STEP_NUMBER: step_number_matters,
 }

@@ -17,13 +17,12 @@ from ope_vpm.arrays import Array, Bools, Floats, Integers
 from ope_vpm.logged.checks import (
     CHECKS,
     DUPLICATED,
-    SHORTEST_DUPLICATE,
     actions_outside,
     broken_chain,
     constant_finding,
+    copies,
     flags_confused,
     not_finite,
-    repeated,
 )
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.doctor import SHOWN, Finding, finding
@@ -35,7 +34,7 @@ from ope_vpm.logged.sums import ColumnSums, RewardCounts
 
 OF_ROWS = {"not-finite": not_finite, "actions-outside": actions_outside, "broken-chain": broken_chain}
 """Checks that look at one row and the next, so that every part can be checked alone."""
-OF_EPISODES = ("flags-confused", "constant-columns", "duplicated-episodes")
+OF_EPISODES = ("flags-confused", "constant-columns", DUPLICATED)
 """Checks of facts about whole episodes and columns."""
 
 
@@ -203,17 +202,22 @@ def examine(data: StreamedDataset, facts: Facts, sample: LoggedDataset, ignore: 
     if "constant-columns" not in ignore:
         equal = [each.least == each.largest for each in (facts.observations, facts.actions)]
         found.append(constant_finding(equal[0], equal[1], data.finite))
-    if "duplicated-episodes" not in ignore:
+    if DUPLICATED not in ignore:
         found.append(_duplicates(data, facts))
     others = (check for code, check in CHECKS.items() if code not in (*ignore, *OF_ROWS, *OF_EPISODES))
     return [each for each in (*found, *(check(sample) for check in others)) if each is not None]
 
 
+TWICE = "episodes that repeat an earlier one exactly: counted twice, they feign certainty (drop them)"
+USUALLY_SHARED = {True: 9, False: 0}
+"""Steps that two different episodes are taken to begin with, by whether states are finite: parts do not tell."""
+
+
 def _duplicates(data: StreamedDataset, facts: Facts) -> Finding | None:
-    """Episodes with the fingerprint and the return of an earlier one."""
-    again = repeated(facts.episodes.prints, facts.episodes.returns)
-    again &= data.lengths >= SHORTEST_DUPLICATE[data.finite]
-    return finding("duplicated-episodes", "warning", DUPLICATED, data.starts[again])
+    """Episodes with the fingerprint and the return of an earlier one, which stay in a log that is read in parts."""
+    keys = np.column_stack([facts.episodes.prints, facts.episodes.returns.view(np.uint64)])
+    number = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
+    return finding(DUPLICATED, "warning", TWICE, data.starts[copies(number, data.lengths, USUALLY_SHARED[data.finite])])
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ twice with different constants. A sum does not care how the rows are split over 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -21,9 +23,31 @@ def fingerprints(data: LoggedDataset) -> Words:
     for rows in chunks(len(data), of=[data.observations]):
         episode = data.episode[rows]
         first = np.flatnonzero(np.diff(episode, prepend=-1))
-        words = _of_rows(data.observations[rows], data.actions[rows], data.time[rows])
+        words = _of_rows([data.observations[rows], data.actions[rows]], data.time[rows])
         total[episode[first]] += np.add.reduceat(words, first, axis=0)  # an episode comes once in a chunk
     return total
+
+
+def beginnings(data: LoggedDataset) -> Words:
+    """(n,): numbers of rows, equal where episodes are equal up to there, rewards included, in single precision.
+
+    They are sums of mixed numbers of the rows so far.
+    """
+    total = np.empty(len(data), dtype=np.uint64)
+    for rows in chunks(len(data), of=[data.observations]):
+        columns = [_rounded(column[rows]) for column in (data.observations, data.actions, data.rewards)]
+        total[rows] = _of_rows(columns, data.time[rows])[:, 0]
+    total = np.cumsum(total, dtype=np.uint64)
+    return total - np.concatenate([np.zeros(1, dtype=np.uint64), total])[data.starts][data.episode]
+
+
+def _rounded(column: Array) -> Array:
+    """Floats with 24 bits, as single precision has them, whatever their size; 0 for -0."""
+    if column.dtype.kind != "f":
+        return column
+    mantissa, exponent = np.frexp(column.astype(np.float64))
+    rounded: Array = np.ldexp(np.rint(mantissa * 2.0**24), exponent) + 0.0
+    return rounded
 
 
 def number_contents(prints: Words) -> Integers:
@@ -66,13 +90,13 @@ def _grouped(group: Integers, words: Words, count: int) -> Words:
     return _mixed(total)
 
 
-def _of_rows(observations: Array, actions: Array, time: Integers) -> Words:
+def _of_rows(columns: Sequence[Array], time: Integers) -> Words:
     """(n, 2): two mixed numbers of each row."""
     total = np.empty((len(time), 2), dtype=np.uint64)
     rng = np.random.default_rng(0)  # constants of the function, the same in every process
     for k in range(2):
         summed = time.astype(np.uint64) * _odd(rng, 1)
-        for column in (observations, actions):
+        for column in columns:
             words = _words(column)
             factors = _odd(rng, words.shape[1])
             summed += words[:, 0] * factors[0] if len(factors) == 1 else words @ factors

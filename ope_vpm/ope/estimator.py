@@ -214,7 +214,7 @@ def policy_value(problem: Problem, estimator: str, raw: RawEstimate) -> PolicyVa
     """Put intervals around what was found, and judge it."""
     allowed, episodes = reward_range(problem), problem.data.n_episodes
     error, interval = interval_of(problem, raw)
-    weights, rows = None if raw.weights is None else _mean_one(raw.weights), raw.rows_worth
+    weights, rows = None if raw.weights is None else _mean_one(problem.log.of_given_rows(raw.weights)), raw.rows_worth
     doubts = all_doubts(problem, raw)
     noise = noise_of(problem, raw, error)
     level, reasons = judge(doubts, noise)

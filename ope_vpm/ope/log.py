@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,7 +12,7 @@ import numpy as np
 from ope_vpm.arrays import Array, Bools, Floats, Integers
 from ope_vpm.linear.features import DistinctColumns, Standardiser
 from ope_vpm.logged import Finding, LoggedDataset
-from ope_vpm.logged.checks import CHECKS, STEP_NUMBER
+from ope_vpm.logged.checks import CHECKS, DUPLICATED, STEP_NUMBER, copied_episodes
 from ope_vpm.logged.columns import are_numbers
 from ope_vpm.logged.doctor import check_ignored, examined, refuse_errors
 from ope_vpm.logged.episode import take
@@ -71,6 +70,8 @@ class Log:
     """(episodes,): equal numbers for episodes with equal states and actions, rising in the canonical order."""
     step_matters: bool = False
     """Whether the doctor found that the step number explains more than state and action do."""
+    kept: Bools | None = None
+    """(rows that were given,): which ones are here, where copies of episodes were left out."""
     sample_of_parts: Log | None = None
     """The sample of a log whose rows are read in parts; the `data` of such a log have no columns of rows."""
     memory: Memory = field(default_factory=Memory, repr=False)
@@ -94,8 +95,19 @@ class Log:
             raise TypeError(f"data must be a LoggedDataset: got {type(data).__name__} (see ope_vpm.load_dataset)")
         findings = examined(data, ignore)
         refuse_errors(findings)
-        matters = any(found.code == STEP_NUMBER for found in findings)
-        return cls(data, _in_words(findings), _contents(data), matters)
+        codes, kept = {found.code for found in findings}, None
+        if DUPLICATED in codes:
+            copied = copied_episodes(data)
+            data, kept = data.select(~copied), ~copied[data.episode]
+        return cls(data, _in_words(findings), _contents(data), STEP_NUMBER in codes, kept)
+
+    def of_given_rows(self, weights: Floats) -> Floats:
+        """The weights of the rows, with 0 for those of copied episodes, which were left out."""
+        if self.kept is None:
+            return weights
+        given = np.zeros(len(self.kept))
+        given[self.kept] = weights
+        return given
 
     def forgetful(self) -> Log:
         """A copy of the checked log with nothing computed on it yet."""
@@ -252,13 +264,14 @@ def _contents(data: LoggedDataset) -> Integers:
     """(episodes,): see `Log.content`."""
     if len(data) > SAMPLE_ROWS:
         return number_contents(data.fingerprints)
-    digests = [_digest(data, start, length) for start, length in zip(data.starts, data.lengths, strict=True)]
-    _, first, number, times = np.unique(np.array(digests), return_index=True, return_inverse=True, return_counts=True)
+    _, first, number, times = np.unique(
+        data.fingerprints, axis=0, return_index=True, return_inverse=True, return_counts=True
+    )
     rank = np.empty(len(first), dtype=np.int64)
     distinct = len(first) == data.n_episodes  # the rule, of which nothing is copied
     placed = _placed(data, times)[first] if distinct else _placed(data.select(first), times)
     rank[np.argsort(placed, kind="stable")] = np.arange(len(first))
-    return rank[number]
+    return rank[number.reshape(-1)]
 
 
 def _placed(data: LoggedDataset, times: Integers) -> Floats:
@@ -284,11 +297,4 @@ def _placed(data: LoggedDataset, times: Integers) -> Floats:
     if not data.discrete_actions:
         value = value + Standardiser.fit(data.actions)(data.actions) @ np.sin(np.arange(1, data.actions.shape[1] + 1))
     sums = np.add.reduceat(value * (2 + np.cos(data.time)), data.starts)
-    return np.round(10 * sums % 1, 6)  # ties are left to the digests, whatever rounding does
-
-
-def _digest(data: LoggedDataset, start: int, length: int) -> bytes:
-    rows = slice(start, start + length)
-    content = hashlib.blake2b(np.ascontiguousarray(data.observations[rows]).tobytes(), digest_size=16)
-    content.update(np.ascontiguousarray(data.actions[rows]).tobytes())
-    return content.digest()
+    return np.round(10 * sums % 1, 6)  # ties are left to the fingerprints, whatever rounding does

@@ -117,3 +117,12 @@ def test_power_steps_go_to_the_solution_of_the_system(gamma):
         assert slowest_decay(means, equation) == pytest.approx(sorted(abs(eigvals(probability)))[0], abs=1e-8)
     else:
         assert slowest_decay(means, equation) == pytest.approx(0.9, abs=1e-8)
+
+
+def test_halves_of_features_by_hand():
+    """Features on their own axes: a half has the constant, worth 1, and its two of the four, worth 4 in all."""
+    system = LinearSystem(np.eye(5), np.array([1.0, 0, 2, 0, 2]), np.ones(5), np.array([0.0, 1, 1, 1, 1]))
+    found = [float(half.source @ half.solve(0.0)[0]) for half in system.halves()]
+    assert [len(half.matrix) for half in system.halves()] == [3] * 4
+    assert found[0] + found[1] == pytest.approx(2 + 4)
+    assert found[2] + found[3] == pytest.approx(2 + 4)

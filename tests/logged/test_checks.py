@@ -51,14 +51,49 @@ def test_truncations_at_many_lengths(lengths, found):
     assert (checks.flags_confused(log(lengths, "truncated")) is not None) == found
 
 
-@pytest.mark.parametrize(
-    ("length", "finite", "expected"), [(19, True, None), (20, True, [20, 40]), (1, False, None), (2, False, [2, 4])]
-)
-def test_repeated_episodes_by_length(length, finite, expected):
-    """Three equal episodes; short ones of finite states, and single steps, may be equal by chance."""
-    one = np.arange(length) if finite else np.random.default_rng(0).standard_normal((length, 2))
-    found = checks.duplicated_episodes(log([length] * 3, states=np.concatenate([one] * 3)))
-    assert (found and list(found.rows)) == expected
+def walks(episodes, length, states=50, seed=0):
+    """Random walks among some states."""
+    rng = np.random.default_rng(seed)
+    path = rng.integers(states, size=(episodes, length + 1))
+    last = np.arange(episodes * length) % length == length - 1
+    actions, rewards = rng.integers(2, size=last.size), rng.integers(2, size=last.size).astype(float)
+    return LoggedDataset.from_arrays(path[:, :-1].ravel(), actions, rewards, path[:, 1:].ravel(), truncated=last)
+
+
+@pytest.mark.parametrize("length", [2, 15, 19])
+def test_a_whole_log_five_times_is_counted_once(length):
+    data = walks(12, length)
+    copied = checks.copied_episodes(LoggedDataset.concatenate([data] * 5))
+    assert copied.tolist() == [False] * 12 + [True] * 48
+
+
+def test_a_copy_in_single_precision_is_a_copy():
+    rng = np.random.default_rng(0)
+    states, last = rng.standard_normal((120, 3)), np.arange(120) % 10 == 9
+
+    def stored(kind):
+        seen, paid = states.astype(kind).astype(float), (states[:, 0] / 3).astype(kind).astype(float)
+        return LoggedDataset.from_arrays(seen, seen[:, :1], paid, seen, truncated=last)
+
+    both = LoggedDataset.concatenate([stored(np.float64), stored(np.float32)])
+    assert checks.copied_episodes(both).tolist() == [False] * 12 + [True] * 12
+
+
+def test_episodes_of_few_states_are_equal_by_nature():
+    """Two states, two actions, two rewards: among 300 episodes of three steps many are equal, and none is a copy."""
+    data = walks(300, 3, states=2)
+    assert len({tuple(data.observations[first : first + 3]) for first in data.starts}) < 10
+    assert not checks.copied_episodes(data).any()
+    assert not checks.copied_episodes(walks(300, 1, states=2)).any()
+    one = walks(1, 30)  # a controller without noise from one state repeats itself
+    assert not checks.copied_episodes(LoggedDataset.concatenate([one] * 3)).any()
+
+
+@pytest.mark.parametrize(("length", "shared", "found"), [(7, 3, False), (8, 3, True), (1, 0, False), (2, 0, True)])
+def test_copies_are_more_than_twice_as_long_as_what_different_episodes_share(length, shared, found):
+    number, lengths = np.array([0, 1, 2, 1]), np.full(4, length)
+    assert checks.copies(number, lengths, shared).tolist() == [False, False, False, found]
+    assert not checks.copies(np.array([0, 1, 1, 1, 1]), np.full(5, length), shared).any()  # five of two: by nature
 
 
 def test_discrete_actions_outside():

@@ -229,7 +229,7 @@ def test_constant_columns(pendulum):
 def test_duplicated_episodes(pendulum):
     finding = only(pendulum.select([0, 1, 2, 1, 3, 0]), "duplicated-episodes")
     assert finding.rows == (600, 1000)
-    assert finding.level == "warning"
+    assert finding.level == "note"
 
 
 def test_rewards_out_of_line(pendulum, cartpole):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import ope_vpm as ov
 from ope_vpm import LoggedDataset
-from ope_vpm.logged import checks, columns, order, streamed
+from ope_vpm.logged import columns, order, streamed
 from ope_vpm.logged.describe import Range, _lines, describe
 from ope_vpm.logged.doctor import SHOWN, Finding, finding, refuse_errors
 from ope_vpm.logged.episode import split, take
@@ -565,24 +565,6 @@ def test_order_shows_beyond_four_and_a_half_deviations(monkeypatch, distance, fo
     given = iter([distance, *[1.0, -1.0] * 20])
     monkeypatch.setattr(order, "_of_time", lambda *_: np.array([next(given)]))
     assert order._know_their_place(np.zeros((4, 1)), np.zeros((4, 1)), np.array([0, 0, 1, 1])) is found
-
-
-@pytest.mark.parametrize("length", [1, 2])
-def test_long_logs_are_compared_by_fingerprints(monkeypatch, length):
-    """Three episodes, of which the last two are equal but for the third one's rewards in the second log."""
-    monkeypatch.setattr(checks, "MANY_ROWS", 2 * length)
-    states = np.concatenate([np.zeros(length), np.ones(length), np.ones(length)])[:, None]
-    last = np.arange(3 * length) % length == length - 1
-    same = LoggedDataset.from_arrays(states, 0 * states, states[:, 0], truncated=last)
-    found = checks.duplicated_episodes(same)
-    assert (None if found is None else found.rows) == (None if length == 1 else (4,))  # single steps may be equal
-    other = LoggedDataset.from_arrays(states, 0 * states, np.arange(3.0 * length), truncated=last)
-    assert checks.duplicated_episodes(other) is None
-
-
-def test_fingerprints_and_returns_that_were_there_before():
-    prints = np.array([[1, 2], [1, 2], [3, 4], [1, 2]], dtype=np.uint64)
-    assert checks.repeated(prints, np.array([5.0, 5.0, 5.0, 6.0])).tolist() == [False, True, False, False]
 
 
 def heap(*objects):

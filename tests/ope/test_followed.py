@@ -14,7 +14,7 @@ from ope_vpm.ope.dynamics import state_shift as state_shifts
 from ope_vpm.ope.dynamics.ahead import NO_CHARGE, Ahead, Charge
 from ope_vpm.ope.dynamics.estimate import Followed, find_followed
 from ope_vpm.ope.dynamics.regression import Regression
-from ope_vpm.ope.dynamics.state_shift import Surroundings, some_of, state_shift
+from ope_vpm.ope.dynamics.state_shift import Surroundings, Walks, some_of, state_shift
 from ope_vpm.ope.dynamics.world import _end_coefficients, _explained, fit_world, with_products
 from ope_vpm.ope.inference.uncertainty import EpisodeSums
 from ope_vpm.policy import CategoricalPolicy, GaussianPolicy
@@ -433,6 +433,10 @@ class Line:
         return np.minimum(z, 100.0)
 
     @staticmethod
+    def at_limits(z):
+        return z[:, 0] >= 100
+
+    @staticmethod
     def end_probability(z):
         return np.where(z[:, 0] > 2, 0.5, 0.0)
 
@@ -441,7 +445,7 @@ class Line:
         return after, np.zeros(len(z)), self.end_probability(after)
 
 
-def test_walks_go_as_long_as_the_usual_episode():
+def test_walks_by_hand():
     """Four steps from 0 by 1 each: at 0, 1, 2 and 3, there with probability ½; distances from logged states 0 and 1."""
     data = ov.LoggedDataset.from_arrays(
         np.zeros((8, 1)), np.ones((8, 1)), np.arange(8.0), np.zeros((8, 1)), truncated=np.arange(8) % 4 == 3
@@ -449,9 +453,9 @@ def test_walks_go_as_long_as_the_usual_episode():
     log = Problem.pose(data, GaussianPolicy(lambda s: (0 * s, 1.0), action_dimension=1), ignore=QUIET).log
     near, rng = np.array([[0.0], [1.0]]), np.random.default_rng(0)
 
-    def walked(missed):
+    def walked(missed, gamma=1.0):
         around = Surroundings(near, np.ones((2, 1)), np.array([[missed]]))
-        return state_shifts._walks(log, Line(), around, lambda z, near: np.ones((len(z), 1)), rng)
+        return state_shifts._walks(log, Line(), around, lambda z, near: np.ones((len(z), 1)), rng, 4, gamma)
 
     walks = walked(0.0)
     assert walks.distance.shape == (4, state_shifts.COPIES)
@@ -461,7 +465,26 @@ def test_walks_go_as_long_as_the_usual_episode():
     shifted = walked(0.5)  # by 1.5 each: at 0, 1.5, 3 and 4.5, there with probability ½ and ¼
     np.testing.assert_allclose(shifted.distance[:, 0], [0, 0.5, 2, 3.5])
     np.testing.assert_allclose(shifted.alive[:, 0], [1, 1, 0.5, 0.25])
-    assert walked(200.0).distance[3, 0] == 99  # the model's limits hold
+    np.testing.assert_allclose(walked(0.5, 0.5).alive[:, 0], [1, 0.5, 0.125, 0.03125])
+    far = walked(200.0)  # beyond the model's limits, wherever that is
+    assert far.distance[3, 0] == np.inf
+    assert far.quantile(0.99) == 0
+    assert far.beyond(1e9) == pytest.approx(0.875 / 1.875)
+
+
+@pytest.mark.parametrize(
+    ("gamma", "limit", "steps"), [(1.0, "continue", 300), (0.99, "continue", 299), (0.9, "restart", 4)]
+)
+def test_the_target_is_followed_as_long_as_the_question_asks(monkeypatch, gamma, limit, steps):
+    """Until 5 % of the discounted weight is left, or to the time limit of the task."""
+    asked = []
+    monkeypatch.setattr(state_shifts, "fit_world", lambda *_: Line())
+    monkeypatch.setattr(state_shifts, "_of_behaviour", lambda *_: (None, 0.5, 0.0))
+    monkeypatch.setattr(
+        state_shifts, "_walks", lambda *given: asked.append(given[-2:]) or Walks(np.ones(1), np.ones(1))
+    )
+    state_shift(pose(10).with_gamma(gamma, time_limit=limit))
+    assert asked == [(steps, gamma)]
 
 
 def test_what_the_model_misses_is_what_held_out_rows_say():
@@ -481,13 +504,13 @@ def test_without_a_model_nothing_is_said(monkeypatch):
     assert state_shift(pose(10)) is None
 
 
-def test_the_walks_of_a_target_are_taken_once_for_all_discounts(monkeypatch):
+def test_the_walks_of_a_target_are_taken_once_for_a_discount(monkeypatch):
     taken = []
     monkeypatch.setattr(state_shifts, "fit_world", lambda *_: Line())
-    monkeypatch.setattr(state_shifts, "_of_behaviour", lambda *_: (None, 0.5))
+    monkeypatch.setattr(state_shifts, "_of_behaviour", lambda *_: (None, 0.5, 0.0))
     monkeypatch.setattr(state_shifts, "_walks", lambda *_: taken.append(1) or SimpleNamespace(beyond=lambda _: 0.25))
     problem = pose(10)
-    assert [state_shift(problem), state_shift(problem.with_gamma(0.5))] == [0.25, 0.25]
+    assert [state_shift(problem), state_shift(problem)] == [0.25, 0.25]
     assert len(taken) == 1
     assert state_shift(problem.with_policy(pose(10).policy)) == 0.25
     assert len(taken) == 2

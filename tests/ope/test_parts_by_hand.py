@@ -25,8 +25,8 @@ from ope_vpm.ope.adapter.pairs import absorbed_share
 from ope_vpm.ope.adapter.state_features import ActionCoordinates, ActionFunctions, StateFeatures
 from ope_vpm.ope.behaviour.action_ratio import RatioWeighting, action_ratio, ratio_model, weighted_pairs
 from ope_vpm.ope.inference.doubts import (
-    COEFFICIENTS,
     DISAGREEMENT,
+    FITTED,
     RIDGE,
     SUPPORT,
     among,
@@ -175,10 +175,15 @@ def test_a_bias_that_is_not_known_is_as_large_as_the_value():
     equations = lstd_equations(problem, 4, 1)
     path = ridge_path(equations, 0.05)
     known = _estimate(equations, path)
-    assert known.suspected_bias == pytest.approx(COEFFICIENTS["ridge"] * abs(path.values[2] - path.values[0]))
-    blind = replace(path, values=np.array([path.values[0], np.nan, np.nan]))
-    assert _estimate(equations, blind).suspected_bias == pytest.approx(COEFFICIENTS["ridge"] * abs(path.values[0]))
+    (of_ridge,) = (doubt for doubt in known.doubts if doubt.code == "ridge")
+    assert of_ridge.bias == pytest.approx(abs(path.values[2] - path.values[0]))
     free = equations.system.degrees_of_freedom(0.05) / 60
+    (of_fit,) = (doubt for doubt in known.doubts if doubt.code == "fitted")
+    values = [half.source @ half.solve(0.05)[0] for half in equations.system.halves()]
+    assert of_fit.bias == pytest.approx(free * np.sqrt(np.mean((values - path.values[0]) ** 2)))
+    blind = replace(path, values=np.array([path.values[0], np.nan, np.nan]))
+    (of_ridge,) = (doubt for doubt in _estimate(equations, blind).doubts if doubt.code == "ridge")
+    assert of_ridge.bias == pytest.approx(abs(path.values[0]))
     widened = known.sums.standard_error / path.sums[0].standard_error
     assert widened == pytest.approx(1 / (1 - min(free, 0.5)))
 
@@ -508,7 +513,7 @@ def test_the_value_of_a_ratio_with_ends_that_absorb():
         *DISAGREEMENT.suspects(abs(found.value - lstd.value)),
         *row_doubt(equations, 60 * zeta / total, residual).doubts,
     )
-    assert found.suspected_bias == pytest.approx(suspected_bias((*own, *among(lstd.doubts, RIDGE, SUPPORT))))
+    assert found.suspected_bias == pytest.approx(suspected_bias((*own, *among(lstd.doubts, FITTED, RIDGE, SUPPORT))))
     expected = equations.influence(60 * zeta / total, residual, lstd.theta)
     factor = leverage_factor(leverage(equations, 0.05))
     assert factor == pytest.approx(1 / (1 - equations.system.degrees_of_freedom(0.05) / 60))
@@ -529,7 +534,7 @@ def test_the_return_of_a_ratio():
     known = lstd.per_episode
     own = DISAGREEMENT.suspects(abs(found.per_episode.value - known.value)), row_doubt(equations, zeta, known.residual)
     of_value = scaled(DISAGREEMENT.suspects(abs(found.value - lstd.value)), 1 / rate)
-    parts = joined(own[0], of_value, own[1].doubts, among(known.doubts, RIDGE, SUPPORT))
+    parts = joined(own[0], of_value, own[1].doubts, among(known.doubts, FITTED, RIDGE, SUPPORT))
     assert found.per_episode.suspected_bias == pytest.approx(suspected_bias(parts))
     expected = equations.influence(60 * zeta / zeta.sum(), known.residual, known.theta)
     stretched = leverage_factor(leverage(equations, 0.05)) * (expected.influence - expected.influence.mean())

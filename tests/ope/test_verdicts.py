@@ -91,7 +91,7 @@ def test_the_largest_bias_is_named():
 @pytest.mark.parametrize(
     ("doubts", "level"),
     [
-        (SUPPORT.of(0.09), "reliable"), (SUPPORT.of(0.11), "caution"), (SUPPORT.of(0.31), "unreliable"),
+        (SUPPORT.of(0.19), "reliable"), (SUPPORT.of(0.21), "caution"), (SUPPORT.of(0.41), "unreliable"),
         (FEW.of(11.0), "reliable"), (FEW.of(9.0), "caution"), (FEW.of(2.9), "unreliable"),
         (PAST.of(0.009), "reliable"), (PAST.of(0.9), "caution"),
         (HIDDEN_CAUSES.of(0.02), "unreliable"), (SUPPORT.of(float("nan")), "unreliable"),

@@ -5,7 +5,8 @@ own behaviour: in each state it takes an action that was logged in a state nearb
 added to each, drawn from held-out rows, so that noise carries both as far as it carried the log. A model that is wrong
 leads both astray; a target that goes where nobody logged goes there alone. So the share of the target's steps that lie
 farther from any logged state than nearly all steps of the behaviour is evidence against an estimate, however little the
-model explains.
+model explains. It is followed for as long as the question asks, which may be longer than any logged episode: where the
+log was cut before its states had spread, what comes later was not logged.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ COPIES = 100
 LOGGED_STATES = 1000
 """Logged states, drawn at random, that stand for all of them: distances are compared between walks, not with 0."""
 LONGEST = 300
-"""Steps of a walk at most, half a second's work; shorter where half of the logged episodes are."""
+"""Steps of a walk at most, half a second's work."""
+REMAINDER = 0.05
+"""The discounted weight after the last step of the target's walks: with γ = 0.99 they have 299 steps, with 0.9 29."""
 NEIGHBOURS = 5
 """Of a state: the behaviour takes the action that was logged in one of them, and so is as random as the log."""
 USUAL = 0.99
@@ -36,15 +39,17 @@ USUAL = 0.99
 
 @dataclass(frozen=True)
 class Walks:
-    """Distances from the nearest logged state, and the probability that the task has not ended: (steps, copies)."""
+    """Distances from the nearest logged state, and how much each step counts: (steps, copies)."""
 
     distance: Floats
+    """Infinite at the limits of the model, a tenth of the log's range beyond it."""
     alive: Floats
+    """The probability that the task has not ended, discounted."""
 
     def quantile(self, share: float) -> float:
-        """The distance within which that share of all steps lies."""
+        """The distance within which that share of the steps inside the model's limits lies."""
         order = np.argsort(self.distance, axis=None)
-        mass = np.cumsum(self.alive.ravel()[order])
+        mass = np.cumsum((self.alive * np.isfinite(self.distance)).ravel()[order])
         place = min(int(np.searchsorted(mass, share * mass[-1])), len(mass) - 1)
         return float(self.distance.ravel()[order][place])
 
@@ -87,26 +92,30 @@ def nearest(square: Floats, count: int) -> Integers:
 
 
 def state_shift(problem: Problem) -> float | None:
-    """The share of the target's steps that lie farther from the logged states than 99 % of the behaviour's own.
+    """The share of the target's steps that lie farther from the logged states than 99 % of the behaviour's own do.
 
-    About 1 % where the target stays within the log. None where there is no model, or no episode begins at a reset.
+    Steps count as much as the question makes them, and the behaviour's share is taken off: about 0 where the target
+    stays within the log. None where there is no model, or no episode begins at a reset.
     """
-    return _state_shift(problem.log, problem.policy, problem.seed)
+    limit = problem.data.limit if problem.time_limit == "restart" else None
+    weighty = LONGEST if problem.gamma == 1 else int(np.ceil(np.log(REMAINDER) / np.log(problem.gamma)))
+    steps = min(weighty, LONGEST, limit or LONGEST)
+    return _state_shift(problem.log, problem.policy, problem.seed, problem.gamma, steps)
 
 
 @remembered
-def _state_shift(log: Log, policy: TargetPolicy, seed: int) -> float | None:
-    """The state shift, shared by all discounts."""
+def _state_shift(log: Log, policy: TargetPolicy, seed: int, gamma: float, steps: int) -> float | None:
+    """The same, for all questions with this discount and number of steps."""
     world = fit_world(log, policy.clipping, policy.n_actions, seed)
     if world is None or not len(log.initial_episodes):
         return None
-    around, usual = _of_behaviour(log, world, seed)
+    around, usual, own = _of_behaviour(log, world, seed)
     rng = np.random.default_rng([seed, 1])  # other draws than the behaviour's
 
     def of_target(z: Floats, square: Floats) -> Array:
         return world.to_actions(policy.sample(world.observations(z, log.data.observations), rng))
 
-    return _walks(log, world, around, of_target, rng).beyond(usual)
+    return max(_walks(log, world, around, of_target, rng, steps, gamma).beyond(usual) - own, 0.0)
 
 
 def unfamiliar(problem: Problem) -> float | None:
@@ -135,8 +144,11 @@ def some_of(rows: Integers, number: int, rng: np.random.Generator) -> Integers:
 
 
 @remembered
-def _of_behaviour(log: Log, world: World, seed: int) -> tuple[Surroundings, float]:
-    """The logged states, and how far from them 99 % of the behaviour's steps stay: there is no policy in it."""
+def _of_behaviour(log: Log, world: World, seed: int) -> tuple[Surroundings, float, float]:
+    """The logged states, how far from them 99 % of the behaviour's steps stay, and the share of the others.
+
+    That is more than 1 % where the behaviour itself leaves the model's limits, as it does in many coordinates.
+    """
     rng = np.random.default_rng(seed)
     around = Surroundings.of(log, world, rng)
 
@@ -144,23 +156,34 @@ def _of_behaviour(log: Log, world: World, seed: int) -> tuple[Surroundings, floa
         near = nearest(square, NEIGHBOURS)
         return around.actions[near[np.arange(len(z)), rng.integers(near.shape[1], size=len(z))]]
 
-    return around, _walks(log, world, around, of_log, rng).quantile(USUAL)
+    usual = int(min(np.median(log.data.lengths), LONGEST))
+    walks = _walks(log, world, around, of_log, rng, usual)
+    far = walks.quantile(USUAL)
+    return around, far, walks.beyond(far)
 
 
 Acting = Callable[[Floats, Floats], Array]
 """From states, and their squared distances from the logged ones, to actions as the model takes them."""
 
 
-def _walks(log: Log, world: World, around: Surroundings, acting: Acting, rng: np.random.Generator) -> Walks:
-    """Walks from logged initial states."""
+def _walks(
+    log: Log,
+    world: World,
+    around: Surroundings,
+    acting: Acting,
+    rng: np.random.Generator,
+    steps: int,
+    gamma: float = 1.0,
+) -> Walks:
+    """Walks from logged initial states, some steps long, the step at time t counting γᵗ."""
     first = world.states(log.initial_observations)
     z, alive = first[rng.integers(len(first), size=COPIES)], np.ones(COPIES)
     distances, going_on = [], []
-    for _ in range(int(min(np.median(log.data.lengths), LONGEST))):
+    for _ in range(steps):
         square = around.squared_distances(z)
-        distances.append(np.sqrt(square.min(axis=1)))
+        distances.append(np.where(world.at_limits(z), np.inf, np.sqrt(square.min(axis=1))))
         going_on.append(alive)
         missed = around.missed[rng.integers(len(around.missed), size=COPIES)]
         z = world.inside(world.step(z, acting(z, square))[0] + missed)
-        alive = alive * (1 - world.end_probability(z))
+        alive = gamma * alive * (1 - world.end_probability(z))
     return Walks(np.array(distances), np.array(going_on))

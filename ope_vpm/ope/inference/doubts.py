@@ -123,8 +123,9 @@ HIDDEN_CAUSES = Rule(
     0.0,
 )
 """A share of the variance of actions; the test has its own threshold. How far the value is off cannot be known."""
-SUPPORT = Rule("support", "the log says nothing about {:.0%} of the target's steps", NEARER, 0.1, 0.3)
-"""A share of the target's steps: actions unlike logged ones, states far from logged ones, time beyond the log."""
+SUPPORT = Rule("support", "the log says nothing about {:.0%} of the target's steps", NEARER, 0.2, 0.4)
+"""A share of the target's steps: actions unlike logged ones, states far from logged ones, products of ratios that are
+missing. On 300 generated tasks reliable answers are as right with thresholds from 0.1 and 0.3 to 0.3 and 0.5."""
 FEW = Rule("few", "the value rests on few episodes, worth {:.1f}: their spread is hardly known", MORE, 10, 3)
 """Episodes of equal weight; with ten their spread is known to a quarter, with three it is hardly known at all."""
 PAST = Rule(
@@ -144,12 +145,10 @@ PLACEBO = Rule(
 """The distance beyond its noise, in units of the value; 0 where noise may be the reason."""
 FITTED = Rule(
     "fitted",
-    "the solution has as many degrees of freedom as {:.0%} of its rows, so that its errors are hardly known",
+    "the solution has as many degrees of freedom as {:.0%} of its rows, and depends on which features it has",
     "log more episodes, or leave out coordinates of the state that do not matter",
-    0.3,
-    0.9,
 )
-"""Degrees of freedom over rows; 600 rows of 200 coordinates have 0.35 to 1, tasks of other people at most 0.16."""
+"""Degrees of freedom over rows; the bias is that share of the spread of the value over halves of the features."""
 MISSED = Rule("missed", "outcomes depend on state and action in ways that the features miss", COMPARE)
 """The mean Bellman residual over the target's steps, by other functions of state and action."""
 UNSEEN = Rule(

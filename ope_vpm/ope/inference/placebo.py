@@ -79,7 +79,7 @@ def placebo(log: Log, gamma: float, on_end: OnEnd, time_limit: TimeLimit) -> Pla
     residual, known = _fitted(data.rewards[steps.rows], steps, weight, gamma, on_end == "restart")
     moved = group_sums(data.episode[steps.rows], residual * (weight - known), data.n_episodes)
     distance, error = float(residual @ weight), float(np.sqrt(len(moved)) * moved.std())
-    if not np.isfinite(distance) or not error > ROUNDING * abs(distance):
+    if not np.isfinite(distance) or not error > ROUNDING * data.reward_facts.size:
         return NOTHING
     found = abs(distance) > SURE * error
     return Placebo(distance, error, float(np.sqrt(distance**2 - error**2)) if found else 0.0)

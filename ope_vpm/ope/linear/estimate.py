@@ -376,7 +376,7 @@ def _estimate(equations: PairEquations, path: RidgePath) -> LinearEstimate:
         doubts=(
             *doubts_of_sums(problem.data, of_weights),
             *doubts_of_actions(problem, path.steps or 1),
-            *FITTED.of(fitted),
+            *FITTED.of(fitted, bias=fitted * spread_over_halves(equations, path)),
             *RIDGE.suspects(bias),
             *remarks((*clock_remarks(problem.data, problem.time_limit, known=True), *_few_ends(problem))),
         ),
@@ -386,6 +386,18 @@ def _estimate(equations: PairEquations, path: RidgePath) -> LinearEstimate:
         residual=residual,
         steps=path.steps,
     )
+
+
+def spread_over_halves(equations: PairEquations, path: RidgePath) -> float:
+    """The root mean square distance of the value from those with half of the features, at the chosen ridge.
+
+    Times the leverage it is an error that the standard error does not know: where every row has its own feature
+    residuals are 0, whatever the value. With many rows for each feature it is about what half of them miss.
+    """
+    system = replace(equations.system, reward=np.stack([equations.system.reward, equations.means.ended], axis=1))
+    each = np.array([half.source @ half.solve(path.ridges[path.chosen])[0] for half in system.halves()])
+    values = each[:, 0] if path.steps is None else each[:, 0] / each[:, 1]
+    return float(np.sqrt(np.mean((values - path.values[path.chosen]) ** 2)))
 
 
 def leverage(equations: PairEquations, ridge: float) -> float:
