@@ -15,7 +15,6 @@ ROOT = Path(ov.__file__).parent
 MOST_LINES, MOST_STATEMENT_LINES = 300, 40
 
 LONG_FILES = {
-    "linear.moments",
     "logged.dataset",
     "ope.behaviour.action_ratio",
     "ope.behaviour.regression",

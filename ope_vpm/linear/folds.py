@@ -8,7 +8,8 @@ from itertools import pairwise
 import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
-from ope_vpm.linear.moments import Batch, Batches, Coefficients, Moments, Room, SideBySide
+from ope_vpm.linear.moments import Batch, Batches, Moments, Room
+from ope_vpm.linear.passes import Coefficients, SideBySide
 
 
 def accumulate_folds(batches: Batches, fold: Integers, count: int) -> list[Moments]:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.linalg import eigvals
 
-from ope_vpm.linear.moments import accumulate, apply
+from ope_vpm.linear.moments import accumulate
+from ope_vpm.linear.passes import apply
 from ope_vpm.linear.system import (
     FixedPoint,
     LinearSystem,

@@ -11,7 +11,7 @@ import ope_vpm as ov
 from ope_vpm.baselines import dice
 from ope_vpm.baselines.minimax import scaled_least_squares
 from ope_vpm.linear.features import Standardiser
-from ope_vpm.linear.moments import Coefficients, GroupSums
+from ope_vpm.linear.passes import Coefficients, GroupSums
 from ope_vpm.linear.system import RIDGES
 from ope_vpm.logged.facts import fitting
 from ope_vpm.ope import Problem

@@ -16,7 +16,8 @@ import numpy as np
 
 from ope_vpm.arrays import Array, Floats, Integers, chunks
 from ope_vpm.linear.features import BATCH_ROWS, Standardiser
-from ope_vpm.linear.moments import Batch, Coefficients, GroupSums, KeptRows, Moments, accumulate, apply_to_groups
+from ope_vpm.linear.moments import Batch, Moments, accumulate
+from ope_vpm.linear.passes import Coefficients, GroupSums, KeptRows, apply_to_groups
 from ope_vpm.ope.adapter.state_features import NEAR, ActionFunctions
 from ope_vpm.ope.adapter.state_rows import SCALE_ROWS, StateRows, state_encoder
 from ope_vpm.ope.log import Log

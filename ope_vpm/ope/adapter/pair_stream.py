@@ -9,7 +9,8 @@ from typing import Protocol
 import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
-from ope_vpm.linear.moments import Coefficients, Moments, accumulate
+from ope_vpm.linear.moments import Moments, accumulate
+from ope_vpm.linear.passes import Coefficients
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.streamed import Part
 from ope_vpm.ope.adapter.ends import NOTHING_FOLLOWS, TimeLimit

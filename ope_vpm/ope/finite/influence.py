@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ope_vpm.arrays import Bools, Floats, Integers, chunks
-from ope_vpm.linear.weight_sums import WeightSums, added
+from ope_vpm.linear.passes import WeightSums, added
 from ope_vpm.ope.finite.counts import PairCounts
 from ope_vpm.ope.finite.limits import RareRewards, commonest_reward, limits_of_rewards
 from ope_vpm.ope.finite.mixture import Mixture

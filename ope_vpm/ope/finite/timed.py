@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ope_vpm.arrays import Bools, Floats, Integers, chunks, group_sums
-from ope_vpm.linear.weight_sums import added
+from ope_vpm.linear.passes import added
 from ope_vpm.logged.streamed import Part
 from ope_vpm.ope.finite.episodes import Course, ongoing
 from ope_vpm.ope.finite.influence import leverage

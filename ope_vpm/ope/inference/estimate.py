@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from ope_vpm.arrays import ROUNDING, Floats, effective_sample_size, group_sums
-from ope_vpm.linear.weight_sums import WeightSums
+from ope_vpm.linear.passes import WeightSums
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.behaviour.hidden_causes import hidden_causes
 from ope_vpm.ope.inference.doubts import FEW, HIDDEN_CAUSES, Doubts, Noise, Rule, joined, remarks, suspected_bias

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
-from ope_vpm.linear.weight_sums import WeightSums, added
+from ope_vpm.linear.passes import WeightSums, added
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.streamed import Part
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit, ended_episodes

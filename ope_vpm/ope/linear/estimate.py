@@ -16,9 +16,9 @@ import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
 from ope_vpm.linear.folds import accumulate_folds, all_but_each
-from ope_vpm.linear.moments import Coefficients, KeptRows, Means, accumulate_initial, apply, apply_all
+from ope_vpm.linear.moments import Means, accumulate_initial
+from ope_vpm.linear.passes import Coefficients, KeptRows, WeightSums, apply, apply_all
 from ope_vpm.linear.system import DECADE, RIDGES, LinearSystem, choose_ridge, suspected_bias
-from ope_vpm.linear.weight_sums import WeightSums
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.adapter.pair_features import PairFeatures, PairSums
 from ope_vpm.ope.adapter.pair_stream import Pairs, on_sample

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ope_vpm.arrays import ROUNDING, Floats
-from ope_vpm.linear.moments import apply
+from ope_vpm.linear.passes import apply
 from ope_vpm.ope.inference.doubts import FEW, FITTED, MISSED, PAST, RIDGE, SUPPORT, Doubts, among, joined, remarks_among
 from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.returns import Estimate

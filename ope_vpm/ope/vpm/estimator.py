@@ -15,7 +15,7 @@ import numpy as np
 
 from ope_vpm.chain import VPM
 from ope_vpm.chain.vpm import SOLVERS as CHAIN_SOLVERS
-from ope_vpm.linear.weight_sums import WeightSums
+from ope_vpm.linear.passes import WeightSums
 from ope_vpm.ope.adapter.pair_stream import any_pairs
 from ope_vpm.ope.behaviour.action_ratio import ratio_model, weighted_pairs
 from ope_vpm.ope.estimator import ProblemEstimator, check_ridge, needs_rows
