@@ -1,7 +1,5 @@
 """d3rlpy's own fitted Q evaluation, as a cross-check on greedy d3rlpy policies: it knows no others."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

@@ -5,8 +5,6 @@ Liu and Whiteson (2020), and "bestdice" the combination that Yang, Nachum, Dai, 
 Linear in features they have a closed form; with networks two players learn, as published.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import ClassVar
 

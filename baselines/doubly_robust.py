@@ -10,8 +10,6 @@ states Q and τ of the counted model solve the same equations: the correction is
 the counts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Fitted Q evaluation: learn what each pair is worth under the target, for any policy that can be asked."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Weighted importance sampling (Precup, Sutton, Dasgupta 2001), in log space, for episodes of any lengths."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 

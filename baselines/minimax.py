@@ -5,8 +5,6 @@ The ratio w = Φβ leaves the least imbalance of flow, (1-γ)E₀[f] + E[w(γf' 
 worst f gives a norm of c - Aᵀβ, and of E[Φr] - Aθ, so that both are least-squares solutions.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The logged mean: what the behaviour was worth. The control in every table."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """The action ratio π/b̂ alone: right where states are visited alike, the second control in every table."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Passes over rows that are divided into folds: moments of each fold, and residuals of what the others have fitted."""
 
-from __future__ import annotations
-
 from functools import reduce
 from itertools import pairwise
 

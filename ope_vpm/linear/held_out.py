@@ -4,8 +4,6 @@ All candidates are asked for the same power step, from one reference ratio τ_t.
 on held-out rows then says which of them is nearest to 𝒯_p τ_t / p in L₂(p).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

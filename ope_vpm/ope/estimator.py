@@ -1,7 +1,5 @@
 """Estimators, and how an estimate becomes a policy value: an interval, a verdict, weights of mean 1."""
 
-from __future__ import annotations
-
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """One call: data and policies and estimators in, values out."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product

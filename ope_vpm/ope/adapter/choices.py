@@ -1,7 +1,5 @@
 """Settings beside the data and the policy, and refusals of choices that no data can mend."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any, TypedDict
 

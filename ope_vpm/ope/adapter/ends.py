@@ -1,7 +1,5 @@
 """The state after each logged step, the meaning of an episode's end, and the clock of tasks with a time limit."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

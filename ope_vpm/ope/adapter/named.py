@@ -3,8 +3,6 @@
 They need the encoding of a dataset that came from a table: see `ope_vpm.from_table`.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

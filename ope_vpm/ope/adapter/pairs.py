@@ -1,7 +1,5 @@
 """The adapter: logged data and a target policy become transitions (s, a) → (s', a') with a' ~ π(·|s')."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

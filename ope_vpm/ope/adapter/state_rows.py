@@ -1,7 +1,5 @@
 """Logged rows with the features of the states that they begin with and lead to."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -7,8 +7,6 @@ or networks where the log holds too little of what the target does. Where a mode
 what follows, as it does for smooth dynamics, the target is followed in that model instead, if that leaves less doubt.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar

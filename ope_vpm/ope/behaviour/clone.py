@@ -3,8 +3,6 @@
 No target policy enters, except for the bounds to which actions were clipped, so that all targets share one clone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -11,8 +11,6 @@ others 2018): the outcome less E[outcome|s, a], and the predicted surprise p les
 action good in some episodes and bad in others shows in p·(a - b̂) alone, which is asked as well.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

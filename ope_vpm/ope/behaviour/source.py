@@ -1,7 +1,5 @@
 """Where action ratios take the behaviour's probabilities from, for every estimator."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ope_vpm.arrays import Floats

@@ -11,8 +11,6 @@ are not 0 there either where time is missing in the state, but say nothing of a 
 logs its error beyond noise was 0 to 0.11 of them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -7,8 +7,6 @@ To first order episodes move it by (ψ_r - R·ψ_e)/e, which is the influence fu
 whatever is suspected about the bias of their value holds for the return, divided by e, as well.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar

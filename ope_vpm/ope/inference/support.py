@@ -1,7 +1,5 @@
 """Doubts about steps of the target of which the log holds nothing."""
 
-from __future__ import annotations
-
 from ope_vpm.ope.behaviour.action_ratio import held_actions, known_overlap
 from ope_vpm.ope.inference.doubts import SUPPORT, Doubts, joined
 from ope_vpm.ope.inference.estimate import reward_range

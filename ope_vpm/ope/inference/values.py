@@ -1,7 +1,5 @@
 """Several policy values, as `evaluate` returns them: a dict that prints itself and writes a page."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, TypeVar
 

@@ -4,8 +4,6 @@ The factored ratio of vpm and LSTD-Q solve the same equations with and without w
 the value depend less on how well the features fit Q, and vary more. Which of both is nearer changes from log to log.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any

@@ -7,8 +7,6 @@ past or other functions of state and action predict of δ says how much of that 
 (`ope_vpm.ope.linear.residuals`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Fitted Q evaluation with networks: the value of Q at the initial states, or its average reward."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -4,8 +4,6 @@ Its equations are those of the factored form of VPM without the action ratio. Ot
 cross-fitted by episodes, and with networks that learn what it leaves.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -8,8 +8,6 @@ The networks learn what LSTD-Q leaves: its Bellman residuals take the place of t
 slow modes are then solved already, and a network that learns nothing is LSTD-Q.
 """
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass
 

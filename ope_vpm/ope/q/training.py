@@ -1,7 +1,5 @@
 """Small networks, trained repeatably: two hidden layers of 64, Adam, early stopping on held-out rows."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from itertools import pairwise

@@ -8,8 +8,6 @@ so the Bellman residuals, weighted by the ratio τ = d/p, are both the error of 
 function.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ope_vpm.arrays import Floats

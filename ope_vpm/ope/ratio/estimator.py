@@ -5,8 +5,6 @@ flow constraint determines the ratio, and the Bellman equation determines Q. So 
 model is, and agree with it. They differ where functions are approximated, on continuous states.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar

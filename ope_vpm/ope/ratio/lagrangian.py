@@ -11,8 +11,6 @@ only; so they are solved in turn with finding where that is. Cutting the unconst
 mass out of every tail (value off by -0.065 on the linear-Gaussian MDP, against 0.004).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -4,8 +4,6 @@
 is a softplus where it must not be negative.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ope_vpm.arrays import Floats

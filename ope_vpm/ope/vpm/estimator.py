@@ -5,8 +5,6 @@ and its fixed point is the exact solution of the counted model, with a treatment
 τ = w(s, a)·(π/b̂)^κ with w linear in features of the pair; for policies without densities a solver of the chain.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields, replace
 from numbers import Integral
 from typing import Any, ClassVar

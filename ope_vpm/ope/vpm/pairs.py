@@ -1,7 +1,5 @@
 """VPM on transitions between pairs (s, a) by one of the chain's solvers: kernel, neural, or power steps on counts."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 from typing import Any
