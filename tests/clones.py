@@ -1,6 +1,6 @@
 """Clones of the behaviour as tests ask for them: what they say of the logged actions."""
 
-from ope_vpm.ope.behaviour.action_ratio import fit_categorical
+from ope_vpm.ope.behaviour.categorical import fit_categorical
 from ope_vpm.ope.behaviour.clone import Clone
 from ope_vpm.ope.behaviour.gaussian import CloneRows, fit_gaussians
 

@@ -16,8 +16,6 @@ MOST_LINES, MOST_STATEMENT_LINES = 300, 40
 
 LONG_FILES = {
     "logged.dataset",
-    "ope.behaviour.action_ratio",
-    "ope.behaviour.regression",
     "ope.linear.estimate",
     "ope.linear.residuals",
 }

@@ -9,8 +9,9 @@ from ope_vpm.envs.linear_gaussian import BEHAVIOUR, LinearGaussian
 from ope_vpm.ope import Problem
 from ope_vpm.ope.adapter.state_features import StateFeatures
 from ope_vpm.ope.behaviour.action_ratio import action_ratio
+from ope_vpm.ope.behaviour.draws import Draws
 from ope_vpm.ope.behaviour.gaussian import CloneRows, tell_apart
-from ope_vpm.ope.behaviour.regression import Design, Draws
+from ope_vpm.ope.behaviour.regression import Design
 from ope_vpm.policy import GaussianPolicy
 from tests.clones import fit_clone
 

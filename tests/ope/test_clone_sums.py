@@ -5,6 +5,7 @@ import pytest
 from scipy.special import log_ndtr
 from scipy.stats import norm, truncnorm
 
+from ope_vpm.ope.behaviour.draws import Draws, tails
 from ope_vpm.ope.behaviour.gaussian import (
     ENOUGH,
     LEAST_SHARE,
@@ -18,7 +19,7 @@ from ope_vpm.ope.behaviour.gaussian import (
     fit_gaussians,
     tell_apart,
 )
-from ope_vpm.ope.behaviour.regression import NO_RIDGE, Design, Draws, Gaussian, Regression, tails
+from ope_vpm.ope.behaviour.regression import NO_RIDGE, Design, Gaussian, Regression
 from tests.clones import fit_clone
 
 EPISODES = 24

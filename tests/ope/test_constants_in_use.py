@@ -10,9 +10,10 @@ from scipy.special import softmax
 import ope_vpm as ov
 from ope_vpm.ope import Problem
 from ope_vpm.ope.behaviour import clone as clones
-from ope_vpm.ope.behaviour.action_ratio import fit_categorical
+from ope_vpm.ope.behaviour.categorical import fit_categorical
+from ope_vpm.ope.behaviour.draws import Draws
 from ope_vpm.ope.behaviour.gaussian import RIDGES as CLONE_RIDGES
-from ope_vpm.ope.behaviour.regression import Design, Draws, Gaussian, Regression
+from ope_vpm.ope.behaviour.regression import Design, Gaussian, Regression
 from ope_vpm.ope.dynamics import state_shift as state_shifts
 from ope_vpm.ope.dynamics.regression import RIDGES as WORLD_RIDGES
 from ope_vpm.ope.dynamics.state_shift import Walks
@@ -94,7 +95,7 @@ def test_far_is_what_one_step_in_a_hundred_of_the_behaviour_is(monkeypatch):
     )
     log = Problem.pose(data, GaussianPolicy(lambda s: (s, 1.0)), ignore=QUIET).log
     line = SimpleNamespace(states=np.asarray, to_actions=np.asarray, step=lambda z, actions: (z, 0.0, 0.0))
-    assert state_shifts._of_behaviour(log, line, 0)[1] == 198
+    assert state_shifts._of_behaviour.__wrapped__(log, line, 0)[1] == 198
 
 
 def test_logarithms_of_small_probabilities_end_at_a_millionth():

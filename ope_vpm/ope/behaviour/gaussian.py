@@ -17,16 +17,15 @@ from itertools import pairwise
 import numpy as np
 
 from ope_vpm.arrays import Bools, Floats, Integers, group_sums
+from ope_vpm.ope.behaviour.draws import Draws, Seen
 from ope_vpm.ope.behaviour.regression import (
     LEAST_LEFT,
     LEAST_VARIANCE,
     NO_RIDGE,
     Design,
-    Draws,
     Expectation,
     Gaussian,
     Regression,
-    Seen,
     expectation,
 )
 from ope_vpm.ope.memory import Memory, remembered
