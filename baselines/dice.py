@@ -11,7 +11,8 @@ from typing import ClassVar
 import numpy as np
 
 from ope_vpm.ope.inference.estimate import RawEstimate
-from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations
+from ope_vpm.ope.linear.equations import PairEquations
+from ope_vpm.ope.linear.estimate import LinearEstimate
 from ope_vpm.ope.ratio.estimator import RatioEstimator, ratio_estimate
 from ope_vpm.ope.ratio.lagrangian import Regularisation, linear_ratio
 

@@ -14,7 +14,8 @@ from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.authoring import Bootstrap, RawEstimate
 from ope_vpm.ope.inference.doubts import DISAGREEMENT, remarks
 from ope_vpm.ope.inference.support import doubts_of_actions
-from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations
+from ope_vpm.ope.linear.equations import PairEquations
+from ope_vpm.ope.linear.estimate import LinearEstimate
 from ope_vpm.ope.linear.sensitivity import Rows, with_linear_doubt
 from ope_vpm.ope.ratio.estimator import RatioEstimator, ratio_estimate
 

@@ -14,11 +14,7 @@ from ope_vpm.envs.random_mdp import RandomMDP
 ROOT = Path(ov.__file__).parent
 MOST_LINES, MOST_STATEMENT_LINES = 300, 40
 
-LONG_FILES = {
-    "logged.dataset",
-    "ope.linear.estimate",
-    "ope.linear.residuals",
-}
+LONG_FILES = {"logged.dataset"}
 LONG_FUNCTIONS = {"cli.evaluate", "logged.dataset.from_arrays", "ope.evaluate.evaluate", "plugins.selection.select"}
 CALLS_UP = {
     "linear -> ope.adapter",  # batches of features, which the passes over rows iterate over

@@ -13,7 +13,7 @@ from ope_vpm.ope.adapter.pair_stream import pair_features
 from ope_vpm.ope.behaviour.action_ratio import ActionRatio, action_ratio
 from ope_vpm.ope.behaviour.draws import Draws
 from ope_vpm.ope.behaviour.regression import Design
-from ope_vpm.ope.linear.estimate import PairEquations
+from ope_vpm.ope.linear.equations import PairEquations
 from ope_vpm.policy import CategoricalPolicy, GaussianPolicy
 from ope_vpm.policy.continuous import clipped_moments
 from tests.clones import categorical_clone, fit_clone

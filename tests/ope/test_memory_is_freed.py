@@ -10,7 +10,7 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import log as log_module
-from ope_vpm.ope.linear.estimate import PairEquations
+from ope_vpm.ope.linear.equations import PairEquations
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.memory import Memory, remembered
 from ope_vpm.ope.problem import Problem

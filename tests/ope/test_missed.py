@@ -14,7 +14,8 @@ from ope_vpm.linear.features import Standardiser
 from ope_vpm.linear.system import Halves
 from ope_vpm.ope.adapter import pair_features
 from ope_vpm.ope.adapter.state_features import ActionFunctions, nearness
-from ope_vpm.ope.linear.residuals import History, JointFourier, JointSteps, Missed
+from ope_vpm.ope.linear.missed import JointFourier, JointSteps, Missed
+from ope_vpm.ope.linear.residuals import History
 from ope_vpm.ope.linear.sensitivity import RowDoubt
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import DeterministicPolicy, GaussianPolicy

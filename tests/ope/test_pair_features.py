@@ -11,7 +11,7 @@ from ope_vpm.linear.moments import accumulate
 from ope_vpm.ope import Problem
 from ope_vpm.ope.adapter.pair_stream import pair_features
 from ope_vpm.ope.adapter.state_rows import features_for
-from ope_vpm.ope.linear.estimate import PairEquations
+from ope_vpm.ope.linear.equations import PairEquations
 from ope_vpm.ope.q.linear import find_lstd, lstd_equations
 from ope_vpm.policy import CategoricalPolicy
 

@@ -36,19 +36,16 @@ from ope_vpm.ope.inference.doubts import (
     suspected_bias,
 )
 from ope_vpm.ope.inference.uncertainty import EpisodeSums
+from ope_vpm.ope.linear.equations import Influences, RidgePath, _return_path, ridge_path
 from ope_vpm.ope.linear.estimate import (
     FEW_ENDS,
-    Influences,
     LinearEstimate,
-    RidgePath,
     _estimate,
     _few_ends,
-    _return_path,
     charged_residual,
     leverage,
     leverage_factor,
     linear_estimate,
-    ridge_path,
     rows_at,
 )
 from ope_vpm.ope.linear.sensitivity import row_doubt, sample_rows
@@ -253,7 +250,7 @@ def test_rows_that_a_second_pass_kept_are_those_of_a_third(monkeypatch, together
     """For each discount its own ridge; in the features' precision, which is double here."""
     found = []
     for most in (0, 10**9):
-        monkeypatch.setattr("ope_vpm.ope.linear.estimate.KEPT_NUMBERS", most)
+        monkeypatch.setattr("ope_vpm.ope.linear.equations.KEPT_NUMBERS", most)
         equations = lstd_equations(replace(pose(), together=together), 4, 1)
         path = ridge_path(equations, None)
         kept = equations.solved(path.ridges, len(RIDGES)).rows

@@ -10,7 +10,8 @@ from ope_vpm.ope.finite.influence import finite_influence, leverage
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.treatments import treatment
 from ope_vpm.ope.inference.uncertainty import entry_rate
-from ope_vpm.ope.linear.estimate import linear_estimate, ridge_path
+from ope_vpm.ope.linear.equations import ridge_path
+from ope_vpm.ope.linear.estimate import linear_estimate
 from ope_vpm.ope.q.linear import lstd_equations
 from ope_vpm.policy import GaussianPolicy
 

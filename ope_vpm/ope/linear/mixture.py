@@ -14,7 +14,8 @@ from ope_vpm.arrays import Floats
 from ope_vpm.ope.inference.doubts import DISAGREEMENT, RIDGE, joined
 from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
-from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations
+from ope_vpm.ope.linear.equations import PairEquations
+from ope_vpm.ope.linear.estimate import LinearEstimate
 from ope_vpm.ope.linear.sensitivity import row_doubt, sample_rows, with_doubts
 
 Solved = tuple[PairEquations, LinearEstimate]

@@ -17,8 +17,10 @@ from ope_vpm.ope.inference.doubts import FEW, FITTED, MISSED, PAST, RIDGE, SUPPO
 from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.returns import Estimate
 from ope_vpm.ope.inference.uncertainty import Bootstrap
-from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations, charged_residual, leverage, leverage_factor
-from ope_vpm.ope.linear.residuals import History, Missed, history, missed
+from ope_vpm.ope.linear.equations import PairEquations
+from ope_vpm.ope.linear.estimate import LinearEstimate, charged_residual, leverage, leverage_factor
+from ope_vpm.ope.linear.missed import Missed, missed
+from ope_vpm.ope.linear.residuals import History, history
 
 USUAL = 0.68
 """The quantile of |δ| that stands for its standard deviation, which a few falls of a robot would decide."""

@@ -13,7 +13,8 @@ from ope_vpm.linear.folds import apply_folds
 from ope_vpm.linear.system import RIDGES
 from ope_vpm.ope.adapter.pair_features import FOURIER, action_functions
 from ope_vpm.ope.adapter.pair_stream import any_pairs
-from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations, linear_estimate
+from ope_vpm.ope.linear.equations import PairEquations
+from ope_vpm.ope.linear.estimate import LinearEstimate, linear_estimate
 from ope_vpm.ope.linear.sensitivity import with_feature_doubt
 from ope_vpm.ope.memory import remembered
 from ope_vpm.ope.problem import Problem

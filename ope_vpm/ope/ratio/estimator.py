@@ -20,7 +20,8 @@ from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_weights, value
 from ope_vpm.ope.inference.returns import UNKNOWN, reaches_ends, return_estimate
 from ope_vpm.ope.inference.support import doubts_of_actions
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
-from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations
+from ope_vpm.ope.linear.equations import PairEquations
+from ope_vpm.ope.linear.estimate import LinearEstimate
 from ope_vpm.ope.linear.sensitivity import Rows, with_linear_doubt
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.linear import find_lstd, lstd_equations

@@ -17,7 +17,7 @@ import numpy as np
 
 from ope_vpm.arrays import ROUNDING, Bools, Floats
 from ope_vpm.linear.moments import accumulate
-from ope_vpm.ope.linear.estimate import PairEquations
+from ope_vpm.ope.linear.equations import PairEquations
 
 MOST_ROUNDS = 20
 """Of finding where a ratio that must not be negative is 0: a bound, for rows that change sides for ever."""

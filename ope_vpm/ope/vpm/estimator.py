@@ -22,7 +22,8 @@ from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.treatments import Pooled, Smooth, treatment
 from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_sums
 from ope_vpm.ope.inference.support import OVERLAP, unsupported
-from ope_vpm.ope.linear.estimate import LinearEstimate, PairEquations, linear_estimate
+from ope_vpm.ope.linear.equations import PairEquations
+from ope_vpm.ope.linear.estimate import LinearEstimate, linear_estimate
 from ope_vpm.ope.linear.sensitivity import with_feature_doubt
 from ope_vpm.ope.memory import remembered
 from ope_vpm.ope.problem import Problem
