@@ -15,7 +15,7 @@ from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit, ended_episodes
 from ope_vpm.ope.adapter.pair_stream import Weighting
 from ope_vpm.ope.inference.doubts import remarks
 from ope_vpm.ope.inference.estimate import RawEstimate
-from ope_vpm.ope.inference.returns import with_return_of_sums
+from ope_vpm.ope.inference.returns import with_ratio_return
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.memory import remembered
@@ -148,7 +148,8 @@ def weighted_estimate(problem: Problem, sums: RewardSums, weights: Floats | None
     if not problem.episodic:
         return found
     rate = EpisodeSums(sums.ended[:, None], sums.weight[:, None])
-    return with_return_of_sums(problem, found, EpisodeSums(sums.reward[:, None], sums.ended[:, None]), rate)
+    of_return = EpisodeSums(sums.reward[:, None], sums.ended[:, None])
+    return with_ratio_return(problem, found, rate, sums=of_return)
 
 
 @remembered

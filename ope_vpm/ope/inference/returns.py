@@ -178,21 +178,25 @@ def with_rate_doubt(of_return: Estimate, rate_error: float) -> Estimate:
 
 
 def with_ratio_return(
-    problem: Problem, found: RawEstimate, rate: EpisodeSums, ends: float | None = None
+    problem: Problem, found: RawEstimate, rate: EpisodeSums, ends: float | None = None, sums: EpisodeSums | None = None
 ) -> RawEstimate:
-    """An estimate that is linear in the rewards with its return, from the same estimate of the rate of ends.
+    """An estimate that is linear in the rewards with its return R = v/e, from the same estimate of the rate e of ends.
 
     Args:
-        problem: the question.
-        found: the estimate of the value, with an influence function.
+        problem: the question, at γ = 1 on a task that ends.
+        found: the estimate of the value v.
         rate: how each episode moves the estimate for the reward 1[the task ends here].
-        ends: that estimate; None: the sum of the ratios.
+        ends: e; None: the sum of the ratios of `rate`.
+        sums: Σ w r over Σ w·1[end], where it is that ratio; None: R is moved by (ψ_r - R·ψ_e)/e, to first order.
     """
     ends = float(rate.ratios.sum()) if ends is None else ends
-    if found.sums is None or not reaches_ends(problem, ends):
+    own = found.sums
+    if not reaches_ends(problem, ends) or (sums is None and own is None):
         return replace(found, per_episode=UNKNOWN)
-    value = found.value / ends
-    sums = EpisodeSums.of_influence(value, (found.sums.influence - value * rate.influence) / ends)
+    value = found.value / ends if sums is None else float(sums.ratios[0])
+    if sums is None and own is not None:
+        sums = EpisodeSums.of_influence(value, (own.influence - value * rate.influence) / ends)
+    assert sums is not None
     return replace(found, per_episode=return_estimate(found, value, sums, ends, rate.standard_error / ends))
 
 
@@ -209,23 +213,7 @@ def with_weighted_return(problem: Problem, found: RawEstimate) -> RawEstimate:
     episode, count = data.episode, data.n_episodes
     sums = EpisodeSums.of_rows(episode, count, weights * data.rewards, weights * ending)
     rate = EpisodeSums.of_rows(episode, count, weights * ending, weights)
-    return with_return_of_sums(problem, found, sums, rate)
-
-
-def with_return_of_sums(problem: Problem, found: RawEstimate, sums: EpisodeSums, rate: EpisodeSums) -> RawEstimate:
-    """An estimate with its return, from weighted sums over each episode.
-
-    Args:
-        problem: the question, at γ = 1 on a task that ends.
-        found: the estimate of the value.
-        sums: Σ w r over Σ w·1[end].
-        rate: Σ w·1[end] over Σ w.
-    """
-    ends = float(rate.ratios[0])
-    if not reaches_ends(problem, ends):
-        return replace(found, per_episode=UNKNOWN)
-    of_return = return_estimate(found, float(sums.ratios[0]), sums, ends, rate.standard_error / ends)
-    return replace(found, per_episode=of_return)
+    return with_ratio_return(problem, found, rate, sums=sums)
 
 
 NO_ENDS = "every logged step pays the same and a time limit alone ends episodes, so the log says nothing about ends"
