@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ope_vpm.ope.evaluate import evaluate
     from ope_vpm.ope.questions.compare import Comparison, compare
     from ope_vpm.ope.reporting import report
-    from ope_vpm.paths import stationary
+    from ope_vpm.paths import stationary, timescales
     from ope_vpm.plugins import select
     from ope_vpm.policy import as_policy, load_policy, with_noise
 
@@ -43,6 +43,7 @@ __all__ = [
     "scan_dataset",
     "select",
     "stationary",
+    "timescales",
     "with_noise",
 ]
 __version__ = "0.2.0"
@@ -57,7 +58,7 @@ _HOMES = {
         "ope.evaluate": ("evaluate",),
         "ope.questions.compare": ("Comparison", "compare"),
         "ope.reporting": ("report",),
-        "paths": ("stationary",),
+        "paths": ("stationary", "timescales"),
         "plugins": ("select",),
         "policy": ("as_policy", "load_policy", "with_noise"),
     }.items()

@@ -12,6 +12,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,13 @@ def reading(path: Path, kind: str) -> Iterator[None]:
         if str(path) not in message:
             message = f"{path} cannot be read as {kind}: {message}"
         raise ValueError(message) from error
+
+
+class Shown:
+    """What says in text what it found; notebooks show that text."""
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
 
 def printable(text: str) -> str:

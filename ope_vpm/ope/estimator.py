@@ -15,6 +15,7 @@ import scipy.linalg  # noqa: F401  # its BLAS must be loaded before it can be li
 from ope_vpm import others
 from ope_vpm.arrays import Floats, effective_sample_size, read_only
 from ope_vpm.logged import LoggedDataset
+from ope_vpm.ope.adapter.choices import Choices, Settings
 from ope_vpm.ope.inference.doubts import advise, judge
 from ope_vpm.ope.inference.estimate import (
     RawEstimate,
@@ -163,7 +164,8 @@ def make(name: str, options: dict[str, Any]) -> Estimator:
         settings = [field.name for field in fields(kind)]
         for option in options:
             if option not in settings:
-                raise TypeError(f"the estimator {name!r} has no option {option!r}: {suggestion(option, settings)}")
+                known = [*settings, *set(Choices.__annotations__) - set(Settings.__annotations__), "gamma"]
+                raise TypeError(f"the estimator {name!r} has no option {option!r}: {suggestion(option, sorted(known))}")
     made = kind(**options)
     if not isinstance(made, Estimator):
         raise TypeError(f"the estimator {name!r} must have a name and estimate(data, policy, ...): got {made!r:.80}")

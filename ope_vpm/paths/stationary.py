@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ope_vpm.arrays import Floats
 from ope_vpm.chain import VPM, Expectation, StationaryEstimate, Transitions
-from ope_vpm.outside import check_regular, parse_number, warn_if_cut
+from ope_vpm.outside import Shown, check_regular, parse_number, warn_if_cut
 
 
 def read_paths(path: Path, column: str, by: str | None = None) -> list[Floats]:
@@ -81,7 +81,7 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class StationaryDistribution:
+class StationaryDistribution(Shown):
     """The estimated stationary distribution of one logged quantity."""
 
     estimate: StationaryEstimate

@@ -22,7 +22,7 @@ from ope_vpm.ope.estimator import Estimator
 from ope_vpm.ope.inference.doubts import LEVELS
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.questions.gate import Gate
-from ope_vpm.outside import printable
+from ope_vpm.outside import Shown, printable
 from ope_vpm.plugins.valuation import NAN, Choices, Valuation, as_numbers
 from ope_vpm.policy.d3rlpy import from_d3rlpy
 
@@ -157,7 +157,7 @@ class OPEEvaluator:
 
 
 @dataclass(frozen=True)
-class BestEpoch:
+class BestEpoch(Shown):
     """An epoch that was chosen by the lower end of its interval."""
 
     epoch: int

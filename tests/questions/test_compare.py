@@ -248,3 +248,11 @@ def test_a_log_that_has_not_forgotten_its_beginning_is_doubted():
     assert found.interval[0] < 0 < found.interval[1]  # the log's own policy is no better than itself
     steady = LinearGaussian().dataset(30, 30, BEHAVIOUR, 0)
     assert ov.compare(steady, BEHAVIOUR.policy(), "logged", "vpm", n_features=20).reasons == ()
+
+
+def test_notebooks_show_the_words():
+    found = ov.compare(bandit(), [[0.0, 1.0]], estimator="vpm")
+    assert found._repr_html_().startswith("<pre>vpm: new is better")
+    assert found.gate()._repr_html_().startswith("<pre>better (exit code 0)")
+    with pytest.raises(TypeError, match="no option 'gama': did you mean 'gamma'"):
+        ov.evaluate(bandit(), [[0.0, 1.0]], gama=0.9)

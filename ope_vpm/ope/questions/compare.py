@@ -23,7 +23,7 @@ from ope_vpm.ope.inference.value import EpisodeReturn, PolicyValue
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.questions.gate import Decision, Gate, check_gain, sequence_reach
 from ope_vpm.ope.questions.paired import Evaluated, evaluated, found, noise_of, student
-from ope_vpm.outside import printable
+from ope_vpm.outside import Shown, printable
 
 LOGGED = "logged"
 SURE = 2.6
@@ -35,7 +35,7 @@ LONGER = "log longer episodes, or use gamma < 1"
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Shown):
     """By how much one policy is better than another, both judged by one log."""
 
     new: PolicyValue

@@ -13,7 +13,7 @@ from scipy import optimize
 from ope_vpm.arrays import Array, Floats
 from ope_vpm.ope.inference.doubts import Level
 from ope_vpm.ope.inference.uncertainty import LEVEL, Interval
-from ope_vpm.outside import printable
+from ope_vpm.outside import Shown, printable
 
 Source = Literal["counted model", "weighted episodes"]
 STEEPEST = 50.0
@@ -105,7 +105,7 @@ def _check_level(level: float, name: str) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Distribution:
+class Distribution(Shown):
     """The distribution of the return of one episode, or of the discounted return, under the target policy."""
 
     sample: Sample

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import ndtr, stdtrit
 
 from ope_vpm.ope.inference.uncertainty import LEVEL, Interval
+from ope_vpm.outside import Shown
 
 if TYPE_CHECKING:
     from ope_vpm.ope.questions.compare import Comparison
@@ -21,7 +22,7 @@ TUNED_FOR = 200
 
 
 @dataclass(frozen=True)
-class Gate:
+class Gate(Shown):
     """Whether one policy may take the place of another, for programs that decide by an exit code."""
 
     decision: Decision

@@ -29,7 +29,7 @@ from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.questions.adversary import LinearOutcomes
 from ope_vpm.ope.questions.returns import ending_counts
-from ope_vpm.outside import printable
+from ope_vpm.outside import Shown, printable
 
 GRID = (1.0, 1.25, 1.5, 2.0, 3.0, 5.0)
 """Odds ratios: 1.25 to 2 are those of moderate causes in medicine, 5 is larger than any single measured one there."""
@@ -40,7 +40,7 @@ SAME = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
-class Sensitivity:
+class Sensitivity(Shown):
     """Bounds of what leads, the return of an episode or the value, by how much hidden causes may matter."""
 
     grid: Floats
