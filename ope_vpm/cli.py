@@ -190,14 +190,21 @@ def reproduce(
         int | None, typer.Option(help="Runs of each setting: 10 as in the paper, 2 if quick; 0 only draws again.")
     ] = None,
     processes: Annotated[int | None, typer.Option(min=1, help="Processes at once; all cores if not given.")] = None,
+    data: Annotated[Path | None, typer.Option(help="The file with a paper's own log, where it is not shipped.")] = None,
 ) -> None:
-    """Run one of the paper's studies again: a picture, every run as CSV, a table; stop and resume at will."""
+    """Run one of the paper's studies again, or another paper's: a picture, every run as CSV, a table; stop at will.
+
+    "papers" writes one page of the papers that are in the folder, beside it.
+    """
     from ope_vpm.studies.catalogue import find_study
+    from ope_vpm.studies.papers.page import write_page
     from ope_vpm.studies.runner import print_table
     from ope_vpm.studies.runner import reproduce as run_study
     from ope_vpm.studies.study import QUICK_RUNS, RUNS
 
-    study = find_study(figure, quick)
+    if figure == "papers":
+        return typer.echo(write_page(output))
+    study = find_study(figure, quick, data)
     results = run_study(study, runs if runs is not None else QUICK_RUNS if quick else RUNS, output, processes)
     print_table(study, results)
     typer.echo(f"{output / study.name}.png, .svg, .csv, .json")
