@@ -14,10 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks._truths import SEED, truth_of, write_truths
 from ope_vpm.envs import bullet
 from ope_vpm.envs.collect import collect, without_limit
 from ope_vpm.envs.training import TASKS
-from ope_vpm.envs.truth import SEED, Episodes, read_truths, truth_of, write_truths
+from ope_vpm.envs.truth import Episodes, read_truths
 from ope_vpm.envs.wild import wild_tasks
 from ope_vpm.envs.wild.networks import NetworkTask
 from ope_vpm.policy import TargetPolicy

@@ -20,10 +20,11 @@ from joblib import Parallel, delayed
 
 import ope_vpm as ov
 from benchmarks._measure import HORIZON, run
+from benchmarks._truths import SEED, truth_of, write_truths
 from benchmarks._wild_tables import Run
 from benchmarks.roles import print_table
 from benchmarks.wild import append_runs, read_runs
-from ope_vpm.envs.truth import GAMMA, SEED, find_truth, truth_of, write_truths
+from ope_vpm.envs.truth import GAMMA, find_truth
 from ope_vpm.envs.wild import wild_tasks
 from ope_vpm.envs.wild.networks import NetworkTask
 from ope_vpm.policy import TargetPolicy

@@ -11,8 +11,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,9 @@ import numpy as np
 
 from ope_vpm.arrays import Bools, Floats, Integers
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.outside import write_text
 
 GAMMA = 0.99
 """The discount of the stored values; a common choice in continuous control."""
-LAST = 100
-"""The steps whose mean reward continues an episode that was cut at the horizon. A round number."""
-SEED = 1_000_000
-"""The seed of the episodes behind the truth, far from those of any log."""
 
 
 @dataclass(frozen=True)
@@ -101,50 +96,6 @@ class Episodes:
         rest = gamma ** (self.lengths - start).clip(0).astype(np.float64)
         return (1 - gamma) * (self.rewards[:, start:] @ weight) + np.where(self.ended, 0.0, rest) * beyond
 
-    @property
-    def last_reward(self) -> float:
-        """The mean reward of the last steps of the episodes that reached the horizon; 0 where none did."""
-        cut = ~self.ended
-        return float(self.rewards[cut, -LAST:].mean()) if cut.any() else 0.0
-
-
-def truth_of(episodes: Episodes, limits: Collection[int], seed: int = SEED, logged: int | None = None) -> Truth:
-    """Compute the values of a policy from its own episodes.
-
-    Args:
-        episodes: of the policy.
-        limits: the limits of the episodes whose values at γ = 1 are asked for.
-        seed: of the episodes, for the record.
-        logged: the step at which the tail begins; None: no tail.
-    """
-    sums = {limit: episodes.sums(limit) for limit in sorted(limits)}
-    beyond, tail = episodes.last_reward, None
-    if logged is not None:
-        later = episodes.discounted(GAMMA, beyond, logged)[episodes.lengths > logged]
-        tail = float(later.mean()) if len(later) else 0.0
-    return Truth(
-        per_step={limit: ratio_value(*part) for limit, part in sums.items()},
-        per_episode={limit: mean_value(part[0]) for limit, part in sums.items()},
-        discounted=mean_value(episodes.discounted(GAMMA, beyond)),
-        horizon=episodes.rewards.shape[1],
-        episodes=len(episodes.rewards),
-        seed=seed,
-        tail=tail,
-    )
-
-
-def mean_value(values: Floats) -> Value:
-    """The mean of one number per episode."""
-    spread = float(values.std(ddof=1))
-    return Value(float(values.mean()), spread / len(values) ** 0.5, spread)
-
-
-def ratio_value(sums: Floats, steps: Floats) -> Value:
-    """Return Σ rewards / Σ steps, with its standard error by the delta method."""
-    value = float(sums.sum() / steps.sum())
-    around = mean_value((sums - value * steps) / steps.mean())
-    return Value(value, around.standard_error, around.deviation)
-
 
 @cache
 def read_truths(file: Path) -> Mapping[str, Truth]:
@@ -159,15 +110,6 @@ def _read(stored: dict[str, Any]) -> Truth:
         for kind in ("per_step", "per_episode")
     }
     return Truth(**{**stored, **by_limit, "discounted": Value(**stored["discounted"])})
-
-
-def write_truths(file: Path, name: str, truths: Mapping[str, Truth]) -> None:
-    """Write truths by policy as JSON, with the command that measures those of the task `name`."""
-    policies = {policy: asdict(truth) for policy, truth in sorted(truths.items())}
-    write_text(
-        file, json.dumps({"command": f"python -m benchmarks._measure {name}", "policies": policies}, indent=2) + "\n"
-    )
-    read_truths.cache_clear()
 
 
 def find_truth(file: Path, policy: str) -> Truth:

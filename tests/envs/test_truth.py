@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
+from benchmarks._truths import last_reward, truth_of, write_truths
 from ope_vpm.envs import bullet
 from ope_vpm.envs.bullet import LOGGED, stored_truth
 from ope_vpm.envs.collect import collect
-from ope_vpm.envs.truth import GAMMA, Episodes, Value, read_truths, truth_of, write_truths
+from ope_vpm.envs.truth import GAMMA, Episodes, Value, read_truths
 
 
 def log(*lengths, reward=1.0, ended=()):
@@ -68,7 +69,7 @@ def test_values_of_episodes_by_hand(tmp_path):
     """Two episodes: rewards 1, 2 and the end; rewards 1, 1, 1 and the horizon of three."""
     episodes = Episodes(np.array([[1.0, 2.0, 0.0], [1.0, 1.0, 1.0]]), np.array([2, 3]), np.array([True, False]))
     sums = 0.01 * np.array([1 + 2 * 0.99, 1 + 0.99 + 0.99**2]) + np.array([0, 0.99**3 * 1.0])
-    np.testing.assert_allclose(episodes.discounted(0.99, episodes.last_reward), sums)
+    np.testing.assert_allclose(episodes.discounted(0.99, last_reward(episodes)), sums)
     truth = truth_of(episodes, {2, 3})
     assert truth.per_episode[2].value == 2.5
     assert truth.per_episode[3] == Value(3, 0, 0)
