@@ -17,7 +17,7 @@ from ope_vpm.ope.memory import remembered
 from ope_vpm.policy import TargetPolicy
 
 KEPT_ROWS = 1 << 15
-"""State features of at most so many rows are kept in memory, some 100 MB each for s and s': they are needed in every
+"""State features of at most so many rows are kept in memory, at most 160 MB each for s and s': they are needed in every
 pass. Those of longer logs are computed anew."""
 FEATURES_PER_ROOT, LEAST_FEATURES, MOST_FEATURES = 4, 40, 600
 """Random Fourier features of the state: 4·√rows. Few rows cannot bear many, and many rows show what few miss. On 278
