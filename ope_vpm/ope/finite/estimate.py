@@ -6,11 +6,10 @@ from typing import Any
 
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.finite.history import history
-from ope_vpm.ope.finite.influence import RowEvidence, evidence_of_rows
+from ope_vpm.ope.finite.influence import evidence_of_rows
 from ope_vpm.ope.finite.limits import RareRewards, few_rewards
 from ope_vpm.ope.finite.model import FiniteSolution
 from ope_vpm.ope.finite.problem import finite_problem
-from ope_vpm.ope.finite.streamed import evidence_of_parts
 from ope_vpm.ope.inference.doubts import DISAGREEMENT, PAST, SUPPORT, UNSEEN, Doubts, remarks
 from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_sums, reward_range, rows_worth
 from ope_vpm.ope.inference.support import NO_DATA
@@ -33,7 +32,7 @@ def finite_estimate(
         diagnostics: for people to read.
         cautions: reasons for it, in sentences.
     """
-    rows, past = row_evidence(problem, solution), history(problem, solution)
+    rows, past = evidence_of_rows(problem, solution), history(problem, solution)
     sums, rare = rows.sums, rows.rare
     foreseen = solution.predicted and finite_problem(problem).compares_actions
     apart = None if solution.alternative is None else abs(solution.alternative - solution.value)
@@ -85,13 +84,6 @@ def left_out(problem: Problem) -> dict[str, int]:
     """How many rows have nothing after them, and how many episodes the task ended, for people to read."""
     data = problem.data
     return {"dropped": len(data) - data.leads_on(problem.time_limit), "ended": int(problem.ends.sum())}
-
-
-def row_evidence(problem: Problem, solution: FiniteSolution) -> RowEvidence:
-    """What the rows say, in memory or in parts."""
-    if problem.log.streamed:
-        return evidence_of_parts(problem, problem.log, solution)
-    return evidence_of_rows(problem, solution)
 
 
 def _clock(problem: Problem, cut: float) -> tuple[str, ...]:

@@ -7,19 +7,16 @@ that is read in parts have the same answer.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from math import ldexp
 
 import numpy as np
 
 from ope_vpm.arrays import ROUNDING, Floats, Integers, group_sums
-from ope_vpm.logged.streamed import Part
-from ope_vpm.ope.finite.counts import PairCounts
 from ope_vpm.ope.finite.influence import SolvedSteps
 from ope_vpm.ope.finite.model import FiniteSolution
-from ope_vpm.ope.finite.part_steps import StepPlan
 from ope_vpm.ope.finite.problem import finite_problem
-from ope_vpm.ope.finite.streamed import Numbers, numbers_of
-from ope_vpm.ope.finite.tally import planned
+from ope_vpm.ope.finite.streamed import LoggedSteps, SomeSteps, over_steps
 from ope_vpm.ope.problem import Problem
 
 SURE = 4.0
@@ -48,7 +45,7 @@ def history(problem: Problem, solution: FiniteSolution) -> History:
     solved = SolvedSteps.of(problem, solution, None)
     # Residuals as multiples of a power of two, which rounds nothing: powers of 1e-160 are not held by floats.
     asked = Asked(solved, counts.pairs, int(np.frexp(size)[1]))
-    found = _of_log(problem, counts, asked)
+    found = over_steps(problem, Pasts.of, asked)
     number, _, square = found.moments[:3].sum(axis=1)
     rms = ldexp(float(np.sqrt(square / number)), asked.exponent) if number else 0.0
     if rms <= ROUNDING * size:
@@ -82,13 +79,16 @@ class Pasts:
     """The first step and the last one, as columns of row, episode, pair and residual; empty where there is none."""
 
     @classmethod
-    def of(
-        cls, asked: Asked, row: Integers, episode: Integers, pair: Integers, after: Integers, rewards: Floats
-    ) -> Pasts:
-        """Of steps that go on, in the order of the log, whose rows and episodes are numbered from its beginning."""
-        solved = asked.solved
-        left = np.ldexp(rewards + solved.gamma * solved.values[after] - solved.mean[pair], -asked.exponent)
-        steps = np.array([row, episode, pair, left])
+    def of(cls, logged: LoggedSteps, asked: Asked) -> Pasts:
+        """Over the steps of a log, or of one part."""
+        return reduce(Pasts.merge, (cls.of_some(some, logged.first, asked) for some in logged.pieces))
+
+    @classmethod
+    def of_some(cls, some: SomeSteps, first: int, asked: Asked) -> Pasts:
+        """Over some steps, those left out with which the task ended: what follows them is another episode."""
+        outcome = some.rewards + asked.solved.gamma * asked.solved.values[some.after]
+        left = np.ldexp(outcome - asked.solved.mean[some.pair], -asked.exponent)
+        steps = np.array([some.row, first + some.episode, some.pair, left])[:, ~some.end]
         return cls._added(asked, [_followed(asked, steps)], (steps[:, :1], steps[:, -1:]))
 
     def merge(self, other: Pasts) -> Pasts:
@@ -128,26 +128,6 @@ def _summed(code: Integers, moments: Floats) -> tuple[Integers, Floats]:
     """Every code once, rising, with its moments."""
     different, place = np.unique(code, return_inverse=True)
     return different, np.stack([group_sums(place, each, len(different)) for each in moments])
-
-
-def _of_log(problem: Problem, counts: PairCounts, asked: Asked) -> Pasts:
-    """In memory, or in parts."""
-    if problem.log.streamed:
-        plan = planned(problem.log, problem.on_end, problem.time_limit, problem.seed)
-        return problem.log.total(_of_part, plan, numbers_of(counts, plan), asked)
-    rows = problem.steps.rows
-    goes_on = ~problem.ending[rows]
-    row, pair, after = rows[goes_on], counts.pair[goes_on], counts.next_state[goes_on]
-    return Pasts.of(asked, row, problem.data.episode[row], pair, after, counts.rewards[goes_on])
-
-
-def _of_part(part: Part, plan: StepPlan, numbers: Numbers, asked: Asked) -> Pasts:
-    """Of the steps of one part that go on."""
-    pair = numbers.of_pairs(plan.pairs(part))
-    some = [(steps.rows, steps.after) for steps in plan.steps(part) if not steps.end]
-    rows, after = some[0] if some else (np.zeros(0, dtype=np.int64),) * 2
-    row, episode = part.first_row + rows, part.first_episode + part.episode[rows]
-    return Pasts.of(asked, row, episode, pair[rows], numbers.of_states(after), part.rewards[rows])
 
 
 def products_by_past(pair: Integers, before: Integers, moments: Floats) -> tuple[float, float, float]:

@@ -1,7 +1,6 @@
 """What the logged steps say of an exact solution on counts: weights, influence of episodes, ends, rare rewards.
 
-All of it are sums over steps, so that a log in memory and one that is read in parts go through the same function, some
-steps at a time: see `streamed` for the latter.
+All of it are sums over steps: see `streamed`.
 """
 
 from __future__ import annotations
@@ -10,13 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ope_vpm.arrays import Bools, Floats, Integers, chunks
+from ope_vpm.arrays import Bools, Floats, Integers
 from ope_vpm.linear.passes import WeightSums, added
 from ope_vpm.ope.finite.counts import PairCounts
 from ope_vpm.ope.finite.limits import RareRewards, commonest_reward, limits_of_rewards
 from ope_vpm.ope.finite.mixture import Mixture
 from ope_vpm.ope.finite.model import FiniteSolution
 from ope_vpm.ope.finite.problem import finite_problem
+from ope_vpm.ope.finite.streamed import LoggedSteps, SomeSteps, over_steps
 from ope_vpm.ope.inference.uncertainty import EpisodeSums, initial_sums
 from ope_vpm.ope.problem import Problem
 
@@ -43,24 +43,6 @@ class RowEvidence:
     """The share of the target's ends that are a time limit's; 1 where it reaches none."""
     ends_worth: float
     """Kish's effective number of ends, by the ratio at their rows."""
-
-
-@dataclass(frozen=True, eq=False)
-class SomeSteps:
-    """Some logged steps; those of one episode follow one another."""
-
-    pair: Integers
-    """The number of each one's pair."""
-    after: Integers
-    """The number of the state that follows; -1 where nothing does."""
-    weight: Floats
-    rewards: Floats
-    episode: Integers
-    """The number of its episode, from the first one of these sums on."""
-    end: Bools
-    """Whether the task ends with it."""
-    cut: Bools
-    """Whether a time limit does that."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,9 +114,14 @@ class StepSums:
     """Over ending rows: their mass, Σ max(τ, 0), its squares, that of truncated ones, and the mass of passes."""
 
     @classmethod
-    def empty(cls, first: int, episodes: int) -> StepSums:
-        """Of no steps."""
-        return cls(first, np.zeros((episodes, len(COLUMNS))), np.zeros(2), np.zeros(5))
+    def of(cls, logged: LoggedSteps, solved: SolvedSteps) -> StepSums:
+        """Over the steps of a log, or of one part."""
+        sums = cls(logged.first, np.zeros((logged.data.n_episodes, len(COLUMNS))), np.zeros(2), np.zeros(5))
+        if solved.commonest is not None:  # rows that are no steps are counted, too
+            sums.add_rows(_HOLDING, logged.data.episode, (logged.data.rewards != solved.commonest).astype(np.float64))
+        for steps in logged.pieces:
+            sums.add(solved, steps)
+        return sums
 
     def merge(self, other: StepSums) -> StepSums:
         """Of two parts, one after another; an episode may have rows in both."""
@@ -171,11 +158,6 @@ class StepSums:
         first = np.flatnonzero(np.diff(episode, prepend=-1))
         self.episodes[episode[first], column] += np.add.reduceat(values, first)
 
-    def add_others(self, solved: SolvedSteps, episode: Integers, rewards: Floats) -> None:
-        """Count the rows that pay another reward than the commonest, whether they are steps or not."""
-        if solved.commonest is not None:
-            self.add_rows(_HOLDING, episode, (rewards != solved.commonest).astype(np.float64))
-
     def evidence(self, problem: Problem, solution: FiniteSolution, weights: Floats | None) -> RowEvidence:
         """What these sums say, once they are over all steps; arguments as in `evidence_of_rows`."""
         counts, columns = finite_problem(problem).counts, self.episodes.T
@@ -208,23 +190,19 @@ class StepSums:
 
 
 def evidence_of_rows(problem: Problem, solution: FiniteSolution) -> RowEvidence:
-    """What the rows of a log in memory say of a solution.
+    """What the rows of a log say of a solution.
 
     Args:
         problem: the question.
         solution: its solution.
     """
-    data, counts, steps = problem.data, finite_problem(problem).counts, problem.steps
-    solved = SolvedSteps.of(problem, solution, commonest_reward(data))
-    sums, weights = StepSums.empty(0, data.n_episodes), np.zeros(len(data))
-    sums.add_others(solved, data.episode, data.rewards)
-    ending, episode = problem.ending, steps.of_rows(data.episode)
-    for part in chunks(len(steps.rows)):
-        rows = part if steps.as_logged else steps.rows[part]
-        end = ending[rows]
-        weights[rows] = solved.ratio[counts.pair[part]]
-        some = counts.pair[part], counts.next_state[part], counts.weight[part], counts.rewards[part]
-        sums.add(solved, SomeSteps(*some, episode[part], end, end & data.truncated[rows]))
+    log = problem.log
+    commonest = log.facts.rewards.commonest if log.streamed else commonest_reward(problem.data)
+    solved = SolvedSteps.of(problem, solution, commonest)
+    sums, weights = over_steps(problem, StepSums.of, solved), None
+    if not log.streamed:
+        weights = np.zeros(len(problem.data))
+        weights[problem.steps.rows] = solved.ratio[finite_problem(problem).counts.pair]
     return sums.evidence(problem, solution, weights)
 
 

@@ -8,14 +8,15 @@ import numpy as np
 
 from ope_vpm.arrays import Floats
 from ope_vpm.ope.finite.episodes import Course, Total, course_of, ongoing, total, with_rewards
-from ope_vpm.ope.finite.estimate import left_out, reach, row_evidence, unseen_doubts, without_data
+from ope_vpm.ope.finite.estimate import left_out, reach, unseen_doubts, without_data
 from ope_vpm.ope.finite.fit import Fit
 from ope_vpm.ope.finite.history import history
-from ope_vpm.ope.finite.influence import MORE_THAN_ONCE, widening_of
+from ope_vpm.ope.finite.influence import MORE_THAN_ONCE, evidence_of_rows, widening_of
 from ope_vpm.ope.finite.limits import few_rewards
 from ope_vpm.ope.finite.model import FiniteSolution
 from ope_vpm.ope.finite.problem import finite_problem
-from ope_vpm.ope.finite.timed import TimedSteps, timed_sums
+from ope_vpm.ope.finite.streamed import over_steps
+from ope_vpm.ope.finite.timed import TimedSteps, TimedSums
 from ope_vpm.ope.finite.treatments import DEFAULT
 from ope_vpm.ope.inference.doubts import PAST, UNSEEN, scaled
 from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_sums, rows_worth
@@ -30,7 +31,7 @@ def limited_estimate(problem: Problem, steps: int) -> RawEstimate:
     counts = finite.counts
     course, fit = course_of(finite, steps)
     values = course.values(np.stack([counts.reward, np.ones(counts.pairs)], axis=1))
-    sums = timed_sums(problem, TimedSteps.of(course, values))
+    sums = over_steps(ongoing(problem), TimedSums.of, TimedSteps.of(course, values), ended=problem.ends)
     moved = _influence(problem, course, values, sums.moved)
     pays = total(finite, course, fit, values[..., 0])
     restarts = problem.on_end == "restart"
@@ -88,7 +89,7 @@ def _influence(problem: Problem, course: Course, values: Floats, moved: Floats) 
 def _estimate(problem: Problem, solution: FiniteSolution, influence: Floats) -> RawEstimate:
     asked = ongoing(problem)
     sums = EpisodeSums.of_influence(solution.value, influence)
-    rows = row_evidence(asked, solution)  # but for its influence, which does not know the time
+    rows = evidence_of_rows(asked, solution)  # but for its influence, which does not know the time
     rare, past = rows.rare, history(asked, solution)
     foreseen = solution.predicted and finite_problem(asked).compares_actions
     doubts = (

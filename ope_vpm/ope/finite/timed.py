@@ -1,4 +1,4 @@
-"""How each logged step moves an evaluation that follows the clock, summed by episode: in memory, or in parts."""
+"""How each logged step moves an evaluation that follows the clock, summed by episode."""
 
 from __future__ import annotations
 
@@ -6,16 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ope_vpm.arrays import Bools, Floats, Integers, chunks, group_sums
+from ope_vpm.arrays import Floats, Integers, group_sums
 from ope_vpm.linear.passes import added
-from ope_vpm.logged.streamed import Part
-from ope_vpm.ope.finite.episodes import Course, ongoing
+from ope_vpm.ope.finite.episodes import Course
 from ope_vpm.ope.finite.influence import leverage
-from ope_vpm.ope.finite.part_steps import StepPlan
-from ope_vpm.ope.finite.problem import finite_problem
-from ope_vpm.ope.finite.streamed import Numbers, numbers_of
-from ope_vpm.ope.finite.tally import planned
-from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.finite.streamed import LoggedSteps
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +74,17 @@ class TimedSums:
     ends: Floats
     """Over the rows with which the task ended: how often an episode counts them (not negative), and its square."""
 
+    @classmethod
+    def of(cls, logged: LoggedSteps, timed: TimedSteps) -> TimedSums:
+        """How each logged episode moves both totals by its steps, and how many ends the weighted log is worth."""
+        moved, ends = np.zeros((logged.data.n_episodes, 2)), np.zeros(2)
+        for some in logged.pieces:
+            influence = timed.influence(some.pair, some.after, some.weight, some.rewards)
+            moved += np.stack([group_sums(some.episode, column, len(moved)) for column in influence.T], axis=1)
+            counted = np.maximum(timed.ratio[some.pair[some.end]], 0)
+            ends += counted.sum(), counted @ counted
+        return cls(logged.first, moved, ends)
+
     def merge(self, other: TimedSums) -> TimedSums:
         """Of two parts, one after another; an episode may have rows in both."""
         mine = slice(0, len(self.moved))
@@ -90,43 +96,3 @@ class TimedSums:
         """Kish's effective number of ends."""
         whole, squares = self.ends.tolist()
         return float(whole**2 / squares) if squares > 0 else 0.0
-
-
-def timed_sums(problem: Problem, steps: TimedSteps) -> TimedSums:
-    """How each logged episode moves both totals by its steps, and how many ends the weighted log is worth."""
-    asked, ends = ongoing(problem), problem.ends
-    log, counts = asked.log, finite_problem(asked).counts
-    if log.streamed:
-        plan = planned(log, asked.on_end, asked.time_limit, asked.seed)
-        return log.total(_of_part, plan, numbers_of(counts, plan), steps, ends)
-    data, plan_rows = asked.data, asked.steps
-    moved, of_ends = np.zeros((data.n_episodes, 2)), np.zeros(2)
-    ending, episode = problem.ending, plan_rows.of_rows(data.episode)
-    for part in chunks(len(plan_rows.rows)):
-        some = counts.pair[part], counts.next_state[part], counts.weight[part], counts.rewards[part]
-        moved += _by_episode(episode[part], steps.influence(*some), data.n_episodes)
-        of_ends += _ends(steps, counts.pair[part][ending[plan_rows.rows[part]]])
-    return TimedSums(0, moved, of_ends)
-
-
-def _of_part(part: Part, plan: StepPlan, numbers: Numbers, steps: TimedSteps, ended: Bools) -> TimedSums:
-    """Go through the rows of one part."""
-    pair, moved, of_ends = numbers.of_pairs(plan.pairs(part)), np.zeros((part.n_episodes, 2)), np.zeros(2)
-    ends = np.zeros(len(part.rewards), dtype=np.bool_)
-    ends[part.ends[ended[part.first_episode : part.first_episode + part.n_episodes] & part.ends_here]] = True
-    for some in plan.steps(part):
-        rows = some.rows
-        influence = steps.influence(pair[rows], numbers.of_states(some.after), some.weight, part.rewards[rows])
-        moved += _by_episode(part.episode[rows], influence, part.n_episodes)
-        of_ends += _ends(steps, pair[rows[ends[rows]]])
-    return TimedSums(part.first_episode, moved, of_ends)
-
-
-def _by_episode(episode: Integers, influence: Floats, count: int) -> Floats:
-    return np.stack([group_sums(episode, column, count) for column in influence.T], axis=1)
-
-
-def _ends(steps: TimedSteps, pair: Integers) -> Floats:
-    """The sums of `TimedSums.ends` over rows with these pairs."""
-    counted = np.maximum(steps.ratio[pair], 0)
-    return np.array([counted.sum(), counted @ counted])
