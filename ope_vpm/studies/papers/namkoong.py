@@ -1,6 +1,6 @@
 """Namkoong and others (2020): one hidden cause of the first treatment, and bounds of what it can do."""
 
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 from gymnasium import spaces
@@ -150,8 +150,8 @@ def first_treatment(cell: Cell, seed: int, path: str | None) -> list[Row]:
     found, seconds = timed(lambda: bounds(data, tables[target], odds))
     names = ("importance sampling", "lower bound", "naive lower bound")
     rows = [number(name, target, known, value, seconds / 3) for name, value in zip(names, found, strict=True)]
-    ask = partial(evaluate, data, TablePolicy(tables[target]), "auto", gamma=GAMMA)
-    low, seconds = timed(lambda: ask().sensitivity([odds]).at(odds)[0] / (1 - GAMMA))
-    rows.append(number("sensitivity, lower bound", target, known, low, seconds))
+    policy = TablePolicy(tables[target])
+    low, seconds = timed(lambda: evaluate(data, policy, "auto", gamma=GAMMA).sensitivity([odds]).at(odds)[0])
+    rows.append(number("sensitivity, lower bound", target, known, low / (1 - GAMMA), seconds))
     rows = [row | {"low": row["value"], "high": np.inf} if "bound" in row["method"] else row for row in rows]
     return rows + answers(data, {target: tables[target]}, {target: known}, {"auto": "auto"}, gamma=GAMMA)
