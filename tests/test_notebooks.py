@@ -1,18 +1,19 @@
-"""The notebooks run, and what they hold is what comes out, but for the digits."""
+"""The notebooks run, and what they hold is what comes out, but for digits and verdicts."""
 
-import re
 from pathlib import Path
 
 import pytest
+
+from tests.test_walks_page import digits_apart
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "examples").glob("*.ipynb"))
 
 
 def said(notebook):
-    """The texts that the cells of a notebook show, without digits; pictures are there or not."""
+    """The texts that the cells of a notebook show; pictures are there or not."""
     shown = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     texts = [each.get("text") or each.data["text/plain"] for each in shown if each.get("name") != "stderr"]
-    return [re.sub(r"[-+]?\d+(\.\d+)?", "#", re.sub(r"\s+", " ", text)) for text in texts]
+    return ["".join(digits_apart(text).split()) for text in texts]
 
 
 @pytest.mark.slow
