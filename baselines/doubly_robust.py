@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ope_vpm.arrays import Array, Floats, Integers, group_sums
+from ope_vpm.linear.system import RIDGES
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.authoring import (
     Bootstrap,
@@ -34,7 +35,7 @@ from ope_vpm.ope.inference.doubts import SUPPORT, UNSEEN, Doubts, scaled
 from ope_vpm.ope.inference.returns import ends_under, reaches_ends, uncharged
 from ope_vpm.ope.inference.support import NO_DATA
 from ope_vpm.ope.linear.estimate import LinearEstimate, leverage, leverage_factor
-from ope_vpm.ope.q.linear import cross_fitted_q, doubted_lstd, linear_base, lstd_equations
+from ope_vpm.ope.q.linear import doubted_lstd, linear_qs, lstd_equations
 from ope_vpm.ope.q.values import QValues, influence
 from ope_vpm.ope.vpm.estimator import POWER, find_factored
 
@@ -105,15 +106,17 @@ class DoublyRobust(ProblemEstimator):
     def _q(self, problem: Problem, folds: Integers, tau: Floats) -> tuple[QValues, float]:
         """Q of each step by the other folds, and the ridge of its linear part."""
         equations = lstd_equations(problem, self.n_features, self.draws)
-        fitted = cross_fitted_q(equations, folds, self.ridge)
-        index = fitted.least(problem, tau)
-        ridge = fitted.ridges[index]
+        ridges = RIDGES if self.ridge is None else (self.ridge,)
+        fits = linear_qs(equations, folds, ridges)
+        fitted = [fit.cross_fitted(problem, folds) for fit in fits]
+        errors = [influence(problem, tau, q.residual(problem), q.first).standard_error for q in fitted]
+        index = int(np.argmin(np.where(np.isfinite(errors), errors, np.inf)))
         if self.q == "linear":
-            return fitted.q(problem, index), ridge
+            return fitted[index], ridges[index]
         from ope_vpm.ope.q.networks import fit_networks  # which needs torch
 
-        base = linear_base(equations, folds, ridge)
-        return fit_networks(problem, folds, self.members, self.training_steps, self.draws, base=base), ridge
+        settings = self.members, self.training_steps, self.draws
+        return fit_networks(problem, folds, *settings, base=fits[index]), ridges[index]
 
 
 def _of_bandit(problem: Problem, model: Callable[[Array], Array]) -> RawEstimate:

@@ -46,7 +46,7 @@ from ope_vpm.ope.inference.doubts import DISAGREEMENT, MISSED, PAST, RIDGE, SUPP
 from ope_vpm.ope.inference.support import NO_DATA, doubts_of_actions
 from ope_vpm.ope.inference.uncertainty import entry_rate, initial_sums
 from ope_vpm.ope.linear.sensitivity import with_feature_doubt
-from ope_vpm.ope.q.linear import cross_fitted_q, find_lstd, lstd_equations
+from ope_vpm.ope.q.linear import find_lstd, linear_qs, lstd_equations
 from ope_vpm.ope.q.values import QValues, influence
 
 HORIZONS = 20
@@ -129,7 +129,7 @@ class WeightedDoublyRobust(ProblemEstimator):
             return counted_fit(problem)
         linear = find_lstd(problem, self.n_features, None, self.draws)
         equations = lstd_equations(problem, self.n_features, self.draws)
-        q = cross_fitted_q(equations, whole, linear.ridge).q(problem, 0)
+        q = linear_qs(equations, whole, [linear.ridge])[0].cross_fitted(problem, whole)
         return CrossFit(q, linear.ratio[problem.steps.rows], unseen_mass=None, error=0.0)
 
     def _alone(self, problem: Problem) -> RawEstimate:

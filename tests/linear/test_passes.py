@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from ope_vpm.linear.folds import accumulate_folds, all_but_each, apply_folds
+from ope_vpm.linear.folds import accumulate_folds, all_but_each
 from ope_vpm.linear.moments import accumulate, accumulate_where_positive
 from ope_vpm.linear.passes import Coefficients, apply, apply_all, apply_to_groups
 from tests.linear.batches import by_hand, random_rows, same
@@ -46,7 +46,7 @@ def test_ratio_and_residual_by_hand():
     assert residual.tolist() == [1 - 10 - (1 - 3), 2 - 10 - (2 - 1), 3 - 10 - (3 - 1)]
 
 
-def test_several_solutions_at_once_and_one_for_each_fold():
+def test_several_solutions_at_once():
     rows = dataclasses.replace(random_rows(40, 4, 2), cuts=(7, 30))
     rng = np.random.default_rng(2)
     theta, beta, after_end = rng.standard_normal((4, 3)), rng.standard_normal((4, 3)), rng.standard_normal(4)
@@ -56,10 +56,6 @@ def test_several_solutions_at_once_and_one_for_each_fold():
         one_tau, one_residual = apply(rows, beta[:, m], theta[:, m], 0.8, after_end)
         np.testing.assert_allclose(tau[:, m], one_tau, atol=1e-14)
         np.testing.assert_allclose(residual[:, m], one_residual, atol=1e-14)
-    fold = np.arange(40) % 2
-    held = apply_folds(rows, fold, np.stack([theta, -theta]), 0.8, after_end)
-    _, other = apply(rows, beta, -theta, 0.8, after_end)
-    np.testing.assert_allclose(held, np.where(fold[:, None] == 0, residual, other), atol=1e-14)
 
 
 def test_sums_over_groups_are_those_of_the_rows():

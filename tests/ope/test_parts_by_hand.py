@@ -51,9 +51,8 @@ from ope_vpm.ope.linear.estimate import (
 from ope_vpm.ope.linear.sensitivity import row_doubt, sample_rows
 from ope_vpm.ope.log import Log, precision_for
 from ope_vpm.ope.q import networks
-from ope_vpm.ope.q.linear import cross_fitted_q, find_lstd, linear_base, lstd_equations
-from ope_vpm.ope.q.networks import fit_networks, nothing
-from ope_vpm.ope.q.values import influence
+from ope_vpm.ope.q.linear import find_lstd, linear_qs, lstd_equations
+from ope_vpm.ope.q.networks import fit_networks
 from ope_vpm.ope.ratio.estimator import end_mass, ratio_estimate
 from ope_vpm.ope.ratio.lagrangian import Regularisation, lagrangian_means, linear_ratio
 from ope_vpm.ope.vpm.estimator import VPMEstimator, find_factored
@@ -197,27 +196,22 @@ def test_leverage_widens_at_most_twofold():
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.8])
-def test_both_ways_to_a_cross_fitted_q_agree(gamma):
-    """Each step by the Q of the other folds; and all folds' Q at every step, of which that is one."""
+def test_a_cross_fitted_q_is_that_of_the_other_folds(gamma):
+    """Each step by the Q of the equations without its fold; for several ridges one after another."""
     problem = pose(gamma=gamma)
     equations, folds = lstd_equations(problem, 4, 1), np.arange(12) % 3
-    one, every = cross_fitted_q(equations, folds, 0.05), linear_base(equations, folds, 0.05)
-    fold = folds[problem.data.episode[problem.steps.rows]]
-    own = np.arange(len(fold))
-    np.testing.assert_allclose(one.residual[:, 0], every.residual[fold, own], atol=1e-10)
-    first = folds[problem.log.initial_episodes]
-    np.testing.assert_allclose(one.first[:, 0], every.first[first, np.arange(12)], atol=1e-10)
-    np.testing.assert_allclose(one.level[:, 0], every.level[fold], atol=1e-10)
-    q = one.q(problem, 0)
-    np.testing.assert_allclose(q.residual(problem), one.residual[:, 0], atol=1e-10)
-    several = cross_fitted_q(equations, folds, None)
-    tau = np.linspace(0.5, 1.5, len(fold))
-    index = several.least(problem, tau)
-    errors = [
-        influence(problem, tau, several.residual[:, k], several.first[:, k]).standard_error
-        for k in range(len(several.ridges))
-    ]
-    assert index == int(np.argmin(errors))
+    fits, fold = linear_qs(equations, folds, [0.05, 0.5]), folds[problem.data.episode[problem.steps.rows]]
+    for ridge, fit in zip([0.05, 0.5], fits, strict=True):
+        q = fit.cross_fitted(problem, folds)
+        for k, system in enumerate(equations.without_each(folds)):
+            theta, _ = system.solve(ridge)
+            residual = equations.rows.by_logged_row(equations.apply(theta, theta)[1])[problem.steps.rows]
+            np.testing.assert_allclose(fit.residual[k], residual, atol=1e-10)
+            np.testing.assert_allclose(q.residual(problem)[fold == k], residual[fold == k], atol=1e-10)
+            first = equations.rows.initial_values(theta)
+            here = folds[problem.log.initial_episodes] == k
+            np.testing.assert_allclose(q.first[here], first[here], atol=1e-10)
+            np.testing.assert_allclose(q.level[fold == k], theta[0] if gamma == 1 else 0, atol=1e-10)
 
 
 # -- How far the features matter
@@ -466,7 +460,7 @@ def test_networks_that_learn_nothing_are_the_linear_q(monkeypatch, gamma, absorb
     problem = pose(gamma=gamma, on_end="absorb" if absorbs else "restart")
     monkeypatch.setattr(networks, "train", lambda network, *_: network)
     equations, folds = lstd_equations(problem, 4, 1), np.arange(12) % 2
-    base = linear_base(equations, folds, 0.05)
+    (base,) = linear_qs(equations, folds, [0.05])
     found = fit_networks(problem, folds, 2, 1, 1, base=base)
     fold = folds[problem.data.episode[problem.steps.rows]]
     own = base.residual[fold, np.arange(len(fold))]
@@ -475,14 +469,6 @@ def test_networks_that_learn_nothing_are_the_linear_q(monkeypatch, gamma, absorb
     np.testing.assert_allclose(found.residual(problem), own - level, atol=1e-5)
     np.testing.assert_allclose(found.first, base.first[folds[problem.log.initial_episodes], np.arange(12)], atol=1e-5)
     np.testing.assert_allclose(found.after, 0, atol=1e-6)
-
-
-def test_without_a_q_to_begin_from_the_rewards_are_left():
-    problem = pose(gamma=0.8, on_end="restart")
-    zero = nothing(problem, 3)
-    np.testing.assert_allclose(zero.residual, np.tile(problem.data.rewards[problem.steps.rows], (3, 1)))
-    assert zero.first.shape == (3, 12)
-    assert zero.level.tolist() == [0, 0, 0]
 
 
 # -- Ratios

@@ -13,7 +13,7 @@ from ope_vpm.ope.inference.support import doubts_of_actions
 from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.linear.sensitivity import Rows, with_linear_doubt
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.q.linear import find_lstd, linear_base, lstd_equations
+from ope_vpm.ope.q.linear import find_lstd, linear_qs, lstd_equations
 from ope_vpm.ope.q.values import influence
 
 
@@ -69,8 +69,8 @@ def _fitted(problem: Problem, settings: Networks, weight: Floats | None) -> tupl
     linear = find_lstd(problem, settings.n_features, settings.ridge, settings.draws)
     ratio = linear.ratio[plan.rows]
     equations = lstd_equations(problem, settings.n_features, settings.draws).weighted(weight)
-    base = linear_base(equations, whole, linear.ridge)
-    q = fit_networks(problem, whole, settings.members, settings.training_steps, settings.draws, by_step, base)
+    (base,) = linear_qs(equations, whole, [linear.ridge])
+    q = fit_networks(problem, whole, settings.members, settings.training_steps, settings.draws, base, by_step)
     residual = q.residual(problem)
     sums = influence(problem, ratio, residual, q.first)
     correction = float(plan.weight @ (ratio * residual) / plan.weight.sum())

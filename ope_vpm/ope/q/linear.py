@@ -4,13 +4,12 @@ Its equations are those of the factored form of VPM without the action ratio. Ot
 cross-fitted by episodes, and with networks that learn what it leaves.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
-from ope_vpm.linear.folds import apply_folds
-from ope_vpm.linear.system import RIDGES
 from ope_vpm.ope.adapter.pair_features import FOURIER, action_functions
 from ope_vpm.ope.adapter.pair_stream import any_pairs
 from ope_vpm.ope.linear.equations import PairEquations
@@ -18,7 +17,7 @@ from ope_vpm.ope.linear.estimate import LinearEstimate, linear_estimate
 from ope_vpm.ope.linear.sensitivity import with_feature_doubt
 from ope_vpm.ope.memory import remembered
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.q.values import QValues, influence
+from ope_vpm.ope.q.values import QValues
 
 
 @remembered
@@ -71,7 +70,7 @@ def doubted_lstd(
 
 
 @dataclass(frozen=True)
-class Base:
+class LinearQ:
     """A linear Q for each fold, fitted on the other folds, by its Bellman residuals at every step of the plan."""
 
     residual: Floats
@@ -81,63 +80,30 @@ class Base:
     level: Floats
     """(folds,): ℓ, at γ = 1 the average reward, otherwise 0."""
 
+    def cross_fitted(self, problem: Problem, folds: Integers) -> QValues:
+        """Each step by the Q of the other folds.
 
-def linear_base(equations: PairEquations, folds: Integers, ridge: float) -> Base:
-    """The Q of every fold at every step, the fold's own steps or not.
+        Only residuals are known: Q(s, a) - γV(s') takes the place of Q, and 0 that of V.
+        """
+        rows, start = problem.steps.rows, folds[problem.log.initial_episodes]
+        fold = folds[problem.data.episode[rows]]
+        level = self.level[fold]
+        q = problem.data.rewards[rows] - level - self.residual[fold, np.arange(len(rows))]
+        return QValues(q, np.zeros_like(q), self.first[start, np.arange(len(start))], level)
+
+
+def linear_qs(equations: PairEquations, folds: Integers, ridges: Sequence[float]) -> list[LinearQ]:
+    """The Q of every fold at every step, the fold's own steps or not, for each ridge; one pass for all of them.
 
     Args:
         equations: of LSTD-Q.
         folds: (episodes,): the fold of each episode, from 0.
-        ridge: in units of the features' mean squares.
+        ridges: in units of the features' mean squares.
     """
-    pairs = equations.rows
-    theta = np.stack([system.solve(ridge)[0] for system in equations.without_each(folds)], axis=1)
+    pairs, systems = equations.rows, equations.without_each(folds)
+    theta = np.stack([system.solve(ridge)[0] for ridge in ridges for system in systems], axis=1)
     _, residual = equations.apply(theta, theta)
     level = theta[0] if equations.problem.gamma == 1 else np.zeros(theta.shape[1])
-    return Base(pairs.by_logged_row(residual)[equations.problem.steps.rows].T, pairs.initial_values(theta).T, level)
-
-
-@dataclass(frozen=True)
-class CrossFittedQ:
-    """Cross-fitted Q, by its Bellman residuals: each step by the Q of the other folds, one column per ridge."""
-
-    ridges: tuple[float, ...]
-    residual: Floats
-    """(steps, ridges): r - ℓ + γV(s') - Q(s, a)."""
-    first: Floats
-    """(initial states, ridges): V."""
-    level: Floats
-    """(steps, ridges): ℓ, at γ = 1 the average reward, otherwise 0."""
-
-    def least(self, problem: Problem, tau: Floats) -> int:
-        """The index of the ridge whose residuals, weighted by the ratio τ, have the least standard error."""
-        columns = zip(self.residual.T, self.first.T, strict=True)
-        errors = np.array([influence(problem, tau, *column).standard_error for column in columns])
-        return int(np.argmin(np.where(np.isfinite(errors), errors, np.inf)))
-
-    def q(self, problem: Problem, index: int) -> QValues:
-        """The Q of one ridge. Only its residuals are known: Q(s, a) - γV(s') takes the place of Q, and 0 that of V."""
-        level = self.level[:, index]
-        q = problem.data.rewards[problem.steps.rows] - level - self.residual[:, index]
-        return QValues(q, np.zeros_like(q), self.first[:, index], level)
-
-
-def cross_fitted_q(equations: PairEquations, folds: Integers, ridge: float | None) -> CrossFittedQ:
-    """LSTD-Q of the other folds at each step, for one ridge or for all of the grid.
-
-    Args:
-        equations: of LSTD-Q.
-        folds: (episodes,): the fold of each episode, from 0.
-        ridge: None for every ridge of the grid.
-    """
-    problem, pairs = equations.problem, equations.rows
-    ridges = RIDGES if ridge is None else (ridge,)
-    fold, first_fold = folds[problem.data.episode[pairs.rows]], folds[problem.log.initial_episodes]
-    systems = equations.without_each(folds)
-    theta = np.array([np.stack([system.solve(each)[0] for each in ridges], axis=1) for system in systems])
-    residual = apply_folds(pairs, fold, theta, problem.gamma, equations.after_end)
-    level = theta[fold, 0] if problem.gamma == 1 else np.zeros((len(fold), len(ridges)))
-    values = np.stack([pairs.initial_values(of_fold) for of_fold in theta])
-    first = values[first_fold, np.arange(len(first_fold))]
-    by_step, by_level = (pairs.by_logged_row(each)[problem.steps.rows] for each in (residual, level))
-    return CrossFittedQ(ridges, by_step, first, by_level)
+    by_step, first = pairs.by_logged_row(residual)[equations.problem.steps.rows].T, pairs.initial_values(theta).T
+    parts = [slice(k * len(systems), (k + 1) * len(systems)) for k in range(len(ridges))]
+    return [LinearQ(by_step[part], first[part], level[part]) for part in parts]

@@ -18,7 +18,7 @@ from ope_vpm.ope.adapter.ends import clock_of, times
 from ope_vpm.ope.adapter.pair_features import centred_features
 from ope_vpm.ope.adapter.state_features import StateFeatures
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.q.linear import Base
+from ope_vpm.ope.q.linear import LinearQ
 from ope_vpm.ope.q.training import Ensemble
 from ope_vpm.ope.q.values import QValues
 from ope_vpm.with_torch import torch
@@ -70,13 +70,7 @@ def inputs(problem: Problem, draws: int) -> Inputs:
 
 
 def fit_networks(
-    problem: Problem,
-    folds: Integers,
-    members: int,
-    steps: int,
-    draws: int,
-    weight: Floats | None = None,
-    base: Base | None = None,
+    problem: Problem, folds: Integers, members: int, steps: int, draws: int, base: LinearQ, weight: Floats | None = None
 ) -> QValues:
     """Train `members` networks for each fold on the episodes of the others, and ask them about that fold.
 
@@ -86,13 +80,12 @@ def fit_networks(
         members: networks a fold, whose answers are averaged.
         steps: of Adam.
         draws: target actions a state where the policy's mean action is not known otherwise.
+        base: the Q to begin from.
         weight: of each step in the regression, where it is not 1.
-        base: the Q to begin from; else 0.
     """
     seen, plan = inputs(problem, draws), problem.steps
     fold = folds[problem.data.episode[plan.rows]]
     count = int(folds.max()) + 1
-    base = base or nothing(problem, count)
     rewards, shift, scale = standardised(base.residual, bool(plan.absorbed.any()), problem.data.reward_facts.size)
     usable = [np.flatnonzero((fold != k) | (count == 1)) for k in range(count) for _ in range(members)]
     network = Ensemble(count * members, seen.here.shape[1], 1 + seen.centred.shape[1], problem.seed)
@@ -109,12 +102,6 @@ def fit_networks(
     if problem.data.from_reset.any():
         first = first + base.first[folds[problem.log.initial_episodes], np.arange(len(first))]
     return QValues(q, scale * learnt.after, first, level)
-
-
-def nothing(problem: Problem, count: int) -> Base:
-    """Q = 0, whose residuals are the rewards."""
-    rewards = problem.data.rewards[problem.steps.rows]
-    return Base(np.tile(rewards, (count, 1)), np.zeros((count, problem.data.from_reset.sum())), np.zeros(count))
 
 
 def standardised(residual: Floats, absorbs: bool, size: float = 0.0) -> tuple[Floats, float, float]:
