@@ -91,9 +91,10 @@ class PairFeatures:
         return replace(self, weight=weight, memory=memory_of(self, Same(weight)))
 
     @property
+    @remembered
     def moments(self) -> Moments:
         """The moments of all rows and initial states, made in one pass when they are first asked for."""
-        return _moments(self)
+        return accumulate(self)
 
     @property
     def rows(self) -> Integers:
@@ -179,11 +180,6 @@ class PairFeatures:
 def memory_of(pairs: Pairs, weighting: object) -> Memory:
     """A memory of its own for each weighting."""
     return Memory()
-
-
-@remembered
-def _moments(pairs: PairFeatures) -> Moments:
-    return accumulate(pairs)
 
 
 def centred_features(problem: Problem, draws: int = DRAWS, rich: bool = False) -> Array:

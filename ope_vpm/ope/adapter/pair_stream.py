@@ -57,6 +57,11 @@ class PairRecipe:
     memory: Memory = field(default_factory=Memory, repr=False)
     """The results that were computed from these features and weights."""
 
+    @remembered
+    def weighted(self, weighting: Weighting) -> PairRecipe:
+        """This recipe with a weight for each row; moments are computed once for each function."""
+        return replace(self, weighting=weighting, memory=Memory())
+
     def pairs(self, data: LoggedDataset, policy: TargetPolicy) -> PairFeatures:
         """The features of a part of the log."""
         first: Integers = np.flatnonzero(data.from_reset)
@@ -105,14 +110,11 @@ class PairStream:
         """The results that were computed from these features and weights, for every discount."""
         return self.recipe.memory
 
-    def weighted_by(self, weighting: Weighting) -> PairStream:
-        """These rows with a weight for each; moments are computed once for each function."""
-        return replace(self, recipe=_weighted(self.recipe, weighting))
-
     @property
+    @remembered
     def moments(self) -> Moments:
         """The moments of all rows and initial states, made in one pass when they are first asked for."""
-        return _moments_of_stream(self)
+        return self.log.total(_moments_of_part, self.policy, self.recipe)
 
     def sums(self, asked: Sequence[Coefficients], weights: bool = False) -> list[PairSums]:
         """As `PairFeatures.sums`, over all parts."""
@@ -124,16 +126,6 @@ class PairStream:
 
 Pairs = PairFeatures | PairStream
 """Features of the pairs of a log that is in memory, or is not."""
-
-
-@remembered
-def _moments_of_stream(stream: PairStream) -> Moments:
-    return stream.log.total(_moments_of_part, stream.policy, stream.recipe)
-
-
-@remembered
-def _weighted(recipe: PairRecipe, weighting: Weighting) -> PairRecipe:
-    return replace(recipe, weighting=weighting, memory=Memory())
 
 
 def _moments_of_part(part: Part, policy: TargetPolicy, recipe: PairRecipe) -> Moments:

@@ -7,7 +7,7 @@ actions. Discrete actions: b̂(a|s) ∝ exp(θ_a(s) + β·log π(a|s)), which is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -82,7 +82,7 @@ def weighted_pairs(problem: Problem, pairs: Pairs, power: float) -> Pairs:
     log, policy, seed = problem.log, problem.policy, problem.seed
     if isinstance(pairs, PairFeatures):
         return pairs.weighted(_ratio_power(log, policy, power, seed, problem.behaviour))
-    return pairs.weighted_by(_ratio_weighting(log, policy, power, seed))
+    return replace(pairs, recipe=pairs.recipe.weighted(_ratio_weighting(log, policy, power, seed)))
 
 
 @remembered
