@@ -11,7 +11,6 @@ from typing import ClassVar
 import numpy as np
 
 from ope_vpm.ope.inference.estimate import RawEstimate
-from ope_vpm.ope.linear.equations import PairEquations
 from ope_vpm.ope.linear.estimate import LinearEstimate
 from ope_vpm.ope.ratio.estimator import RatioEstimator, ratio_estimate
 from ope_vpm.ope.ratio.lagrangian import Regularisation, linear_ratio
@@ -33,9 +32,10 @@ class DiceEstimator(RatioEstimator):
     training_steps: int = 3000
     """Gradient steps of the networks."""
 
-    def find_linear(self, equations: PairEquations, lstd: LinearEstimate) -> RawEstimate:
+    def find_linear(self, lstd: LinearEstimate) -> RawEstimate:
         """The ratio at the saddle point; its value and interval as `ratio_estimate` has them."""
-        problem, pairs, terms = equations.problem, equations.rows, self.terms
+        equations, terms = lstd.equations, self.terms
+        problem, pairs = equations.problem, equations.rows
         remarks: tuple[str, ...] = ()
         if problem.gamma == 1 and not terms.normalised:
             terms = replace(terms, normalised=True)
@@ -50,7 +50,7 @@ class DiceEstimator(RatioEstimator):
             zeta, unsettled = linear_ratio(equations, lstd.ridge, terms)
             if unsettled > MOST_UNSETTLED:
                 remarks += (f"ζ ≥ 0 did not settle: {unsettled:.0%} of the rows still change sides",)
-        return ratio_estimate(equations, lstd, zeta, self.solver, remarks)
+        return ratio_estimate(lstd, zeta, self.solver, remarks)
 
 
 class DualDice(DiceEstimator):

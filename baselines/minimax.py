@@ -14,7 +14,6 @@ from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.authoring import Bootstrap, RawEstimate
 from ope_vpm.ope.inference.doubts import DISAGREEMENT, remarks
 from ope_vpm.ope.inference.support import doubts_of_actions
-from ope_vpm.ope.linear.equations import PairEquations
 from ope_vpm.ope.linear.estimate import LinearEstimate
 from ope_vpm.ope.linear.sensitivity import Rows, with_linear_doubt
 from ope_vpm.ope.ratio.estimator import RatioEstimator, ratio_estimate
@@ -28,12 +27,12 @@ class MinimaxWeights(RatioEstimator):
 
     name: ClassVar[str] = "mwl"
 
-    def find_linear(self, equations: PairEquations, lstd: LinearEstimate) -> RawEstimate:
+    def find_linear(self, lstd: LinearEstimate) -> RawEstimate:
         """The minimax ratio; its value and interval as `ratio_estimate` has them."""
-        system = equations.system
+        equations, system = lstd.equations, lstd.equations.system
         beta = scaled_least_squares(system.matrix.T, system.source, system.scale, lstd.ridge)
         ratio, _ = equations.apply(beta, lstd.theta)
-        return ratio_estimate(equations, lstd, ratio)
+        return ratio_estimate(lstd, ratio)
 
 
 class MinimaxQ(RatioEstimator):
@@ -41,12 +40,13 @@ class MinimaxQ(RatioEstimator):
 
     name: ClassVar[str] = "mql"
 
-    def find_linear(self, equations: PairEquations, lstd: LinearEstimate) -> RawEstimate:
+    def find_linear(self, lstd: LinearEstimate) -> RawEstimate:
         """The value of the minimax Q.
 
         The interval is that of its Bellman residual, weighted by the ratio of LSTD-Q's system; what that ratio would
         correct is a suspected bias.
         """
+        equations = lstd.equations
         problem, system = equations.problem, equations.system
         theta = scaled_least_squares(system.matrix, system.reward, system.scale, lstd.ridge)
         _, beta = system.solve(lstd.ridge)
@@ -63,7 +63,7 @@ class MinimaxQ(RatioEstimator):
             ),
             diagnostics={"solver": "linear", "ridge": lstd.ridge, "correction": correction},
         )
-        return with_linear_doubt(equations, lstd, found, Rows(tau, residual))
+        return with_linear_doubt(lstd, found, Rows(tau, residual))
 
 
 def scaled_least_squares(matrix: Floats, right: Floats, scale: Floats, ridge: float) -> Floats:

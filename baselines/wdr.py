@@ -46,7 +46,7 @@ from ope_vpm.ope.inference.doubts import DISAGREEMENT, MISSED, PAST, RIDGE, SUPP
 from ope_vpm.ope.inference.support import NO_DATA, doubts_of_actions
 from ope_vpm.ope.inference.uncertainty import entry_rate, initial_sums
 from ope_vpm.ope.linear.sensitivity import with_feature_doubt
-from ope_vpm.ope.q.linear import find_lstd, linear_qs, lstd_equations
+from ope_vpm.ope.q.linear import find_lstd, linear_qs
 from ope_vpm.ope.q.values import QValues, influence
 
 HORIZONS = 20
@@ -128,16 +128,14 @@ class WeightedDoublyRobust(ProblemEstimator):
         if problem.finite:
             return counted_fit(problem)
         linear = find_lstd(problem, self.n_features, None, self.draws)
-        equations = lstd_equations(problem, self.n_features, self.draws)
-        q = linear_qs(equations, whole, [linear.ridge])[0].cross_fitted(problem, whole)
+        q = linear_qs(linear.equations, whole, [linear.ridge])[0].cross_fitted(problem, whole)
         return CrossFit(q, linear.ratio[problem.steps.rows], unseen_mass=None, error=0.0)
 
     def _alone(self, problem: Problem) -> RawEstimate:
         """The estimate that Q alone would be, with what is suspected about it."""
         if problem.finite:
             return counted_value(problem, DEFAULT)
-        equations = lstd_equations(problem, self.n_features, self.draws)
-        return with_feature_doubt(equations, find_lstd(problem, self.n_features, None, self.draws))
+        return with_feature_doubt(find_lstd(problem, self.n_features, None, self.draws))
 
     def _blend(self, terms: Terms) -> Floats:
         """How much each horizon counts: the longest alone."""

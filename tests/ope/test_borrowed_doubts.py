@@ -56,13 +56,13 @@ def test_the_parts_of_the_doubt_by_hand():
     """What was suspected before, what LSTD-Q suspects of its ridge, and what the estimate's own rows say."""
     data = LinearGaussian().dataset(40, 20, BEHAVIOUR, seed=0)
     problem = Problem.pose(data, TARGET.policy(), gamma=0.9)
-    equations, linear = lstd_equations(problem, 20, 4), find_lstd(problem, 20, None, 4)
+    linear = find_lstd(problem, 20, None, 4)
     rng = np.random.default_rng(0)
     rows = Rows(rng.uniform(0.5, 1.5, 800), rng.standard_normal(800))
     sums = EpisodeSums.of_influence(1.0, rng.standard_normal(40) / 100)
     before = (*DISAGREEMENT.suspects(0.5), *remarks(["mine"]))
     found = RawEstimate(value=1.0, uncertainty=Bootstrap(episodes=sums), doubts=before)
-    doubted = with_linear_doubt(equations, linear, found, rows)
+    doubted = with_linear_doubt(linear, found, rows)
     bound = ratio_error_bound(rows.tau, rows.residual)
     (ridge,) = (each.bias for each in linear.doubts if each.code == "ridge")
     known = doubted.diagnostics
@@ -81,7 +81,7 @@ def test_the_parts_of_the_doubt_by_hand():
     assert "mine" in judge(doubted.doubts)[1]
     assert doubted.size(SUPPORT) == linear.size(SUPPORT)
     alone = RawEstimate(value=1.0)  # nothing is known of it, and nothing can be added
-    assert with_linear_doubt(equations, linear, alone, rows) is alone
+    assert with_linear_doubt(linear, alone, rows) is alone
 
 
 def test_residuals_of_networks_by_logged_row():

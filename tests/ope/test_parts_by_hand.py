@@ -222,7 +222,7 @@ def test_rows_of_a_sample_have_the_solution_of_the_whole(monkeypatch):
     whole = pose()
     plain = find_lstd(whole, 4, 0.05, 1)
     equations = lstd_equations(whole, 4, 1)
-    bound = row_doubt(equations, *sample_rows(equations, plain)).bound
+    bound = row_doubt(equations, *sample_rows(plain)).bound
     monkeypatch.setattr(logs, "SAMPLE_ROWS", 20)
     problem = pose()
     assert len(problem.log.sample.data) == 20
@@ -230,7 +230,7 @@ def test_rows_of_a_sample_have_the_solution_of_the_whole(monkeypatch):
     equations = lstd_equations(problem, 4, 1)
     found = linear_estimate(equations, 0.05, "linear")
     for estimate in (found, found.per_episode):
-        tau, residual = sample_rows(equations, estimate)
+        tau, residual = sample_rows(estimate)
         rows = problem.log.sample_rows
         np.testing.assert_allclose(np.sort(tau), np.sort(estimate.weights[rows]), atol=1e-9)
         np.testing.assert_allclose(np.sort(residual), np.sort(estimate.residual[rows]), atol=1e-9)
@@ -487,7 +487,7 @@ def test_the_value_of_a_ratio_with_ends_that_absorb():
     problem = pose(gamma=0.8)
     equations, lstd = lstd_equations(problem, 4, 1, fourier=0), find_lstd(problem, 4, 0.05, 1, fourier=0)
     zeta = np.linspace(0.5, 1.5, 60)
-    found = ratio_estimate(equations, lstd, zeta)
+    found = ratio_estimate(lstd, zeta)
     total = zeta @ end_mass(equations)
     assert found.value == pytest.approx(zeta @ problem.data.rewards / total)
     assert found.diagnostics["mean_ratio"] == pytest.approx(total / 60)
@@ -502,7 +502,7 @@ def test_the_value_of_a_ratio_with_ends_that_absorb():
     assert factor == pytest.approx(1 / (1 - equations.system.degrees_of_freedom(0.05) / 60))
     np.testing.assert_allclose(found.sums.influence, expected.stretched(factor).influence)
     np.testing.assert_array_equal(found.weights, zeta)
-    nothing_left = ratio_estimate(equations, lstd, np.zeros(60))
+    nothing_left = ratio_estimate(lstd, np.zeros(60))
     assert np.isnan(nothing_left.value)
 
 
@@ -511,7 +511,7 @@ def test_the_return_of_a_ratio():
     problem = pose()
     equations, lstd = lstd_equations(problem, 4, 1, fourier=0), find_lstd(problem, 4, 0.05, 1, fourier=0)
     zeta = np.linspace(0.5, 1.5, 60)
-    found = ratio_estimate(equations, lstd, zeta)
+    found = ratio_estimate(lstd, zeta)
     rate = zeta @ problem.ending / zeta.sum()
     assert found.per_episode.value == pytest.approx(found.value / rate)
     known = lstd.per_episode

@@ -5,7 +5,7 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.ope import Problem
-from ope_vpm.ope.q.linear import find_lstd, lstd_equations
+from ope_vpm.ope.q.linear import find_lstd
 from ope_vpm.ope.ratio.estimator import ratio_estimate
 from ope_vpm.policy import CategoricalPolicy
 
@@ -22,8 +22,7 @@ def posed():
 
 
 def estimate(problem, zeta):
-    equations = lstd_equations(problem, 4, 1, fourier=0)
-    return ratio_estimate(equations, find_lstd(problem, 4, None, 1, fourier=0), zeta)
+    return ratio_estimate(find_lstd(problem, 4, None, 1, fourier=0), zeta)
 
 
 def test_a_ratio_of_one_is_the_logged_mean():

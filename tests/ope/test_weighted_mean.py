@@ -21,7 +21,7 @@ def linear(value, error, bias=0.0, ridge=1e-4, doubts=(), **more):
     return LinearEstimate(
         value=value, uncertainty=Bootstrap(episodes=EpisodeSums.of_influence(value, influence)),
         doubts=(*RIDGE.suspects(bias), *doubts),
-        ridge=ridge, theta=NOTHING, beta=NOTHING, residual=None, **more,
+        equations=None, ridge=ridge, theta=NOTHING, beta=NOTHING, residual=None, **more,
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from ope_vpm.ope.inference.support import unsupported
 from ope_vpm.ope.linear.mixture import mixture
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.fitted import Networks, fitted_q
-from ope_vpm.ope.q.linear import doubted_lstd, find_lstd, lstd_equations
+from ope_vpm.ope.q.linear import doubted_lstd, find_lstd
 from ope_vpm.ope.vpm.estimator import POWER, VPMEstimator, solve_factored
 from ope_vpm.with_torch import has_torch
 
@@ -97,8 +97,7 @@ class Auto(ProblemEstimator):
     def _mixture(self, problem: Problem) -> RawEstimate:
         """The weighted mean of vpm and LSTD-Q."""
         vpm = solve_factored(problem, self.n_features, None, POWER, DRAWS)
-        lstd = lstd_equations(problem, self.n_features, DRAWS), find_lstd(problem, self.n_features, None, DRAWS)
-        return mixture([vpm, lstd])
+        return mixture([vpm, find_lstd(problem, self.n_features, None, DRAWS)])
 
     @property
     def _doubted_lstd(self) -> Candidate:

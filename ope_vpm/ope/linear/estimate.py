@@ -30,6 +30,8 @@ is itself rough."""
 class LinearEstimate(RawEstimate):
     """A value with the numbers that other estimators build upon."""
 
+    equations: PairEquations = field(repr=False)
+    """The equations that it solves."""
     ridge: float
     """The ridge that was given or chosen; NaN where the log and the target have nothing in common."""
     theta: Floats
@@ -110,6 +112,7 @@ def _estimate(equations: PairEquations, path: RidgePath) -> LinearEstimate:
             *RIDGE.suspects(bias),
             *remarks((*clock_remarks(problem.data, problem.time_limit, known=True), *_few_ends(problem))),
         ),
+        equations=equations,
         ridge=chosen,
         theta=path.theta[:, path.chosen],
         beta=path.beta[:, path.chosen],

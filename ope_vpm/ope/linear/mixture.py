@@ -14,15 +14,11 @@ from ope_vpm.arrays import Floats
 from ope_vpm.ope.inference.doubts import DISAGREEMENT, RIDGE, joined
 from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
-from ope_vpm.ope.linear.equations import PairEquations
 from ope_vpm.ope.linear.estimate import LinearEstimate
 from ope_vpm.ope.linear.sensitivity import row_doubt, sample_rows, with_doubts
 
-Solved = tuple[PairEquations, LinearEstimate]
-"""Equations with their solution, before its features are doubted."""
 
-
-def mixture(parts: Sequence[Solved]) -> RawEstimate:
+def mixture(parts: Sequence[LinearEstimate]) -> RawEstimate:
     """The weighted mean of linear estimates: v = Σ w_k v_k, w_k ∝ 1/(se_k² + b_k²).
 
     se_k is the standard error and b_k how far the value moves when the ridge is ten times larger. Influence functions,
@@ -30,13 +26,11 @@ def mixture(parts: Sequence[Solved]) -> RawEstimate:
     weights of its own. How far the value depends on which features were drawn is that of the first part.
 
     Args:
-        parts: equations with their solutions. As in `mixture([(vpm_equations, vpm), (lstd_equations, lstd)])`.
+        parts: the estimates, before their features are doubted.
     """
-    equations, _ = parts[0]
-    found = mixed([estimate for _, estimate in parts])
-    of_return = None
+    found, of_return, equations = mixed(parts), None, parts[0].equations
     if found.per_episode is not None:
-        returns = [(each, estimate.per_episode) for each, estimate in parts if estimate.per_episode is not None]
+        returns = [each.per_episode for each in parts if each.per_episode is not None]
         of_return = row_doubt(equations, *_mixed_rows(returns))
     return with_doubts(found, row_doubt(equations, *_mixed_rows(parts)), of_return)
 
@@ -81,9 +75,8 @@ def shares_of(estimates: Sequence[LinearEstimate]) -> Floats:
     return precision / precision.sum()
 
 
-def _mixed_rows(parts: Sequence[Solved]) -> tuple[Floats, Floats]:
+def _mixed_rows(parts: Sequence[LinearEstimate]) -> tuple[Floats, Floats]:
     """The ratio and the Bellman residual of the weighted mean at each row of the log's sample."""
-    shares = shares_of([estimate for _, estimate in parts])
-    rows = [sample_rows(*part) for part in parts]
+    shares, rows = shares_of(parts), [sample_rows(part) for part in parts]
     tau, residual = (np.tensordot(shares, np.stack(each), axes=1) for each in zip(*rows, strict=True))
     return tau, residual

@@ -73,23 +73,22 @@ class Rows:
         return tau, residual
 
 
-def with_feature_doubt(equations: PairEquations, estimate: LinearEstimate) -> LinearEstimate:
+def with_feature_doubt(estimate: LinearEstimate) -> LinearEstimate:
     """Add to an estimate, and to its return, the doubts that its Bellman residuals raise.
 
     Args:
-        equations: those that the estimate solves.
         estimate: the value, with an influence function.
     """
-    if _unknown(equations, estimate):
+    if _unknown(estimate.equations, estimate):
         return estimate
-    doubt, of_return = row_doubt(equations, *sample_rows(equations, estimate)), None
+    doubt, of_return = row_doubt(estimate.equations, *sample_rows(estimate)), None
     if estimate.per_episode is not None:
-        of_return = row_doubt(equations, *sample_rows(equations, estimate.per_episode))
+        of_return = row_doubt(estimate.equations, *sample_rows(estimate.per_episode))
     return replace(with_doubts(estimate, doubt, of_return), missed=doubt.missed)
 
 
 def with_linear_doubt(
-    equations: PairEquations, linear: LinearEstimate, found: RawEstimate, rows: Rows, of_return: Rows | None = None
+    linear: LinearEstimate, found: RawEstimate, rows: Rows, of_return: Rows | None = None
 ) -> RawEstimate:
     """An estimate by other means, doubted as the solution of linear equations is.
 
@@ -99,12 +98,12 @@ def with_linear_doubt(
     with as many features, so that errors are stretched as those of LSTD-Q are (`leverage_factor`).
 
     Args:
-        equations: of LSTD-Q, on a log in memory.
-        linear: what LSTD-Q finds with them.
+        linear: LSTD-Q, on a log in memory.
         found: the estimate, with an influence function.
         rows: its ratio τ and its Bellman residual δ at each row of the equations.
         of_return: the same of the return of an episode; None where the estimate has none.
     """
+    equations = linear.equations
     if _unknown(equations, found) or not np.isfinite(linear.value):
         return found
     doubt, doubt_of_return = row_doubt(equations, *rows.on_sample(equations)), None
@@ -163,9 +162,10 @@ def ratio_error_bound(tau: Floats, residual: Floats) -> float:
     return float(tau.std() / abs(mean) * size) if mean else 0.0
 
 
-def sample_rows(equations: PairEquations, estimate: LinearEstimate) -> tuple[Floats, Floats]:
+def sample_rows(estimate: LinearEstimate) -> tuple[Floats, Floats]:
     """τ and the Bellman residual of the solution at each row of the log's sample."""
-    if equations.problem.log.sample is equations.problem.log and estimate.weights is not None:
+    equations, log = estimate.equations, estimate.equations.problem.log
+    if log.sample is log and estimate.weights is not None:
         assert estimate.residual is not None
         return estimate.weights[equations.rows.rows], estimate.residual
     pairs = equations.on_sample.rows

@@ -13,7 +13,7 @@ from ope_vpm.ope.inference.support import doubts_of_actions
 from ope_vpm.ope.inference.uncertainty import Bootstrap
 from ope_vpm.ope.linear.sensitivity import Rows, with_linear_doubt
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.q.linear import find_lstd, linear_qs, lstd_equations
+from ope_vpm.ope.q.linear import find_lstd, linear_qs
 from ope_vpm.ope.q.values import influence
 
 
@@ -45,18 +45,17 @@ def fitted_q(problem: Problem, settings: Networks, weight: Floats | None = None)
         weight: of each logged row in the regression, where it is not 1.
     """
     linear = find_lstd(problem, settings.n_features, settings.ridge, settings.draws)
-    equations = lstd_equations(problem, settings.n_features, settings.draws)
     found, rows = _fitted(problem, settings, weight)
     if linear.per_episode is None or fixed_length(problem) is not None:
-        return with_linear_doubt(equations, linear, found, rows)
+        return with_linear_doubt(linear, found, rows)
     charge, rate = linear.per_episode.value, ends_under(problem, linear.per_episode.ratio)
     if not reaches_ends(problem, rate):
-        return with_linear_doubt(equations, linear, replace(found, per_episode=UNKNOWN), rows)
+        return with_linear_doubt(linear, replace(found, per_episode=UNKNOWN), rows)
     # The return of the linear Q is charged at each end, and other networks learn what is wrong with that.
     charged = problem.with_rewards(problem.data.rewards - charge * problem.ending)
     left, of_return = _fitted(charged, settings, weight)
     found = replace(found, per_episode=uncharged(charge, rate, left))
-    return with_linear_doubt(equations, linear, found, rows, Rows(of_return.tau, of_return.residual / rate))
+    return with_linear_doubt(linear, found, rows, Rows(of_return.tau, of_return.residual / rate))
 
 
 def _fitted(problem: Problem, settings: Networks, weight: Floats | None) -> tuple[RawEstimate, Rows]:
@@ -68,7 +67,7 @@ def _fitted(problem: Problem, settings: Networks, weight: Floats | None) -> tupl
     by_step = None if weight is None else weight[plan.rows]
     linear = find_lstd(problem, settings.n_features, settings.ridge, settings.draws)
     ratio = linear.ratio[plan.rows]
-    equations = lstd_equations(problem, settings.n_features, settings.draws).weighted(weight)
+    equations = linear.equations.weighted(weight)
     (base,) = linear_qs(equations, whole, [linear.ridge])
     q = fit_networks(problem, whole, settings.members, settings.training_steps, settings.draws, base, by_step)
     residual = q.residual(problem)

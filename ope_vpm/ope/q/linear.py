@@ -62,11 +62,11 @@ def doubted_lstd(
     equations = lstd_equations(problem, n_features, draws).weighted(weight)
     plain = weight is None
     found = find_lstd(problem, n_features, ridge, draws) if plain else linear_estimate(equations, ridge, "linear")
-    found = with_feature_doubt(equations, found)
+    found = with_feature_doubt(found)
     if not found.missed.sure or action_functions(problem, rich=True).spread is None:
         return found
     equations = lstd_equations(problem, n_features, draws, rich=True).weighted(weight)
-    return with_feature_doubt(equations, linear_estimate(equations, ridge, "linear", {"action_functions": "rich"}))
+    return with_feature_doubt(linear_estimate(equations, ridge, "linear", {"action_functions": "rich"}))
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from ope_vpm.ope.linear.equations import PairEquations
 from ope_vpm.ope.linear.estimate import LinearEstimate
 from ope_vpm.ope.linear.sensitivity import Rows, with_linear_doubt
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.q.linear import find_lstd, lstd_equations
+from ope_vpm.ope.q.linear import find_lstd
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,16 +46,14 @@ class RatioEstimator(ProblemEstimator):
         if problem.finite:
             return counted_estimate(problem)
         # No Fourier features for the action: LSTD-Q's ridge, which is taken here, is too small for so many columns.
-        lstd = find_lstd(problem, self.n_features, self.ridge, self.draws, fourier=0)
-        return self.find_linear(lstd_equations(problem, self.n_features, self.draws, fourier=0), lstd)
+        return self.find_linear(find_lstd(problem, self.n_features, self.ridge, self.draws, fourier=0))
 
     @abstractmethod
-    def find_linear(self, equations: PairEquations, lstd: LinearEstimate) -> RawEstimate:
+    def find_linear(self, lstd: LinearEstimate) -> RawEstimate:
         """The estimate in the span of the features.
 
         Args:
-            equations: of the problem, without weights.
-            lstd: what LSTD-Q finds with them: its ridge, and a Q for the influence function.
+            lstd: LSTD-Q: its equations and ridge, and a Q for the influence function.
         """
 
 
@@ -68,19 +66,19 @@ def end_mass(equations: PairEquations) -> Floats:
 
 
 def ratio_estimate(
-    equations: PairEquations, lstd: LinearEstimate, zeta: Floats, solver: str = "linear", cautions: tuple[str, ...] = ()
+    lstd: LinearEstimate, zeta: Floats, solver: str = "linear", cautions: tuple[str, ...] = ()
 ) -> RawEstimate:
     """The value Σ ζr / Σ ζ of a ratio ζ, the time after ends included in the sum below.
 
     The interval is that of ζ times the Bellman residual of LSTD-Q; how far LSTD-Q's own value lies is a suspected bias.
 
     Args:
-        equations: of the problem.
-        lstd: what LSTD-Q finds with them.
-        zeta: the ratio at each of their rows.
+        lstd: LSTD-Q.
+        zeta: the ratio at each row of its equations.
         solver: its name, for the record.
         cautions: reasons for it that the method has.
     """
+    equations = lstd.equations
     problem, pairs = equations.problem, equations.rows
     weights, total = pairs.by_logged_row(zeta), float(zeta @ end_mass(equations))
     value = value_or_nan(float(zeta @ pairs.rewards) / total if total else 0.0, zeta)
@@ -107,24 +105,24 @@ def ratio_estimate(
     )
     rows = Rows(tau, residual)
     if not problem.episodic:
-        return with_linear_doubt(equations, lstd, found, rows)
+        return with_linear_doubt(lstd, found, rows)
     known = None if lstd.per_episode is None else lstd.per_episode.residual
-    found = _with_return(equations, lstd, found, tau)
-    return with_linear_doubt(equations, lstd, found, rows, None if known is None else Rows(tau, known))
+    found = _with_return(lstd, found, tau)
+    return with_linear_doubt(lstd, found, rows, None if known is None else Rows(tau, known))
 
 
-def _with_return(equations: PairEquations, lstd: LinearEstimate, found: RawEstimate, tau: Floats) -> RawEstimate:
+def _with_return(lstd: LinearEstimate, found: RawEstimate, tau: Floats) -> RawEstimate:
     """The estimate with the return of an episode, Σ ζr / Σ ζ·1[the task ends here].
 
     As for the value, the interval takes LSTD-Q's Bellman residual, here that of its return.
 
     Args:
-        equations: of the problem.
-        lstd: what LSTD-Q finds with them.
+        lstd: LSTD-Q.
         found: the estimate of the value.
-        tau: the ratio at each of their rows, of mean 1.
+        tau: the ratio at each row of its equations, of mean 1.
     """
-    problem, known = equations.problem, lstd.per_episode
+    equations, known = lstd.equations, lstd.per_episode
+    problem = equations.problem
     rate = float(tau @ equations.rows.states.ended) / len(tau)
     if known is None or known.residual is None or not reaches_ends(problem, rate):
         return replace(found, per_episode=UNKNOWN)

@@ -211,27 +211,28 @@ def find_factored(
         draws: target actions drawn for each state where the policy's mean action is not known otherwise.
     """
     if not ratio_model(problem).overlap > 0:
-        return nothing_in_common(problem)
-    return with_feature_doubt(*solve_factored(problem, n_features, ridge, power, draws))
+        return nothing_in_common(PairEquations(problem, any_pairs(problem, n_features, draws)))
+    return with_feature_doubt(solve_factored(problem, n_features, ridge, power, draws))
 
 
 def solve_factored(
     problem: Problem, n_features: int | None, ridge: float | None, power: float, draws: int
-) -> tuple[PairEquations, LinearEstimate]:
-    """The equations of the factored ratio and their solution, before its features are doubted; arguments as above."""
+) -> LinearEstimate:
+    """The solution by the factored ratio before its features are doubted; arguments as above."""
     pairs = weighted_pairs(problem, any_pairs(problem, n_features, draws), power)
     fit = {"power": power, "behaviour_held_out_log_likelihood": ratio_model(problem).held_out_log_likelihood}
-    equations = PairEquations(problem, pairs)
-    return equations, linear_estimate(equations, ridge, "factored", fit)
+    return linear_estimate(PairEquations(problem, pairs), ridge, "factored", fit)
 
 
-def nothing_in_common(problem: Problem) -> LinearEstimate:
+def nothing_in_common(equations: PairEquations) -> LinearEstimate:
     """No value: no logged action is one of the target's."""
+    problem = equations.problem
     nothing = WeightSums(np.zeros(()), np.zeros(()), np.zeros(problem.data.n_episodes))
     return LinearEstimate(
         value=float("nan"),
         weights=None if problem.streamed else np.zeros(len(problem.data)),
         doubts=(*doubts_of_sums(problem.data, nothing), *unsupported(problem, 1.0, OVERLAP)),
+        equations=equations,
         ridge=float("nan"),
         theta=np.zeros(0),
         beta=np.zeros(0),
