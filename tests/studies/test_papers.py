@@ -9,7 +9,7 @@ from ope_vpm.envs import sepsis
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.policy import TablePolicy
 from ope_vpm.studies.catalogue import PAPERS
-from ope_vpm.studies.papers import namkoong, page, paper
+from ope_vpm.studies.papers import namkoong, page, paper, tang_wiens
 from ope_vpm.studies.papers import sepsis as runs
 from ope_vpm.studies.runner import write_rows
 from ope_vpm.studies.study import Results, select
@@ -80,6 +80,20 @@ def test_the_counted_model_by_hand():
     assert runs.counted_policy(data.observations, data.actions, 2)[:, [0, 2]].tolist() == [[1, 0], [0, 1]]
 
 
+def test_early_fitted_q_evaluation_and_wdr_by_hand():
+    """One of two first steps goes on and is paid 1 by the next, the other is paid 1: all is worth (0.99 + 1) / 2."""
+    data = LoggedDataset.from_arrays(
+        np.array([1, 3, 1]), np.array([0, 2, 0]), np.array([0.0, 1.0, 1.0]), np.array([3, 0, 0]), [False, True, True]
+    )
+    solve, table = tang_wiens.Counted.of(data), np.eye(8)[np.where(np.arange(1440) == 3, 2, 0)]
+    found = solve.estimates(table, np.ones(3))
+    assert found == pytest.approx(dict.fromkeys(found, (0.99 + 1) / 2))
+    unseen = np.eye(8)[np.full(1440, 5)]
+    assert solve.estimates(unseen, np.ones(3))["FQE, 50 sweeps"] == pytest.approx(-1)
+    plain = solve.weighted(np.ones(3), np.zeros(1440), np.zeros((1440, 8)))
+    assert plain == pytest.approx((0.99 + 1) / 2)
+
+
 def test_wis_is_the_paper_s_formula():
     data = sepsis.model().simulate([runs.physician()], 200, sepsis.LIMIT, seed=1)
     target = TablePolicy(0.5 * runs.physician().table + 0.5 / 8)
@@ -118,8 +132,8 @@ def test_every_published_figure_is_in_a_cell_that_is_run(name):
 
 
 def test_one_small_run_becomes_a_page(tmp_path, monkeypatch):
-    monkeypatch.setattr(runs, "EPISODES", 300)
-    monkeypatch.setattr(runs, "EPOCHS", range(0, 4))
+    monkeypatch.setattr(tang_wiens, "EPISODES", 300)
+    monkeypatch.setattr(tang_wiens, "EPOCHS", range(0, 4))
     study = paper.study("tang-wiens", quick=False)
     rows = [{"log": "simulated", "seed": 0, **row} for row in study.run({"log": "simulated"}, 0).rows]
     assert {row["policy"] for row in rows} == {"epoch 0", "epoch 1", "epoch 2", "epoch 3"}

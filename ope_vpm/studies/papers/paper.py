@@ -230,9 +230,10 @@ def _panel(axis: Axes, paper: Paper, cell: Cell, rows: Sequence[Row]) -> None:
         mean, error, runs = measured(select(own, method=method), measure)
         if runs:
             axis.errorbar(mean, -place, xerr=error, fmt="o", color="C3", capsize=2)
-        published = told.get(method, {}).get(measure)
-        if isinstance(published, float):
-            axis.plot(published, -place, "o", color="black", markerfacecolor="none", markersize=9)
+        if published := told.get(method, {}).get(measure):
+            axis.plot(
+                float(str(published).split()[0]), -place, "o", color="black", markerfacecolor="none", markersize=9
+            )
     if measure == "value":
         axis.axvline(np.mean([row["truth"] for row in own]), color="black", linestyle=":")
     else:
