@@ -13,7 +13,7 @@ from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.inference.doubts import DISAGREEMENT, PAST, SUPPORT, UNSEEN, Doubts, remarks
 from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_sums, reward_range, rows_worth
 from ope_vpm.ope.inference.support import NO_DATA
-from ope_vpm.ope.inference.uncertainty import Bootstrap, Derived, Interval
+from ope_vpm.ope.inference.uncertainty import Bootstrap, Derived, EpisodeSums, Interval
 from ope_vpm.ope.problem import Problem
 
 FEW_CUT = 0.1
@@ -22,7 +22,13 @@ the time: what is unknown about so few hardly moves a mean over all."""
 
 
 def finite_estimate(
-    problem: Problem, solution: FiniteSolution, diagnostics: dict[str, Any], cautions: tuple[str, ...] = ()
+    problem: Problem,
+    solution: FiniteSolution,
+    diagnostics: dict[str, Any],
+    cautions: tuple[str, ...] = (),
+    *,
+    asked: Problem | None = None,
+    influence: EpisodeSums | None = None,
 ) -> RawEstimate:
     """A solution with the influence of each episode, the weights of the logged rows, and the doubts about it.
 
@@ -31,23 +37,25 @@ def finite_estimate(
         solution: its exact solution.
         diagnostics: for people to read.
         cautions: reasons for it, in sentences.
+        asked: the question whose counts were solved, if it is another one.
+        influence: how each episode moves the value; None: as it moves a solution that does not know the time.
     """
-    rows, past = evidence_of_rows(problem, solution), history(problem, solution)
-    sums, rare = rows.sums, rows.rare
-    foreseen = solution.predicted and finite_problem(problem).compares_actions
+    asked = asked or problem
+    rows, past = evidence_of_rows(asked, solution), history(asked, solution)
+    foreseen = solution.predicted and finite_problem(asked).compares_actions
     apart = None if solution.alternative is None else abs(solution.alternative - solution.value)
     doubts = (
         *doubts_of_sums(problem.data, rows.of_weights),
-        *unseen_doubts(problem, solution, foreseen),
+        *unseen_doubts(asked, solution, foreseen),
         *DISAGREEMENT.suspects(apart),
         *PAST.of(past.share, bias=past.bias),
-        *few_rewards(problem.data, rare),
-        *remarks((*cautions, *_clock(problem, rows.cut))),
+        *few_rewards(problem.data, rows.rare),
+        *remarks((*cautions, *_clock(asked, rows.cut))),
     )
-    at_least = reach(problem, solution, rare, without_data(problem, solution, foreseen))
+    at_least = reach(problem, solution, rows.rare, without_data(asked, solution, foreseen))
     return RawEstimate(
         value=solution.value,
-        uncertainty=Derived(of=Bootstrap(episodes=sums), limits=at_least),
+        uncertainty=Derived(of=Bootstrap(episodes=influence or rows.sums), limits=at_least),
         weights=rows.weights,
         rows_worth=rows_worth(rows.of_weights) if rows.weights is None else None,
         ends_worth=rows.ends_worth,

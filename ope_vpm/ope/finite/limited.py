@@ -8,18 +8,16 @@ import numpy as np
 
 from ope_vpm.arrays import Floats
 from ope_vpm.ope.finite.episodes import Course, Total, course_of, ongoing, total, with_rewards
-from ope_vpm.ope.finite.estimate import left_out, reach, unseen_doubts, without_data
+from ope_vpm.ope.finite.estimate import finite_estimate
 from ope_vpm.ope.finite.fit import Fit
-from ope_vpm.ope.finite.history import history
-from ope_vpm.ope.finite.influence import MORE_THAN_ONCE, evidence_of_rows, widening_of
-from ope_vpm.ope.finite.limits import few_rewards
+from ope_vpm.ope.finite.influence import MORE_THAN_ONCE, widening_of
 from ope_vpm.ope.finite.model import FiniteSolution
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.streamed import over_steps
 from ope_vpm.ope.finite.timed import TimedSteps, TimedSums
 from ope_vpm.ope.finite.treatments import DEFAULT
-from ope_vpm.ope.inference.doubts import PAST, UNSEEN, scaled
-from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_sums, rows_worth
+from ope_vpm.ope.inference.doubts import UNSEEN, scaled
+from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.returns import with_counted_ends, with_rate_doubt
 from ope_vpm.ope.inference.uncertainty import Bootstrap, Derived, EpisodeSums
 from ope_vpm.ope.problem import Problem
@@ -41,7 +39,9 @@ def limited_estimate(problem: Problem, steps: int) -> RawEstimate:
     charged_values = values[..., 0] - charge * values[..., 1]
     charged = total(with_rewards(finite, counts.rewards - charge), course, fit, charged_values)
     solution = _solution(course, fit, value, charged, length)
-    found = _estimate(problem, solution, (moved[:, 0] - charge * moved[:, 1]) / length)
+    influence = EpisodeSums.of_influence(value, (moved[:, 0] - charge * moved[:, 1]) / length)
+    notes = {"solver": "counts", "unseen": DEFAULT, **solution.details}
+    found = finite_estimate(problem, solution, notes, asked=ongoing(problem), influence=influence)
     if problem.gamma < 1:
         return found
     rate_error = float(np.sqrt(np.sum(moved[:, 1] ** 2))) / length
@@ -84,30 +84,6 @@ def _influence(problem: Problem, course: Course, values: Floats, moved: Floats) 
     first = values[0][counts.initial_states]
     moved[problem.log.initial_episodes] += (first - first.mean(axis=0)) / len(first)
     return moved
-
-
-def _estimate(problem: Problem, solution: FiniteSolution, influence: Floats) -> RawEstimate:
-    asked = ongoing(problem)
-    sums = EpisodeSums.of_influence(solution.value, influence)
-    rows = evidence_of_rows(asked, solution)  # but for its influence, which does not know the time
-    rare, past = rows.rare, history(asked, solution)
-    foreseen = solution.predicted and finite_problem(asked).compares_actions
-    doubts = (
-        *doubts_of_sums(problem.data, rows.of_weights),
-        *unseen_doubts(asked, solution, foreseen),
-        *PAST.of(past.share, bias=past.bias),
-        *few_rewards(problem.data, rare),
-    )
-    counted = {"solver": "counts", "unseen": DEFAULT, "unseen_mass": solution.unseen_mass}
-    at_least = reach(problem, solution, rare, without_data(asked, solution, foreseen))
-    return RawEstimate(
-        value=solution.value,
-        uncertainty=Derived(of=Bootstrap(episodes=sums), limits=at_least),
-        weights=rows.weights,
-        rows_worth=rows_worth(rows.of_weights) if rows.weights is None else None,
-        doubts=doubts,
-        diagnostics={**counted, **left_out(problem), **solution.details},
-    )
 
 
 def _return(found: RawEstimate, pays: Total, influence: Floats, length: float) -> RawEstimate:
