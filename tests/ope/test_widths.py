@@ -6,7 +6,7 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
-from ope_vpm.ope.finite.influence import finite_influence, leverage
+from ope_vpm.ope.finite.influence import evidence_of_rows, leverage
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.treatments import treatment
 from ope_vpm.ope.inference.uncertainty import entry_rate
@@ -117,7 +117,7 @@ def test_finite_influence_is_the_derivative_with_honest_residuals(gamma):
     data, target = wandering(0), np.array([[0.2, 0.8], [0.5, 0.5], [0.9, 0.1]])
     problem = Problem.pose(data, target, gamma=gamma, ignore=QUIET)
     solution = treatment("restrict").solved(finite_problem(problem))
-    sums = finite_influence(problem, solution)
+    sums = evidence_of_rows(problem, solution).sums
 
     assert solution.value == pytest.approx(value_of(data, target, gamma, np.ones(42), np.ones(6)))
     pair = 2 * data.observations + data.actions

@@ -44,10 +44,10 @@ def history(problem: Problem, solution: FiniteSolution) -> History:
     counts, size = finite_problem(problem).counts, problem.data.reward_facts.size
     solved = SolvedSteps.of(problem, solution, None)
     # Residuals as multiples of a power of two, which rounds nothing: powers of 1e-160 are not held by floats.
-    asked = Asked(solved, counts.pairs, int(np.frexp(size)[1]))
-    found = over_steps(problem, Pasts.of, asked)
+    exponent = int(np.frexp(size)[1])
+    found = over_steps(problem, Pasts.of, solved, exponent)
     number, _, square = found.moments[:3].sum(axis=1)
-    rms = ldexp(float(np.sqrt(square / number)), asked.exponent) if number else 0.0
+    rms = ldexp(float(np.sqrt(square / number)), exponent) if number else 0.0
     if rms <= ROUNDING * size:
         return History(0.0, 0.0)
     share = max(found.predicted(each) for each in (counts.state_of_pair, counts.action_of_pair))
@@ -56,21 +56,11 @@ def history(problem: Problem, solution: FiniteSolution) -> History:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """What is looked up for each step."""
-
-    solved: SolvedSteps
-    pairs: int
-    """How many there are."""
-    exponent: int
-    """Residuals are divided by 2 to this power."""
-
-
-@dataclass(frozen=True, eq=False)
 class Pasts:
     """Moments of residuals by pair and by the pair before; those of parts are merged."""
 
-    asked: Asked
+    pairs: int
+    """How many there are."""
     code: Integers
     """pair · pairs + the pair before, rising."""
     moments: Floats
@@ -79,17 +69,19 @@ class Pasts:
     """The first step and the last one, as columns of row, episode, pair and residual; empty where there is none."""
 
     @classmethod
-    def of(cls, logged: LoggedSteps, asked: Asked) -> Pasts:
+    def of(cls, logged: LoggedSteps, solved: SolvedSteps, exponent: int) -> Pasts:
         """Over the steps of a log, or of one part."""
-        return reduce(Pasts.merge, (cls.of_some(some, logged.first, asked) for some in logged.pieces))
+        pieces = (cls.of_some(some, logged.first, solved, exponent) for some in logged.pieces)
+        none = cls(len(solved.ratio), np.zeros(0, dtype=np.int64), np.zeros((5, 0)), (np.zeros((4, 0)),) * 2)
+        return reduce(Pasts.merge, pieces, none)
 
     @classmethod
-    def of_some(cls, some: SomeSteps, first: int, asked: Asked) -> Pasts:
+    def of_some(cls, some: SomeSteps, first: int, solved: SolvedSteps, exponent: int) -> Pasts:
         """Over some steps, those left out with which the task ended: what follows them is another episode."""
-        outcome = some.rewards + asked.solved.gamma * asked.solved.values[some.after]
-        left = np.ldexp(outcome - asked.solved.mean[some.pair], -asked.exponent)
+        outcome = some.rewards + solved.gamma * solved.values[some.after]
+        left = np.ldexp(outcome - solved.mean[some.pair], -exponent)
         steps = np.array([some.row, first + some.episode, some.pair, left])[:, ~some.end]
-        return cls._added(asked, [_followed(asked, steps)], (steps[:, :1], steps[:, -1:]))
+        return cls._added(len(solved.ratio), [_followed(len(solved.ratio), steps)], (steps[:, :1], steps[:, -1:]))
 
     def merge(self, other: Pasts) -> Pasts:
         """Of two parts, one after another: an episode may go on from one into the other."""
@@ -97,12 +89,12 @@ class Pasts:
         first = self.ends[0] if self.ends[0].size else other.ends[0]
         last = other.ends[1] if other.ends[1].size else self.ends[1]
         tables = [(each.code, each.moments) for each in (self, other)]
-        return self._added(self.asked, [*tables, _followed(self.asked, border)], (first, last))
+        return self._added(self.pairs, [*tables, _followed(self.pairs, border)], (first, last))
 
     @classmethod
-    def _added(cls, asked: Asked, tables: list[tuple[Integers, Floats]], ends: tuple[Floats, ...]) -> Pasts:
+    def _added(cls, pairs: int, tables: list[tuple[Integers, Floats]], ends: tuple[Floats, ...]) -> Pasts:
         codes, moments = (np.concatenate(some, axis=-1) for some in zip(*tables, strict=True))
-        return cls(asked, *_summed(codes, moments), ends)
+        return cls(pairs, *_summed(codes, moments), ends)
 
     def predicted(self, kind: Integers) -> float:
         """The share of the variance of residuals that is between steps of one pair with different pasts.
@@ -112,16 +104,16 @@ class Pasts:
         Args:
             kind: (pairs,): what is asked of the pair before, its state or its action.
         """
-        pair, before = np.divmod(self.code, self.asked.pairs)
+        pair, before = np.divmod(self.code, self.pairs)
         found, noise, number = products_by_past(pair, kind[before], self.moments)
         return found / number if found > SURE * noise > 0 else 0.0
 
 
-def _followed(asked: Asked, steps: Floats) -> tuple[Integers, Floats]:
+def _followed(pairs: int, steps: Floats) -> tuple[Integers, Floats]:
     """Codes and moments of those steps, (4, steps), that follow the one before in their episode."""
     later = np.flatnonzero((np.diff(steps[0]) == 1) & (np.diff(steps[1]) == 0)) + 1
     pair = steps[2].astype(np.int64)
-    return pair[later] * asked.pairs + pair[later - 1], steps[3, later] ** np.arange(5)[:, None]
+    return pair[later] * pairs + pair[later - 1], steps[3, later] ** np.arange(5)[:, None]
 
 
 def _summed(code: Integers, moments: Floats) -> tuple[Integers, Floats]:

@@ -192,6 +192,9 @@ class StepSums:
 def evidence_of_rows(problem: Problem, solution: FiniteSolution) -> RowEvidence:
     """What the rows of a log say of a solution.
 
+    A step moves it by τ·(r + γV(s') - Q(s, a)) to first order, where Q is the mean of r + γV(s') over the steps of its
+    pair; where there are several closed classes, also by how they are mixed: see `mixture`.
+
     Args:
         problem: the question.
         solution: its solution.
@@ -204,15 +207,6 @@ def evidence_of_rows(problem: Problem, solution: FiniteSolution) -> RowEvidence:
         weights = np.zeros(len(problem.data))
         weights[problem.steps.rows] = solved.ratio[finite_problem(problem).counts.pair]
     return sums.evidence(problem, solution, weights)
-
-
-def finite_influence(problem: Problem, solution: FiniteSolution) -> EpisodeSums:
-    """How each episode moves an exact solution on counts, to first order.
-
-    A step contributes τ·(r + γV(s') - Q(s, a)), where Q is the mean of r + γV(s') over the steps of its pair; where
-    there are several closed classes, also to how they are mixed: see `mixture`. Arguments as in `evidence_of_rows`.
-    """
-    return evidence_of_rows(problem, solution).sums
 
 
 def ratio_of_pairs(problem: Problem, solution: FiniteSolution) -> Floats:

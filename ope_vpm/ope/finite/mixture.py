@@ -12,11 +12,9 @@ N(s, a) being the expected number of passes through a transient pair before a cl
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import numpy as np
-
-from ope_vpm.arrays import Floats, Integers
+from ope_vpm.arrays import Floats
 from ope_vpm.ope.finite.counts import PairCounts
 from ope_vpm.ope.inference.uncertainty import EpisodeSums, entry_rate_of_ends, initial_sums
 from ope_vpm.ope.problem import Problem
@@ -50,12 +48,6 @@ class Mixture:
         """
         ratio = passes * counts.times.sum() / counts.times
         return cls(float(start @ gain / start.sum()), gain, ratio, counts.transitions @ gain, begins_after)
-
-    def on_pairs(self, kept: Integers, pairs: int) -> Mixture:
-        """The same with the pairs numbered among more of them; the others are passed 0 times."""
-        ratio, gain_after = np.zeros(pairs), np.zeros(pairs)
-        ratio[kept], gain_after[kept] = self.ratio, self.gain_after
-        return replace(self, ratio=ratio, gain_after=gain_after)
 
     def influence(self, counts: PairCounts) -> Floats:
         """(steps,): ψ of each logged step; its mean is 0 over the steps that the mixture was counted from."""
