@@ -88,7 +88,7 @@ def _parsed(kind: str, text: str, default: Any) -> Any:
 def rmse(runs: Sequence[Run]) -> float:
     """The root mean squared error of one cell in floors, the truth's own error subtracted."""
     squared = np.mean([run.floors**2 for run in runs]) - (runs[0].truth_error / runs[0].floor) ** 2
-    return float(np.sqrt(max(squared, LEAST**2)))
+    return float(max(float(squared), LEAST**2) ** 0.5)
 
 
 def by_cell(runs: Iterable[Run]) -> dict[tuple[Any, ...], list[Run]]:

@@ -63,7 +63,7 @@ def one(errors: Errors, task: str, kind: str, trajectories: int, seed: int, name
     problem = Problem.pose(log, bullet.target(task), gamma=1.0, time_limit="restart")
     for gamma in (1.0, GAMMA):
         problem = problem.with_gamma(gamma, time_limit="restart" if gamma == 1 else "continue")
-        exact = truth.average[LENGTH] if gamma == 1 else truth.discounted
+        exact = truth.per_step[LENGTH] if gamma == 1 else truth.discounted
         floor = exact.deviation / trajectories**0.5
         shown = []
         for name in names:

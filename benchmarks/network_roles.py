@@ -99,7 +99,7 @@ def policy_of(name: str, letter: str) -> TargetPolicy:
     target = task.target
     if letter == "D" and isinstance(target, NetworkPolicy):
         layers = target.layers
-        return ov.as_policy(lambda seen: np.clip(layers.mean(seen), layers.low, layers.high))
+        return ov.as_policy(lambda seen: np.clip(layers.output(seen), layers.low, layers.high))
     by_letter = {
         "T": lambda: target,
         "N": task.near,
