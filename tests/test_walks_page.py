@@ -3,6 +3,7 @@
 import re
 import runpy
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ def test_the_walks_print_what_the_page_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = runpy.run_path(str(ROOT / "examples" / "walk_data.py"))["make"]()
+    names: dict[str, Any] = runpy.run_path(str(ROOT / "examples" / "walk_data.py"))["make"]()
     capsys.readouterr()
     walks = list(WALK.finditer(PAGE))
     assert len(walks) == 6  # the shop has two blocks
@@ -33,3 +34,4 @@ def test_the_walks_print_what_the_page_shows(
         exec(walk["code"], names)
         assert digits_apart(capsys.readouterr().out) == digits_apart(walk["shown"])
     assert (tmp_path / "epochs.png").exists()
+    assert names["best"].checkpoint == Path("logs/td3bc") / f"model_{names['best'].step}.d3"
