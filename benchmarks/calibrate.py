@@ -192,7 +192,7 @@ def fit(lines: Sequence[Line], command: str) -> None:
     is known to nobody. Doubts that are hardly ever raised on such tasks keep the coefficient 1.
     """
     told = [line for line in lines if line.verdict != "unreliable"]
-    raised = {code: sum(line.biases.get(code, 0.0) > 0 for line in told) for code in CODES}
+    raised = {code: sum(line.biases.get(code, 0.0) > 0 for line in told) for code in CODES}  # on how many tasks
     codes = [code for code in CODES if raised[code] >= LEAST_RAISED and code != doubts.SUPPORT.code]
     print(f"{len(told)} tasks that are not unreliable; with {codes}: {_told(left_out(Fitting.of(told, codes)))}")
     for code in codes:
@@ -203,7 +203,8 @@ def fit(lines: Sequence[Line], command: str) -> None:
     chosen |= {code: float(f"{one:.3g}") for code, one in zip(codes, fitted, strict=True)}
     chosen[doubts.SUPPORT.code] = support([line for line in lines if line.verdict == "unreliable"], chosen)
     print(chosen)
-    made = {"made": command, "tasks": len(lines), "date": date.today().isoformat(), "coefficients": chosen}
+    about = {"made": command, "tasks": len(lines), "raised": raised, "date": date.today().isoformat()}
+    made = {**about, "coefficients": chosen}
     FILE.write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
 
 

@@ -30,9 +30,9 @@ def path(value, chosen=0):
 
 
 def test_what_is_suspected_of_residuals_by_hand():
-    """B·√((|ρ| - 0.2)² + h) with B = 9, ρ = -0.6 and h = 0.09; √(5² - 3²) of what is missed."""
-    doubt = RowDoubt(bound=9.0, history=History(-0.6, 0.09, 0.04), missed=Missed(5.0, 3.0))
-    assert {each.code: each.bias for each in doubt.doubts} == pytest.approx({"past": 4.5, "missed": 4})
+    """B·√((|ρ| - 0.2)² + h) with B = 9, ρ = -0.6 and h = 0.09; √(5² - 1.4²) of what is missed."""
+    doubt = RowDoubt(bound=9.0, history=History(-0.6, 0.09, 0.04), missed=Missed(5.0, 1.4))
+    assert {each.code: each.bias for each in doubt.doubts} == pytest.approx({"past": 4.5, "missed": 4.8})
     assert History(0.0, 0.04, 0.16).bias(10.0) == pytest.approx(4)  # the larger share of the two
     assert History(0.2, 0.0).share == 0
 
