@@ -25,6 +25,7 @@ def ask(data: Any, policy: TargetPolicy) -> None:
     reveal_type(ov.evaluate(data, {"south": "free", "north": "none"}))
     reveal_type(ov.evaluate(data, policy, "all"))
     reveal_type(ov.evaluate(data, {"a": policy}, "all"))
+    reveal_type(ov.evaluate(data, policy, "all", gamma=[0.9, 1.0]))
     ov.compare(data, policy, n_feature=20)
     ov.select(data, {"a": policy}, n_feature=20)
     ov.evaluate(data, policy, gama=0.9)
@@ -42,7 +43,17 @@ def test_answers_are_typed_and_typos_are_errors(tmp_path):
     printed, _, _ = api.run(["--strict", "--config-file", settings, str(file)])
     types = [line.partition('type is "')[2].rstrip('"') for line in printed.splitlines() if "Revealed" in line]
     by_name = f"{VALUES}[str, {VALUE}]"
-    assert types == [VALUE, by_name, f"{VALUES}[float, {VALUE}]", by_name, VALUE, VALUE, ALL, f"{VALUES}[str, {ALL}]"]
+    assert types == [
+        VALUE,
+        by_name,
+        f"{VALUES}[float, {VALUE}]",
+        by_name,
+        VALUE,
+        VALUE,
+        ALL,
+        f"{VALUES}[str, {ALL}]",
+        f"{VALUES}[float, {ALL}]",
+    ]
     assert printed.count('Unexpected keyword argument "n_feature"') == 2
     assert 'Unexpected keyword argument "gama"' in printed
 

@@ -44,6 +44,14 @@ def evaluate(
 def evaluate(data: Data, policy: Any, estimator: All, gamma: float = ..., **choices: Unpack[Choices]) -> AllValues: ...
 @overload
 def evaluate(
+    data: Data, policy: Policies, estimator: All, *, gamma: Discounts, **choices: Unpack[Choices]
+) -> PolicyValues[str, PolicyValues[float, AllValues]]: ...
+@overload
+def evaluate(
+    data: Data, policy: Any, estimator: All, *, gamma: Discounts, **choices: Unpack[Choices]
+) -> PolicyValues[float, AllValues]: ...
+@overload
+def evaluate(
     data: Data, policy: Group, estimator: OneEstimator = ..., gamma: float = ..., **choices: Unpack[Choices]
 ) -> PolicyValue: ...
 @overload
