@@ -8,6 +8,7 @@ treatments, vitals change independently of one another, so that the outcomes are
 """
 
 from functools import cache, reduce
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -113,8 +114,8 @@ def model(*, mended: bool = False, uniform: bool = False) -> FiniteModel:
     for diabetes, *before in np.ndindex(2, 2, 2, 2):
         for action in range(ACTIONS):
             after = np.array([action // 4, action % 2, action // 2 % 2])
-            tables = _vitals(diabetes, np.array(before, dtype=bool), after.astype(bool), mended)
-            table: Floats = reduce(lambda one, other: np.kron(one, other), tables)
+            tables: list[Any] = _vitals(diabetes, np.array(before, dtype=bool), after.astype(bool), mended)
+            table: Any = reduce(np.kron, tables)
             here, there = np.nonzero(table)
             numbers = [
                 np.ravel_multi_index((diabetes, *np.unravel_index(vital, SHAPE[1:5]), *treated), SHAPE)
