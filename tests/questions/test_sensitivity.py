@@ -154,6 +154,7 @@ def test_continuous_states_have_the_bounds_of_a_linear_system(gamma):
     below = np.mean([each.value - each.lower[1:] for each in found], axis=0)
     above = np.mean([each.upper[1:] - each.value for each in found], axis=0)
     assert found[0].lower[0] == found[0].upper[0] == values[0].value
+    assert values[0].sensitivity([1e9], logs[0]).at(1e9) == values[0].possible  # no value is beyond all rewards
     assert below == pytest.approx(reach, rel=0.1)
     assert above == pytest.approx(reach, rel=0.1)
 

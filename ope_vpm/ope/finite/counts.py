@@ -87,7 +87,7 @@ class PairCounts:
     initial_weight: Floats
     """How much each initial state counts."""
     second: Bools
-    """(steps,): whether each step is of the second half of the episodes: see `halves`."""
+    """(steps,): whether each step is of the second half of the episodes: see `second_half`."""
     steps: Floats | None = None
     """How many steps each entry stands for; None: for one."""
     spread: Floats | None = None
@@ -197,10 +197,6 @@ class PairCounts:
             spread=None if self.spread is None else self.spread[steps],
         )
         return part, kept
-
-    def halves(self) -> tuple[PairCounts, PairCounts]:
-        """The counts of each half of the episodes, over the same states."""
-        return self.part(~self.second)[0], self.part(self.second)[0]
 
     def reweighted(self, steps: Floats, initial: Floats) -> PairCounts:
         """The counts with every step and every initial state counting more or less by a factor."""

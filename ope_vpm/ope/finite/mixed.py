@@ -210,10 +210,15 @@ class MixedModel:
         contrast: Floats = self.every - self.of_states(self.seen)[:, None]
         return contrast
 
+    def parts(self, y: Floats) -> tuple[Floats, Floats]:
+        """(states, 1): the mean of each state and of all; (states, actions): what slopes would add to it, unheld."""
+        mean = self.intercept @ y
+        return mean + self.of_states((y - mean)[:, None]), self.contrast @ (self.slopes @ y)
+
     def predicted(self, y: Floats) -> Floats:
         """(states, actions): Q as predicted from outcomes."""
-        mean = self.intercept @ y
-        found: Floats = mean + self.of_states((y - mean)[:, None]) + self.within * (self.contrast @ (self.slopes @ y))
+        base, step = self.parts(y)
+        found: Floats = base + self.within * step
         return found
 
     def held(self, y: Floats) -> MixedModel:
@@ -222,13 +227,9 @@ class MixedModel:
         Otherwise the slopes predict more of some unseen pair than anything that was seen, which is then an outcome
         of what leads there: a grid with one reward of 1 had values of 1.2.
         """
-        mean = self.intercept @ y
-        base = mean + self.of_states((y - mean)[:, None])
-        step = self.contrast @ (self.slopes @ y)
-        room = np.where(step > 0, y.max() - base, base - y.min())
-        size = np.abs(step)
-        share = np.divide(np.maximum(room, 0), size, out=np.ones_like(step), where=size > room)
-        return replace(self, within=share)
+        base, step = self.parts(y)
+        room, size = np.maximum(np.where(step > 0, y.max() - base, base - y.min()), 0), np.abs(step)
+        return replace(self, within=np.divide(room, size, out=np.ones_like(step), where=size > room))
 
     def damped(self, share: float) -> MixedModel:
         """The model with a share of its slopes."""

@@ -38,7 +38,7 @@ class StepPlan:
     copies: int
     """Initial states over which one ending row is spread."""
     second: Bools
-    """(episodes,): whether each is in the second half: see `PairCounts.halves`."""
+    """(episodes,): whether each is in the second half: see `second_half`."""
 
     @property
     def width(self) -> int:

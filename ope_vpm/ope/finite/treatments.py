@@ -32,8 +32,6 @@ from ope_vpm.suggestions import suggestion
 DEFAULT = "auto"
 """The treatment of all estimators on counts (vpm, model, fqe, the DICE family, mwl, mql, and Q in dr and wdr) unless
 their user asks for another one."""
-REMOVED = ("preference", "regression")
-"""Former treatments, which one mixed model took the place of."""
 
 
 class Treatment(ABC):
@@ -244,8 +242,6 @@ TREATMENTS: dict[str, type[Treatment]] = {
 
 def treatment(name: str) -> Treatment:
     """The treatment of that name; an unknown one is answered with the nearest."""
-    if name in REMOVED:
-        raise ValueError(f"unseen={name!r} is part of unseen='auto' now: use 'auto', or one of {', '.join(TREATMENTS)}")
     if name not in TREATMENTS:
         raise ValueError(f"unknown treatment of unseen pairs {name!r}: {suggestion(name, list(TREATMENTS))}")
     return TREATMENTS[name]()

@@ -152,6 +152,8 @@ def sensitivity(problem: Problem, value: PolicyValue, odds: Floats) -> Sensitivi
     plain = model.bound(1.0, 1.0)
     lower = np.array([model.bound(each, 1.0) - plain for each in odds]) + lead.value
     upper = np.array([-model.bound(each, -1.0) - plain for each in odds]) + lead.value
+    if lead is value and value.possible is not None:
+        lower, upper = (np.clip(each, *value.possible) for each in (lower, upper))
     low, high = lead.interval or (-np.inf, np.inf)
     logged = logged_mean(problem)
     own = logged.per_episode if value.per == "episode" and logged.per_episode is not None else logged
