@@ -50,7 +50,7 @@ def _section(name: str, paper: Paper, rows: list[Row], folder: Path) -> str:
             f"\n![{name}]({folder.name}/{name}.png)\n",
             *(f"- {sentence}" for sentence in paper.conclusions),
             f"\nNot reproduced: {paper.missing}\n",
-            f"`ope-vpm reproduce {name}{data}`: {seconds / 60:.1f} minutes in estimators on one core, {when}.\n",
+            f"`ope-vpm reproduce {name}{data}`: {seconds / 60:.1f} minutes in estimators, beside other work, {when}.\n",
         ]
     )
 
