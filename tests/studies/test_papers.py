@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -169,3 +172,9 @@ def test_without_a_hidden_cause_importance_sampling_finds_the_truth():
     log = namkoong.simulate(acting, 0.5, table[720:1440], 20_000, 3)
     found = namkoong.bounds(log, table, 1.0)[0]
     assert abs(found - namkoong.truth("with")) < 4 * 2 * namkoong.discounted(log).std() / np.sqrt(20_000)
+
+
+def test_the_page_is_what_the_command_writes(tmp_path):
+    docs = Path(__file__).parents[2] / "docs"
+    copied = shutil.copytree(docs / "papers", tmp_path / "papers", ignore=shutil.ignore_patterns("*.png", "*.svg"))
+    assert page.write_page(copied).read_text(encoding="utf-8") == (docs / "papers.md").read_text(encoding="utf-8")
