@@ -1,4 +1,4 @@
-"""Inside other people's loops: d3rlpy, stable-baselines3, gymnasium, and the choice among checkpoints."""
+"""Inside other people's loops: d3rlpy, stable-baselines3, RLlib, gymnasium, and the choice among checkpoints."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ope_vpm.plugins.d3rlpy import BestEpoch, OPEEvaluator, best_epoch
     from ope_vpm.plugins.gymnasium import LogTransitions, LogVectorTransitions
+    from ope_vpm.plugins.rllib import OPERunner, to_rllib
     from ope_vpm.plugins.sb3 import OPECallback, log_to_dataset
     from ope_vpm.plugins.selection import Candidate, Selection, select
+    from ope_vpm.plugins.valuation import as_numbers
 
 __all__ = [
     "BestEpoch",
@@ -18,10 +20,13 @@ __all__ = [
     "LogVectorTransitions",
     "OPECallback",
     "OPEEvaluator",
+    "OPERunner",
     "Selection",
+    "as_numbers",
     "best_epoch",
     "log_to_dataset",
     "select",
+    "to_rllib",
 ]
 
 _HOMES = {
@@ -31,10 +36,13 @@ _HOMES = {
     "LogVectorTransitions": "gymnasium",
     "OPECallback": "sb3",
     "OPEEvaluator": "d3rlpy",
+    "OPERunner": "rllib",
     "Selection": "selection",
+    "as_numbers": "valuation",
     "best_epoch": "d3rlpy",
     "log_to_dataset": "sb3",
     "select": "selection",
+    "to_rllib": "rllib",
 }
 """The module of each name: a library is imported when a name that needs it is used."""
 
