@@ -14,8 +14,6 @@ from ope_vpm.ope.behaviour.gaussian import (
     ROUNDS_EACH,
     TINY,
     CloneRows,
-    EpisodeDraws,
-    SummedEpisodes,
     fit_gaussians,
     tell_apart,
 )
@@ -93,24 +91,11 @@ def test_tails_are_scipys():
 @pytest.mark.parametrize("clip", [False, True])
 @pytest.mark.parametrize("length", [2, 40])
 def test_episodes_are_told_apart_as_row_by_row(length, clip):
-    """Also where episodes are shorter than the features are many, so that no sums of each are kept."""
     draws, rows = log_of_two_policies(length, clip)
-    assert rows.long_episodes == (length == 40)
     expected = plainly_told_apart(draws, rows.plain.features(slice(0, len(rows.episode))), rows.episode)
     found = tell_apart(draws, rows)
     assert found is not None
     np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-12)
-
-
-def test_sums_of_episodes_give_the_densities_of_rows():
-    draws, rows = log_of_two_policies(40, clip=False)
-    weight = np.random.default_rng(1).random(EPISODES)
-    start = Gaussian.target(draws)
-    by_sums, by_rows = SummedEpisodes(draws, rows), EpisodeDraws(draws, rows)
-    fits = [each.fit(0, weight, start) for each in (by_sums, by_rows)]
-    np.testing.assert_allclose(fits[0].coefficients, fits[1].coefficients, rtol=1e-11)
-    np.testing.assert_allclose(fits[0].std, fits[1].std, rtol=1e-11)
-    np.testing.assert_allclose(by_sums.log_density(0, fits[0]), by_rows.log_density(0, fits[0]), rtol=1e-11)
 
 
 def test_what_is_left_of_nearly_exact_fits_keeps_its_digits():
@@ -122,11 +107,6 @@ def test_what_is_left_of_nearly_exact_fits_keeps_its_digits():
     fit = rows.regression(None, everywhere=True).fit(exact, Gaussian.target(exact), 1)
     left = exact.z - phi @ fit.coefficients
     np.testing.assert_allclose(fit.std**2, np.mean(left**2, axis=0) + 1e-12, rtol=1e-9)
-    weight = np.ones(EPISODES)
-    sums = SummedEpisodes(exact, rows)
-    fitted = sums.fit(0, weight, fit)
-    logs = np.bincount(rows.episode, norm.logpdf(exact.z, phi @ fitted.coefficients, fitted.std).sum(axis=1))
-    np.testing.assert_allclose(sums.log_density(0, fitted), logs, rtol=1e-8)
 
 
 @pytest.mark.parametrize("clip", [False, True])

@@ -12,24 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 
 from ope_vpm.arrays import Bools, Floats, Integers, group_sums
-from ope_vpm.ope.behaviour.draws import Draws, Seen
-from ope_vpm.ope.behaviour.regression import (
-    LEAST_LEFT,
-    LEAST_VARIANCE,
-    NO_RIDGE,
-    Design,
-    Expectation,
-    Gaussian,
-    Regression,
-    expectation,
-)
+from ope_vpm.ope.behaviour.draws import Draws
+from ope_vpm.ope.behaviour.regression import NO_RIDGE, Design, Gaussian, Regression, expectation
 from ope_vpm.ope.memory import Memory, remembered
-from ope_vpm.policy.continuous import LOG_ROOT_TWO_PI
 
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
 """On the coefficients of non-linear features, per row; held-out episodes choose one, or linear features alone."""
@@ -175,92 +164,6 @@ class CloneRows:
         """Σ w φφᵀ, which all ridges share."""
         return (self.plain if plain else self.design).gram(self.every if everywhere else self.train)
 
-    @cached_property
-    def bounds(self) -> Integers:
-        """(episodes + 1,): where each episode begins, and where the last one ends."""
-        count = int(self.episode[-1]) + 1
-        return np.searchsorted(self.episode, np.arange(count + 1))
-
-    @property
-    def long_episodes(self) -> bool:
-        """Whether sums of products of linear features over each episode take no more memory than these features."""
-        return (len(self.bounds) - 1) * self.plain.size <= len(self.episode)
-
-    @cached_property
-    def episode_grams(self) -> Floats:
-        """Σ φφᵀ of the linear features over the rows of each episode, shape (episodes, D, D)."""
-        return self.sums_of_episodes(self.plain.features(slice(0, len(self.episode))))[0]
-
-    def gram_of_episodes(self, weight: Floats) -> Floats:
-        """Σ w φφᵀ of the linear features with a weight for each episode."""
-        if not self.long_episodes:
-            return self.plain.gram(weight[self.episode])
-        return np.tensordot(weight, self.episode_grams, axes=1)
-
-    def sums_of_episodes(self, values: Floats) -> tuple[Floats, Floats]:
-        """Σ φvᵀ and Σ v² over the rows of each episode, for linear features φ and values v, (n, m)."""
-        features = self.plain.features(slice(0, len(self.episode)))
-        parts = [slice(first, last) for first, last in pairwise(self.bounds.tolist())]
-        products = np.stack([features[part].T @ values[part] for part in parts])
-        return products, np.add.reduceat(np.square(values), self.bounds[:-1], axis=0)
-
-
-class EpisodeDraws:
-    """Draws of whole episodes, each with a weight, and Gaussians of linear features that are fitted to them.
-
-    Args:
-        draws: actions in units of the target.
-        rows: the log's.
-    """
-
-    def __init__(self, draws: Draws, rows: CloneRows) -> None:
-        self.draws, self.rows = draws, rows
-        self._looked_at: dict[int, tuple[Gaussian, list[Seen]]] = {}
-
-    def fit(self, number: int, weight: Floats, start: Gaussian) -> Gaussian:
-        """The Gaussian of one of the policies, `number`, from weights of episodes and that of the round before."""
-        episodes, looked_at = self.rows.episode, None
-        if number in self._looked_at and self._looked_at[number][0] is start:
-            looked_at = self._looked_at[number][1]
-        gram = self.rows.gram_of_episodes(weight)
-        found = Regression(self.rows.plain, NO_RIDGE, weight[episodes], gram)
-        return found.fit(self.draws, start, ROUNDS_EACH, looked_at)
-
-    def log_density(self, number: int, fit: Gaussian) -> Floats:
-        """(episodes,): of each episode's draws; what was looked up for it serves the fit that starts there."""
-        looked_at = fit.looked_at(self.draws, self.rows.plain)
-        self._looked_at[number] = fit, looked_at
-        logs = np.concatenate([seen.log_density() for seen in looked_at])
-        return group_sums(self.rows.episode, logs, len(self.rows.bounds) - 1)
-
-
-class SummedEpisodes(EpisodeDraws):
-    """Draws of whole episodes where nothing was clipped: Gaussians then need sums over each episode's rows alone.
-
-    Where a Gaussian leaves next to nothing of the draws, differences of sums have lost its digits, and rows are taken.
-    """
-
-    def __init__(self, draws: Draws, rows: CloneRows) -> None:
-        super().__init__(draws, rows)
-        self.products, self.squares = rows.sums_of_episodes(draws.z)
-
-    def fit(self, number: int, weight: Floats, start: Gaussian) -> Gaussian:
-        """As in `EpisodeDraws`, without a pass over rows."""
-        gram = self.rows.gram_of_episodes(weight)
-        found = Regression(self.rows.plain, NO_RIDGE, weight[self.rows.episode], gram)
-        products = np.tensordot(weight, self.products, axes=1)
-        return found.maximised(self.draws, start, Expectation(products, weight @ self.squares))
-
-    def log_density(self, number: int, fit: Gaussian) -> Floats:
-        """(episodes,): of each episode's draws."""
-        count = np.diff(self.rows.bounds)[:, None]
-        if (fit.std**2 - LEAST_VARIANCE < LEAST_LEFT * self.squares.sum(axis=0) / count.sum()).any():
-            return super().log_density(number, fit)
-        beta = fit.coefficients
-        explained = np.sum(beta * (2 * self.products - self.rows.episode_grams @ beta), axis=1)
-        logs: Floats = -0.5 * (self.squares - explained) / fit.std**2 - count * (np.log(fit.std) + LOG_ROOT_TWO_PI)
-        return np.asarray(logs.sum(axis=1))
-
 
 def tell_apart(draws: Draws, rows: CloneRows) -> Floats | None:
     """(episodes,): the probability that each is by the second of two policies; None where one policy explains them.
@@ -271,19 +174,19 @@ def tell_apart(draws: Draws, rows: CloneRows) -> Floats | None:
         draws: actions in units of the target.
         rows: those of the log, whose linear features are used.
     """
-    episode, count, plain = rows.episode, len(rows.bounds) - 1, rows.plain
+    episode, count, plain = rows.episode, int(rows.episode[-1]) + 1, rows.plain
     if count < FEWEST_EPISODES:
         return None
-    size = group_sums(episode, np.einsum("nm,nm->n", draws.z, draws.z), count) / np.diff(rows.bounds)
+    size = group_sums(episode, np.einsum("nm,nm->n", draws.z, draws.z), count) / np.bincount(episode)
     second = np.where(size > np.median(size), 0.9, 0.1)  # a guess to begin with: who is farther from the target
     whole = rows.regression(None, everywhere=True).fit(draws, Gaussian.target(draws), ROUNDS)
     one = group_sums(episode, whole.log_density(draws, plain), count)
-    found = SummedEpisodes(draws, rows) if rows.long_episodes and not draws.any_clipped else EpisodeDraws(draws, rows)
     fits, total = [whole, whole], -np.inf
     for _ in range(MIXTURE_ROUNDS):
-        fits = [found.fit(k, weight + TINY, fits[k]) for k, weight in enumerate((1 - second, second))]
+        weights = [(weight + TINY)[episode] for weight in (1 - second, second)]
+        fits = [Regression(plain, NO_RIDGE, weights[k]).fit(draws, fits[k], ROUNDS_EACH) for k in (0, 1)]
         prior = float(np.clip(second.mean(), LEAST_SHARE, 1 - LEAST_SHARE))
-        logs = [found.log_density(k, fit) for k, fit in enumerate(fits)]
+        logs = [group_sums(episode, fit.log_density(draws, plain), count) for fit in fits]
         logs = [logs[0] + np.log(1 - prior), logs[1] + np.log(prior)]
         both = np.logaddexp(*logs)
         second = np.exp(logs[1] - both)

@@ -7,7 +7,7 @@ over the rows once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -135,13 +135,10 @@ class Gaussian:
         """Draws at rows with these features, under this Gaussian."""
         return draws.seen(self.mean(features), self.std)
 
-    def looked_at(self, draws: Draws, design: Design) -> list[Seen]:
-        """All draws under this Gaussian, for each batch of the design."""
-        return [self.seen(draws.at(rows), features) for rows, features in design.batches()]
-
     def log_density(self, draws: Draws, design: Design) -> Floats:
         """(n,): the log-density of what was seen of each draw."""
-        return np.concatenate([seen.log_density() for seen in self.looked_at(draws, design)])
+        batches = design.batches()
+        return np.concatenate([self.seen(draws.at(rows), features).log_density() for rows, features in batches])
 
 
 @dataclass(frozen=True)
@@ -154,9 +151,7 @@ class Expectation:
     """Σ w E[draw²], shape (m,)."""
 
 
-def expectation(
-    draws: Draws, now: Gaussian, design: Design, weight: Floats, looked_at: Sequence[Seen] | None = None
-) -> Expectation:
+def expectation(draws: Draws, now: Gaussian, design: Design, weight: Floats) -> Expectation:
     """The E step: expected draws and squares, under the Gaussian of the round before.
 
     Args:
@@ -164,12 +159,11 @@ def expectation(
         now: the Gaussian.
         design: the features.
         weight: of each row.
-        looked_at: what `now.looked_at` returned, where it is there already.
     """
     columns = draws.z.shape[1]
     products, squares = np.zeros((design.size, columns)), np.zeros(columns)
-    for number, (rows, features) in enumerate(design.batches()):
-        seen = now.seen(draws.at(rows), features) if looked_at is None else looked_at[number]
+    for rows, features in design.batches():
+        seen = now.seen(draws.at(rows), features)
         products += features.T @ (weight[rows, None] * seen.centre)
         squares += weight[rows] @ np.square(seen.centre) + seen.variances(weight[rows])
     return Expectation(products, squares)
@@ -199,19 +193,17 @@ class Regression:
         right = sum(features.T @ (self.weight[rows] * values[rows]) for rows, features in self.design.batches())
         return self.solve(np.asarray(right))
 
-    def fit(self, draws: Draws, start: Gaussian, rounds: int, looked_at: Sequence[Seen] | None = None) -> Gaussian:
+    def fit(self, draws: Draws, start: Gaussian, rounds: int) -> Gaussian:
         """A Gaussian by expectation and maximisation; where nothing was clipped one round is exact.
 
         Args:
             draws: the draws.
             start: the Gaussian of the first expectation.
             rounds: how often.
-            looked_at: what is known of the draws under `start`, where it is there already.
         """
         found = start
         for _ in range(rounds if draws.any_clipped else 1):
-            expected = expectation(draws, found, self.design, self.weight, looked_at)
-            found, looked_at = self.maximised(draws, found, expected), None
+            found = self.maximised(draws, found, expectation(draws, found, self.design, self.weight))
         return found
 
     def maximised(self, draws: Draws, now: Gaussian, expected: Expectation) -> Gaussian:
