@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 
 from ope_vpm.arrays import Integers
-from ope_vpm.linear.moments import Batch, Batches, Moments, Room
+from ope_vpm.linear.moments import Batch, Batches, Moments
 
 
 def accumulate_folds(batches: Batches, fold: Integers, count: int) -> list[Moments]:
@@ -17,10 +17,10 @@ def accumulate_folds(batches: Batches, fold: Integers, count: int) -> list[Momen
         fold: the fold of each row, 0 … count - 1.
         count: the number of folds.
     """
-    folds, room = [Moments.empty(batches.size, batches.next_size) for _ in range(count)], Room()
+    folds = [Moments.empty(batches.size, batches.next_size) for _ in range(count)]
     for batch in batches:
         for moments, part in zip(folds, by_fold(batch, fold, count), strict=True):
-            moments.add(part, room)
+            moments.add(part)
     return folds
 
 

@@ -66,20 +66,6 @@ class Batches(Protocol):
         """The initial states in batches: the first k features, shape (n, k), and weights or None for 1."""
 
 
-class Room:
-    """Memory for intermediate results, which the batches of a pass use one after another."""
-
-    def __init__(self) -> None:
-        self._arrays: dict[str, Array] = {}
-
-    def like(self, array: Array, name: str) -> Array:
-        """The array of that name with the shape and the precision of a matrix, its contents whatever they were."""
-        held = self._arrays.get(name)
-        if held is None or len(held) < len(array) or held.shape[1:] != array.shape[1:] or held.dtype != array.dtype:
-            held = self._arrays[name] = np.empty(array.shape, array.dtype)
-        return held[: len(array)]
-
-
 @dataclass(frozen=True)
 class Means:
     """Moments divided by the number of rows: what the linear systems are made of."""
@@ -146,22 +132,21 @@ class Moments:
         square, vector = np.zeros((size, size)), np.zeros(size)
         return cls(0, 0.0, square, np.zeros((size, next_size)), vector, vector.copy(), 0.0, np.zeros(next_size))
 
-    def add(self, batch: Batch, room: Room | None = None) -> None:
-        """Add the rows of a batch; `room` is memory that many batches may share."""
-        room = Room() if room is None else room
+    def add(self, batch: Batch) -> None:
+        """Add the rows of a batch."""
         self.count += len(batch)
         self.weight += len(batch) if batch.weight is None else float(batch.weight.sum())
         self.squares += np.einsum("nd,nd->d", batch.phi, batch.phi)
         if batch.weight is not None and 2 * np.count_nonzero(batch.weight) < len(batch):
             batch = batch.select(np.flatnonzero(batch.weight))
         phi, k = batch.phi, len(self.initial)
-        change = np.subtract(phi[:, :k], batch.phi_next, out=room.like(batch.phi_next, "change"))
+        change = phi[:, :k] - batch.phi_next
         reward = batch.reward
         if batch.weight is not None:
             # √w on both sides: numpy then takes φᵀφ as a symmetric product, in half of the time.
             root = np.sqrt(batch.weight)
             column = root.astype(phi.dtype)[:, None]
-            phi = np.multiply(phi, column, out=room.like(phi, "phi"))
+            phi = phi * column
             change *= column
             reward = None if reward is None else root * reward
         self.gram += phi.T @ phi
@@ -192,9 +177,9 @@ class Moments:
 
 def accumulate(batches: Batches) -> Moments:
     """The first pass: the moments of all rows and initial states."""
-    moments, room = accumulate_initial(batches), Room()
+    moments = accumulate_initial(batches)
     for batch in batches:
-        moments.add(batch, room)
+        moments.add(batch)
     return moments
 
 
@@ -209,11 +194,11 @@ def accumulate_initial(batches: Batches) -> Moments:
 
 def accumulate_where_positive(batches: Batches, beta: Floats) -> Moments:
     """The moments of rows with βᵀφ > 0; the others are counted as rows of weight 0. Initial states are left out."""
-    moments, room = Moments.empty(batches.size, batches.next_size), Room()
+    moments = Moments.empty(batches.size, batches.next_size)
     for batch in batches:
         positive = (combined(batch.phi, beta) > 0).astype(np.float64)
         weight = positive if batch.weight is None else batch.weight * positive
-        moments.add(Batch(batch.rows, batch.phi, batch.phi_next, weight, batch.reward), room)
+        moments.add(Batch(batch.rows, batch.phi, batch.phi_next, weight, batch.reward))
     return moments
 
 

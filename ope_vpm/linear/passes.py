@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from ope_vpm.arrays import Array, Floats, Integers
+from ope_vpm.arrays import Floats, Integers
 from ope_vpm.linear.moments import Batch, Batches, combined
 
 
@@ -88,45 +87,10 @@ class GroupSums:
         return GroupSums(influence, self.ended + other.ended, weights)
 
 
-class KeptRows:
-    """τ and the residual of every row for the first of some columns, kept until it is known which one is wanted.
-
-    Args:
-        rows: how many there are.
-        columns: of β and θ.
-        precision: that of the features, for no more digits are known.
-    """
-
-    def __init__(self, rows: int, columns: int, precision: type[np.floating[Any]]) -> None:
-        self.columns = columns
-        self._arrays: tuple[Array, Array] | None = (
-            np.empty((rows, columns), precision),
-            np.empty((rows, columns), precision),
-        )
-
-    def fill(self, rows: Integers, tau: Floats, residual: Floats) -> None:
-        """Keep the first columns of some rows."""
-        if self._arrays is not None:
-            self._arrays[0][rows], self._arrays[1][rows] = tau[:, : self.columns], residual[:, : self.columns]
-
-    def take(self, column: int) -> tuple[Floats, Floats]:
-        """τ and the residual of every row for one column; all others are let go, which can be done once."""
-        if self._arrays is None:
-            raise ValueError("a column was taken already, and the others are gone")
-        arrays, self._arrays = self._arrays, None
-        tau, residual = (np.asarray(each[:, column], dtype=np.float64) for each in arrays)
-        return np.array(tau), np.array(residual)
-
-
 def apply_to_groups(
-    batches: Batches,
-    group: Integers,
-    groups: int,
-    asked: Sequence[Coefficients],
-    weights: bool = False,
-    kept: Sequence[KeptRows] = (),
+    batches: Batches, group: Integers, groups: int, asked: Sequence[Coefficients], weights: bool = False
 ) -> list[GroupSums]:
-    """The second pass where only sums over groups of rows are wanted, and little or nothing is kept of single rows.
+    """The second pass where only sums over groups of rows are wanted, and nothing is kept of single rows.
 
     Args:
         batches: the rows.
@@ -134,7 +98,6 @@ def apply_to_groups(
         groups: how many groups there are.
         asked: coefficients of shape (D, m), as of several discounts, which all take one pass.
         weights: whether sums of τ are wanted, too.
-        kept: where single rows are kept for each of `asked`; empty: nowhere.
 
     Returns:
         The sums for each of `asked`.
@@ -146,8 +109,6 @@ def apply_to_groups(
         first = np.flatnonzero(np.diff(of_rows, prepend=-1))
         for number, (tau, residual) in enumerate(together.of_rows(batch)):
             sums, each = found[number], asked[number]
-            if kept:
-                kept[number].fill(batch.rows, tau, residual)
             if each.of_ends:
                 residual[:, -each.of_ends :] += ended[:, None]
                 residual[:, -each.of_ends :] -= 0.0 if batch.reward is None else batch.reward[:, None]

@@ -17,7 +17,7 @@ import numpy as np
 from ope_vpm.arrays import Array, Floats, Integers, chunks
 from ope_vpm.linear.features import BATCH_ROWS, Standardiser
 from ope_vpm.linear.moments import Batch, Moments, accumulate
-from ope_vpm.linear.passes import Coefficients, GroupSums, KeptRows, apply_to_groups
+from ope_vpm.linear.passes import Coefficients, GroupSums, apply_to_groups
 from ope_vpm.ope.adapter.state_features import NEAR, ActionFunctions
 from ope_vpm.ope.adapter.state_rows import SCALE_ROWS, StateRows, state_encoder
 from ope_vpm.ope.log import Log
@@ -150,20 +150,17 @@ class PairFeatures:
             values[part] = features @ theta[: self.next_size]
         return values
 
-    def sums(
-        self, asked: Sequence[Coefficients], weights: bool = False, kept: Sequence[KeptRows] = ()
-    ) -> list[PairSums]:
+    def sums(self, asked: Sequence[Coefficients], weights: bool = False) -> list[PairSums]:
         """Sums of τ·δ and more over the rows of each episode, in a second pass.
 
         Args:
             asked: coefficients of shape (features, columns), as of several discounts.
             weights: whether sums of the weights τ are wanted, too.
-            kept: where single rows are kept for each of `asked`; empty: nowhere.
         """
         data = self.states.data
         episode, count = data.episode[self.rows], data.n_episodes
         found, rows = [], np.bincount(episode, minlength=count)
-        for each, sums in zip(asked, apply_to_groups(self, episode, count, asked, weights, kept), strict=True):
+        for each, sums in zip(asked, apply_to_groups(self, episode, count, asked, weights), strict=True):
             first = np.zeros((count, each.theta.shape[1]))
             first[self.states.first_episodes] = self.initial_values(each.theta)
             found.append(PairSums(0, sums, rows, first))

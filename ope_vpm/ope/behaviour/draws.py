@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr
 
 from ope_vpm.arrays import Bools, Floats, Integers, group_sums
+from ope_vpm.ope.memory import Memory, remembered
 from ope_vpm.policy.continuous import LOG_ROOT_TWO_PI, log_densities
 
 FAR_BEYOND = 25.0
@@ -39,7 +40,7 @@ class Draws:
     """(n, m): clipped to the lower bound."""
     above: Bools
     """(n, m): clipped to the upper bound."""
-    _parts: dict[tuple[int, int], Draws] = field(default_factory=dict, repr=False, compare=False)
+    memory: Memory = field(default_factory=Memory, repr=False, compare=False)
 
     @classmethod
     def unclipped(cls, z: Floats) -> Draws:
@@ -64,17 +65,13 @@ class Draws:
         side = np.where(self.above.ravel()[place], 1.0, -1.0)
         return ClippedEntries(place, place % self.z.shape[1], side, self.z.ravel()[place])
 
-    def at(self, rows: slice) -> Draws:
-        """Some of the rows; asked again, the same ones, for rounds look at the same batches many times."""
-        if rows.start == 0 and rows.stop == len(self.z):
-            return self
-        key = rows.start, rows.stop
-        if key not in self._parts:
-            self._parts[key] = Draws(self.z[rows], self.below[rows], self.above[rows])
-        return self._parts[key]
+    @remembered
+    def at(self, start: int, stop: int) -> Draws:
+        """The rows of a batch, which rounds look at many times."""
+        return self.chosen(slice(start, stop))
 
-    def chosen(self, rows: Bools) -> Draws:
-        """The chosen rows."""
+    def chosen(self, rows: Bools | slice) -> Draws:
+        """Some of the rows."""
         return Draws(self.z[rows], self.below[rows], self.above[rows])
 
     def seen(self, mean: Floats, std: Floats) -> Seen:

@@ -106,7 +106,7 @@ def _choose_ridge(draws: Draws, first: Gaussian, rows: CloneRows) -> tuple[float
     total = np.zeros(len(fits))
     for batch, features in rows.design.batches():
         chosen = rows.judge[batch]
-        part, seen = draws.at(batch).chosen(chosen), features[chosen]
+        part, seen = draws.at(batch.start, batch.stop).chosen(chosen), features[chosen]
         total += [float(part.log_density(fit.mean(seen), fit.std).sum()) for fit in fits]
     for ridge, now in zip(RIDGES, (total / rows.judge.sum()).tolist(), strict=True):
         if now > score:

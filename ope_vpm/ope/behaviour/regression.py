@@ -138,7 +138,9 @@ class Gaussian:
     def log_density(self, draws: Draws, design: Design) -> Floats:
         """(n,): the log-density of what was seen of each draw."""
         batches = design.batches()
-        return np.concatenate([self.seen(draws.at(rows), features).log_density() for rows, features in batches])
+        return np.concatenate(
+            [self.seen(draws.at(rows.start, rows.stop), features).log_density() for rows, features in batches]
+        )
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,7 @@ def expectation(draws: Draws, now: Gaussian, design: Design, weight: Floats) -> 
     columns = draws.z.shape[1]
     products, squares = np.zeros((design.size, columns)), np.zeros(columns)
     for rows, features in design.batches():
-        seen = now.seen(draws.at(rows), features)
+        seen = now.seen(draws.at(rows.start, rows.stop), features)
         products += features.T @ (weight[rows, None] * seen.centre)
         squares += weight[rows] @ np.square(seen.centre) + seen.variances(weight[rows])
     return Expectation(products, squares)
@@ -220,6 +222,6 @@ def left_squares(draws: Draws, now: Gaussian, design: Design, weight: Floats, co
     """Σ w E[(draw - φᵀβ)²], shape (m,), row by row, the expectation being under the Gaussian of the round before."""
     total = np.zeros(draws.z.shape[1])
     for rows, features in design.batches():
-        seen = now.seen(draws.at(rows), features)
+        seen = now.seen(draws.at(rows.start, rows.stop), features)
         total += weight[rows] @ np.square(seen.centre - features @ coefficients) + seen.variances(weight[rows])
     return total

@@ -2,12 +2,12 @@
 
 One pass over the rows gives the linear system of `ope_vpm.linear.system`. A second one sums τ·δ over episodes, τ the
 ratio and δ the Bellman residual of a row, for all ridges at once: the influence function, whose standard errors choose
-the ridge. τ and δ of every row for that ridge alone are what the second pass has kept, or what a third one gives.
+the ridge. A third one gives τ and δ of every row for that ridge alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -16,7 +16,7 @@ import numpy as np
 from ope_vpm.arrays import Floats, Integers
 from ope_vpm.linear.folds import accumulate_folds, all_but_each
 from ope_vpm.linear.moments import Means, accumulate_initial
-from ope_vpm.linear.passes import Coefficients, KeptRows, WeightSums, apply, apply_all
+from ope_vpm.linear.passes import Coefficients, WeightSums, apply, apply_all
 from ope_vpm.linear.system import DECADE, RIDGES, LinearSystem, choose_ridge
 from ope_vpm.ope.adapter.pair_features import PairFeatures, PairSums
 from ope_vpm.ope.adapter.pair_stream import Pairs, on_sample
@@ -24,10 +24,6 @@ from ope_vpm.ope.inference.returns import reaches_ends
 from ope_vpm.ope.inference.uncertainty import EpisodeSums, influence_sums, initial_sums
 from ope_vpm.ope.memory import Memory, remembered
 from ope_vpm.ope.problem import Discount, Problem
-
-KEPT_NUMBERS = 24_000_000
-"""τ and δ of all rows and ridges that a second pass may keep: 22 million at 10⁶ rows and eleven ridges, 88 MB in single
-precision. Beyond it a third pass gives those of the ridge that was chosen."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,8 +125,6 @@ class SolvedRidges:
     sums: PairSums | None = None
     """For the ridges to choose from: columns for θ, then those for ends; with sums of the weights τ where rows are not
     there for a third pass. None before the pass."""
-    rows: KeptRows | None = None
-    """τ and the residual of each row for the ridges to choose from, where they are kept."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,16 +158,10 @@ def _solved_together(
     equations: PairEquations, ridges: tuple[float, ...], choices: int, discounts: tuple[Discount, ...]
 ) -> dict[Discount, SolvedRidges]:
     """Solve for every ridge at every discount, and go through the rows once for all of them."""
-    pairs, solved = equations.pairs, [_solved(equations.at(discount), ridges, choices) for discount in discounts]
-    asked, kept = [each.asked for each in solved], list[KeptRows]()
-    if isinstance(pairs, PairFeatures):
-        if 2 * choices * len(pairs) * len(asked) <= KEPT_NUMBERS:
-            kept = [KeptRows(len(pairs), choices, pairs.states.precision) for _ in asked]
-        sums = pairs.sums(asked, kept=kept)
-    else:
-        sums = pairs.sums(asked, weights=True)
-    rows: Sequence[KeptRows | None] = kept or [None] * len(asked)
-    return {discounts[k]: replace(solved[k], sums=sums[k], rows=rows[k]) for k in range(len(discounts))}
+    solved = [_solved(equations.at(discount), ridges, choices) for discount in discounts]
+    in_parts = not isinstance(equations.pairs, PairFeatures)  # no third pass then brings the weights
+    sums = equations.pairs.sums([each.asked for each in solved], weights=in_parts)
+    return {discounts[k]: replace(solved[k], sums=sums[k]) for k in range(len(discounts))}
 
 
 def _solved(equations: PairEquations, ridges: tuple[float, ...], choices: int) -> SolvedRidges:
@@ -194,14 +182,12 @@ def _rows_together(
     equations: PairEquations, ridges: tuple[float, ...], discounts: tuple[Discount, ...]
 ) -> dict[Discount, tuple[Floats, Floats]]:
     """τ and the Bellman residual of each row at every discount, each at its own ridge."""
-    grid, asked, paths = ridges[:-DECADE], [], []
+    grid, asked = ridges[:-DECADE], []
     for each in (equations.at(discount) for discount in discounts):
         path = ridge_path(each, grid[0] if len(grid) == 1 else None, grid)
-        paths.append((each.solved(ridges, len(grid)).rows, path.chosen))
         coefficients = path.beta[:, path.chosen], path.theta[:, path.chosen]
         asked.append(Coefficients(*coefficients, each.problem.gamma, each.after_end))
-    kept = [rows.take(chosen) for rows, chosen in paths if rows is not None]
-    return dict(zip(discounts, kept or apply_all(equations.rows, asked), strict=True))
+    return dict(zip(discounts, apply_all(equations.rows, asked), strict=True))
 
 
 @dataclass(frozen=True)
