@@ -184,7 +184,7 @@ def _motion(rng: np.random.Generator, length: int) -> tuple[Motion, list[Linear]
     def often(share: float, value: float, otherwise: float = 0.0) -> float:
         return value if rng.random() < share else otherwise
 
-    d, discrete = int(often(0.92, 12 ** rng.random(), rng.integers(20, 60)) + 0.5), bool(rng.random() < 0.5)
+    d, discrete = int(often(0.92, 12 ** rng.random(), float(rng.integers(20, 60))) + 0.5), bool(rng.random() < 0.5)
     m = int(rng.integers(1, 4))
     drift = rng.standard_normal((d, d)) / d**0.5
     drift *= rng.choice([0.5, 0.8, 0.95, 1.05]) / np.abs(np.linalg.eigvals(drift)).max()

@@ -64,11 +64,12 @@ def test_the_parts_of_the_doubt_by_hand():
     found = RawEstimate(value=1.0, uncertainty=Bootstrap(episodes=sums), doubts=before)
     doubted = with_linear_doubt(linear, found, rows)
     bound = ratio_error_bound(rows.tau, rows.residual)
-    (ridge,) = (each.bias for each in linear.doubts if each.code == "ridge")
+    of_linear = {each.code: each.bias for each in linear.doubts}
     known = doubted.diagnostics
     biases = {
         "disagreement": 0.5,
-        "ridge": ridge,
+        "ridge": of_linear["ridge"],
+        "fitted": of_linear["fitted"],
         "past": bound
         * np.hypot(max(abs(known["residual_correlation"]) - 0.2, 0), np.sqrt(known["predicted_by_action"])),
         "missed": np.sqrt(max(known["missed"] ** 2 - known["missed_error"] ** 2, 0)),

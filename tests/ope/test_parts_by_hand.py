@@ -176,7 +176,7 @@ def test_a_bias_that_is_not_known_is_as_large_as_the_value():
     free = equations.system.degrees_of_freedom(0.05) / 60
     (of_fit,) = (doubt for doubt in known.doubts if doubt.code == "fitted")
     values = [half.source @ half.solve(0.05)[0] for half in equations.system.halves()]
-    assert of_fit.bias == pytest.approx(free * np.sqrt(np.mean((values - path.values[0]) ** 2)))
+    assert of_fit.bias == pytest.approx(np.sqrt(free * np.mean((values - path.values[0]) ** 2)))
     blind = replace(path, values=np.array([path.values[0], np.nan, np.nan]))
     (of_ridge,) = (doubt for doubt in _estimate(equations, blind).doubts if doubt.code == "ridge")
     assert of_ridge.bias == pytest.approx(abs(path.values[0]))

@@ -148,7 +148,7 @@ FITTED = Rule(
     "the solution has as many degrees of freedom as {:.0%} of its rows, and depends on which features it has",
     "log more episodes, or leave out coordinates of the state that do not matter",
 )
-"""Degrees of freedom over rows; the bias is that share of the spread of the value over halves of the features."""
+"""Degrees of freedom over rows; the bias is their root times the spread of the value over halves of the features."""
 MISSED = Rule("missed", "outcomes depend on state and action in ways that the features miss", COMPARE)
 """The mean Bellman residual over the target's steps, by other functions of state and action."""
 UNSEEN = Rule(

@@ -108,7 +108,7 @@ def _estimate(equations: PairEquations, path: RidgePath) -> LinearEstimate:
         doubts=(
             *doubts_of_sums(problem.data, of_weights),
             *doubts_of_actions(problem, path.steps or 1),
-            *FITTED.of(fitted, bias=fitted * spread_over_halves(equations, path)),
+            *FITTED.of(fitted, bias=float(np.sqrt(fitted)) * spread_over_halves(equations, path)),
             *RIDGE.suspects(bias),
             *remarks((*clock_remarks(problem.data, problem.time_limit, known=True), *_few_ends(problem))),
         ),
@@ -124,8 +124,9 @@ def _estimate(equations: PairEquations, path: RidgePath) -> LinearEstimate:
 def spread_over_halves(equations: PairEquations, path: RidgePath) -> float:
     """The root mean square distance of the value from those with half of the features, at the chosen ridge.
 
-    Times the leverage it is an error that the standard error does not know: where every row has its own feature
-    residuals are 0, whatever the value. With many rows for each feature it is about what half of them miss.
+    Where there are nearly as many features as rows residuals are small, and the standard error with them, whatever the
+    value; the values of halves differ nevertheless. Times the root of the leverage it falls with the number of rows, as
+    a standard error does: with many rows for each feature it is about what half of them miss.
     """
     system = replace(equations.system, reward=np.stack([equations.system.reward, equations.means.ended], axis=1))
     each = np.array([half.source @ half.solve(path.ridges[path.chosen])[0] for half in system.halves()])
