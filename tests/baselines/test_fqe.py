@@ -8,6 +8,7 @@ from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, GaussianController, 
 from ope_vpm.ope import Problem
 from ope_vpm.ope.adapter.pair_features import centred_features
 from ope_vpm.ope.finite.cross_fit import counted_fit
+from ope_vpm.ope.q.linear import LinearQ
 from ope_vpm.ope.q.networks import fit_networks
 from ope_vpm.policy import CategoricalPolicy, DeterministicPolicy, GaussianPolicy, TargetPolicy
 
@@ -118,7 +119,9 @@ def test_networks_know_the_time_where_a_limit_ends_episodes():
     )
     policy = CategoricalPolicy(lambda s: np.full((len(s), 2), 0.5), 2)
     problem = Problem.pose(data, policy, time_limit="restart", ignore=("one-row-off",))
-    values = fit_networks(problem, np.zeros(episodes, dtype=int), 1, 600, 8)
+    rewards = problem.data.rewards[problem.steps.rows]
+    zero = LinearQ(rewards[None], np.zeros((1, episodes)), np.zeros(1))  # Q = 0, which leaves the rewards
+    values = fit_networks(problem, np.zeros(episodes, dtype=int), 1, 600, 8, zero)
     assert values.value(problem) == pytest.approx(0.5, abs=0.03)
     time = problem.data.time[problem.steps.rows]
     assert values.q[time == 0].mean() - values.q[time == 5].mean() == pytest.approx(2.5, abs=0.5)
