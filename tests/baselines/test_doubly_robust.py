@@ -143,7 +143,7 @@ def test_unseen_pairs_are_reported_with_their_error(name):
     found = ov.evaluate(data, [[0.5, 0.5], [1.0, 0.0]], estimator=name, ignore=QUIET)
     assert 0.25 <= found.diagnostics["support"] < 0.35
     assert found.diagnostics["suspected_bias"] > 0.01
-    assert found.verdict == "unreliable"
+    assert found.verdict != "reliable"
     assert any("of the target's steps lead where there are no data" in reason for reason in found.reasons)
 
 
