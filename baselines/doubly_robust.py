@@ -48,7 +48,7 @@ class DoublyRobust(ProblemEstimator):
     words: ClassVar[dict[str, tuple[str, ...]]] = {"q": ("neural", "linear")}
 
     folds: int = 1
-    """Of episodes, each judged by the Q of the others, on continuous states; 1: no cross-fitting."""
+    """Folds of episodes, each judged by the Q of the others, on continuous states; 1: no cross-fitting."""
     q: str | Callable[[Array], Array] = "linear"
     """On continuous states: "linear" (LSTD-Q) or "neural" (networks on top of it). Finite pairs are counted. Of bandits
     also a function that gives the expected reward of every action, (n, actions), from observations."""
@@ -57,7 +57,7 @@ class DoublyRobust(ProblemEstimator):
     training_steps: int = 2000
     """Gradient steps of each network."""
     n_features: int | None = None
-    """Random features of the state, for the ratio and for a linear Q; None: as many as the log can bear."""
+    """Random features of the state, for the ratio and for a linear Q; None: 4·√rows, between 40 and 600."""
     ridge: float | None = None
     """None: chosen from the data, as in vpm."""
     draws: int = 8

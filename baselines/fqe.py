@@ -42,7 +42,7 @@ class FQE(ProblemEstimator):
     """Weigh the Bellman regression by vpm's ratio, so that Q is best where the target goes; of no effect on finite
     pairs, whose equation is solved exactly."""
     n_features: int | None = None
-    """Random features of the state, for "linear"; None: as many as the log can bear."""
+    """Random features of the state, for "linear"; None: 4·√rows, between 40 and 600."""
     ridge: float | None = None
     """None: the smallest whose standard error is at most 1.5 times the smallest, as in vpm."""
     interval: str = "bootstrap"

@@ -136,7 +136,8 @@ def with_rare(problem: Problem, found: RawEstimate, share: Floats, ends: float) 
 
 
 LARGEST_LOG = 50.0
-"""Of a product of ratios, for its mean alone: e⁵⁰ is far above 1, whatever the other products are."""
+"""The largest logarithm of a product of ratios, for its mean alone: e⁵⁰ is far above 1, whatever the other products
+are."""
 
 
 def with_lost_weight(problem: Problem, found: RawEstimate, product: Floats) -> RawEstimate:

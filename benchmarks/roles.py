@@ -3,7 +3,7 @@
 Users ask about worse policies, too, and from better ones' logs. Seven policies of each made-up task (the target T, a
 near one N, an older one O, uniform U, and the halves H = T/O, S = O/U, V = N/U) and checkpoints of Taxi change roles.
 On round A rules were chosen, round B was looked at while they were, round C was run once before and once after
-(docs/finite.md). Rows that are in the file are not run again, so another version of the library needs another file.
+(note 016). Rows that are in the file are not run again, so another version of the library needs another file.
 """
 
 from __future__ import annotations

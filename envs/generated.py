@@ -26,7 +26,7 @@ POOL = 6
 LEAST_SIMULATED, MOST_SIMULATED = 1000, 4000
 """Episodes of which a truth is the mean: four times as many as the log has, within these limits."""
 SWEEPS = 40
-"""Of value iteration at 0.95, by which policies know what is good: 13 % of the horizon is left."""
+"""Sweeps of value iteration at 0.95, by which policies know what is good: 13 % of the horizon is left."""
 HORIZON, BURN_IN = 600, 200
 """Steps of a chain that are simulated, and those by which it has forgotten where it began."""
 REMAINDER = 0.002
@@ -170,7 +170,7 @@ def _noise(target: Linear | Table, rng: np.random.Generator) -> float:
 
 
 def _informed(acting: Linear, system: Motion, rng: np.random.Generator) -> Linear:
-    """The same policy that acts on the coordinates that are not logged, too."""
+    """This policy acting on the coordinates that are not logged, too."""
     d, gain = len(system.drift), np.zeros((system.first(1, rng).shape[1], acting.gain.shape[1]))
     gain[system.kept + d * system.late] = acting.gain
     hidden = np.setdiff1d(np.arange(d), system.kept)

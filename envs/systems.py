@@ -153,7 +153,7 @@ class Linear:
         return found if self.discrete else np.asarray(np.tanh(found))
 
     def probabilities(self, seen: Array) -> Floats:
-        """Of discrete actions."""
+        """The probabilities of discrete actions."""
         level = self.level(seen)
         if self.spread == 0:
             return np.eye(level.shape[1])[level.argmax(axis=1)]
@@ -178,7 +178,7 @@ class Linear:
 
 @dataclass(frozen=True, eq=False)
 class Tabular:
-    """A finite process: each pair leads to one of a few states, by chance to any; states end the task by chance."""
+    """A finite process: each pair leads to one of a few states, rarely to any; states end the task at random."""
 
     following: Integers
     """(states, actions, branches): where a pair leads with equal probability."""

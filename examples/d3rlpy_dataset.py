@@ -29,7 +29,7 @@ ESTIMATORS = ["auto", "vpm", "fqe", "wiss", "naive"]
 TRAINED, HELD_OUT = 100, 100
 """Episodes to train on, and others to evaluate on."""
 STEPS = 2000
-"""Of training."""
+"""Gradient steps of training."""
 TRUTH_EPISODES, TRUTH_STEPS = 30, 600
 """In the environment; after 600 steps γ^t is 0.002."""
 

@@ -30,11 +30,12 @@ from ope_vpm.plugins import OPEEvaluator, best_epoch
 GAMMA = 0.97
 """A horizon of about 33 steps: the pendulum is up, or known not to come up, within two of them."""
 STEPS = 100
-"""Of an epoch: short enough to see the policy get better."""
+"""Gradient steps of an epoch: short enough to see the policy get better."""
 TRUTH_STEPS = 300
 """After which γ^t is 1e-4: what follows does not show in the picture."""
 TRUTH_EPISODES = 200
-"""Of each checkpoint, from the same initial states, so that their differences are better known than their values."""
+"""Episodes of each checkpoint, from the same initial states, so that their differences are better known than their
+values."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from ope_vpm.envs.double_well import DoubleWell
 
 RUNS, STEPS, DT, EVERY, LAG = 400, 250, 0.01, 10, 5
 CENTRES = np.linspace(-1.8, 1.8, 12)
-"""Of the Gaussian bumps that deeptime's weights are linear in, as far apart as they are wide."""
+"""Centres of the Gaussian bumps that deeptime's weights are linear in, as far apart as they are wide."""
 
 
 def bumps(x: np.ndarray) -> np.ndarray:

@@ -20,7 +20,8 @@ MEAN = np.array([1.0, -1.0])
 COVARIANCE = np.array([[1.0, 0.8], [0.8, 1.0]])
 CHAINS, DRAWS = 200, 30
 STEP = 0.35
-"""Of the proposals: about four of five are accepted, and a chain needs some fifty draws to forget its start."""
+"""The proposals' standard deviation: about four of five are accepted, and a chain needs some fifty draws to forget its
+start."""
 
 
 def metropolis(seed: int) -> np.ndarray:

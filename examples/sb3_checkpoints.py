@@ -28,7 +28,7 @@ CHECKPOINTS, EVERY = 6, 2_000
 LOGGED = 100
 """Episodes in the log."""
 TRUTH_EPISODES, TRUTH_STEPS = 30, 600
-"""Of each checkpoint in the environment; after 600 steps γ^t is 0.002."""
+"""Episodes of each checkpoint in the environment; after 600 steps γ^t is 0.002."""
 
 
 def train(folder: Path, every: int, seed: int) -> list[Path]:

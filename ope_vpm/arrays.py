@@ -19,11 +19,11 @@ MOST_MARKS = 1 << 20
 """Codes up to about here are numbered by marking those that occur, which takes a megabyte: sorting is slower."""
 
 ROUNDING = 1e-9
-"""Of a quantity's own size: what differs by less is equal but for rounding, of which long sums and iterative solvers
-leave about 1e-12. No difference is ever compared with a number that is not in its own units."""
+"""A share of a quantity's own size: what differs by less is equal but for rounding, of which long sums and iterative
+solvers leave about 1e-12. No difference is ever compared with a number that is not in its own units."""
 
 LARGEST = 1e75
-"""Of numbers to compute with: fourth powers of larger ones, as in the variance of squares, are infinite."""
+"""The largest number to compute with: fourth powers of larger ones, as in the variance of squares, are infinite."""
 
 
 def usable(values: Array) -> Bools:
@@ -92,7 +92,7 @@ def effective_sample_size(weights: Floats) -> float:
 
 
 def mean_and_deviation(values: Array) -> tuple[Floats, Floats]:
-    """Of each coordinate, in double precision; of many rows in two passes that copy only some of them at a time."""
+    """Mean and deviation of each coordinate, in double precision; many rows are copied some at a time."""
     if len(values) <= CHUNK:
         whole = values.astype(np.float64)
         return whole.mean(axis=0), whole.std(axis=0)

@@ -70,7 +70,7 @@ class Job:
     seed: int
 
     def describe(self) -> dict[str, Any]:
-        """Who it is, in words, for whoever opens the store."""
+        """This job in words, as the store shows it."""
         return {
             "task": self.setting.name,
             "kind": self.setting.task.kind,

@@ -23,7 +23,7 @@ CACHED = 1 << 14
 BANDWIDTH_ROWS = 1000
 """Rows of which all pairwise distances are taken: half a million distances settle a median to a few per mille."""
 SMALLEST_EIGENVALUE = 1e-10
-"""Of the landmarks' kernel matrix, relative to its largest: what is smaller is rounding and would be amplified."""
+"""Relative to the largest eigenvalue of the landmarks' kernel matrix: smaller ones are rounding errors."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class DistinctColumns:
     """
 
     whole: Standardiser
-    """Of all columns of x."""
+    """The standardiser of all columns of x."""
     columns: Integers
     """Those of x that z has, in the order of z; one that is constant where all are."""
     source: Integers

@@ -70,7 +70,7 @@ class GroupSums:
     ended: Floats
     """Σ τ over all rows after which the episode ended, shape (m,)."""
     weights: WeightSums | None = None
-    """Of τ, for the columns with the rows' own rewards, where they were asked for."""
+    """Sums of τ, for the columns with the rows' own rewards, where they were asked for."""
 
     @classmethod
     def empty(cls, groups: int, columns: int, of_ends: int, weights: bool) -> GroupSums:

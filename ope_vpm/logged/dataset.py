@@ -311,7 +311,7 @@ class LoggedDataset:
         save(self, path)
 
     def to_d3rlpy(self) -> Any:
-        """The same episodes as a d3rlpy `ReplayBuffer`; states after last steps are lost there."""
+        """These episodes as a d3rlpy `ReplayBuffer`; states after last steps are lost there."""
         from ope_vpm.logged.formats.d3rlpy import to_d3rlpy
 
         return to_d3rlpy(self)

@@ -22,9 +22,9 @@ from ope_vpm.logged.dataset import LoggedDataset
 PROBABILITY = 1e-3
 """How often noise alone may look like an effect of the step number, all outcomes together."""
 LEAST_SHARE = 0.005
-"""Of an outcome's variance. Ends after a drawn number of steps have 0.03 and more, hazards and rewards that depend on
-the step 0.01 and more (66 generated logs); where nothing depends on it, and on Pendulum, Acrobot and CartPole, whose
-outcomes the regression does not catch altogether, at most 0.001."""
+"""A share of an outcome's variance. Ends after a drawn number of steps have 0.03 and more, hazards and rewards that
+depend on the step 0.01 and more (66 generated logs); where nothing depends on it, and on Pendulum, Acrobot and
+CartPole, whose outcomes the regression does not catch altogether, at most 0.001."""
 LEAST_EPISODES = 20
 """Sums over fewer do not tell an effect from noise."""
 COSINES = 3

@@ -35,10 +35,10 @@ concatenated with itself has two of each."""
 
 SAMPLE_ROWS = 100_000
 """Rows, in whole episodes, from which a longer log chooses what sums over rows cannot: scales, the clone of the
-behaviour, how far the answer depends on the features. docs/scale.md says what that moves on a log of 10⁶ rows."""
+behaviour, how far the answer depends on the features (note 013)."""
 SINGLE_PRECISION_ROWS = 100_000
 """Rows from which on features are in single precision, which halves the time of a pass: rounding then moves the value
-by less than a hundredth of its standard error (docs/scale.md), which many rows make small, but not as small."""
+by less than a hundredth of its standard error (note 013), which many rows make small, but not as small."""
 
 STEP_LEFT_OUT = (
     "the step number explains what state and action do not, and rows that are read in parts do not hold it: add it to "

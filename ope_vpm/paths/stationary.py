@@ -77,7 +77,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BEYOND_NOISE = 2.0
 """A residual above this multiple of its sampling noise is no accident: as in the verdicts on MCMC draws."""
 ROUNDING = 1e-9
-"""Residuals below it are rounding errors, where a chain without chance leaves no noise to compare them with."""
+"""Residuals below it are rounding errors, where a deterministic chain leaves no noise to compare them with."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -80,7 +80,7 @@ class NetworkPolicy(GaussianPolicy):
         return NetworkPolicy(self.layers, factor)
 
     def more_random(self, factor: float) -> NetworkPolicy:
-        """The same policy with `factor` times the variance."""
+        """This policy with `factor` times the variance."""
         return self.with_variance(factor)
 
 
@@ -101,7 +101,7 @@ class SoftmaxNetwork(CategoricalPolicy):
         )
 
     def more_random(self, factor: float) -> SoftmaxNetwork:
-        """The same policy at `factor` times the temperature of the stored one."""
+        """This policy at `factor` times the temperature of the stored one."""
         return SoftmaxNetwork(self.layers, factor)
 
 

@@ -101,7 +101,7 @@ def test_nearness_of_several_coordinates():
     [(1, 1, 50, 2), (1, 1, 1, None), (2, 3, 50, 2), (17, 6, 50, 0), (17, 1, 50, 2), (70, 1, 50, 0), (90, 2, 50, None)],
 )
 def test_rich_functions_have_to_fit_beside_the_coordinates_of_the_state(states, actions, episodes, fourier):
-    """Each function is multiplied with 1, the state and the usual action, and there is room for 400 columns.
+    """Each function is multiplied with 1, the state and the target's mean action, and there is room for 400 columns.
 
     That is less where a tenth of the rows is less. A line and a parabola of each coordinate and two widths of nearness
     come first, then a cosine and a sine of each coordinate for each Fourier feature.

@@ -214,7 +214,7 @@ def test_moments_are_shared_by_discounts_and_by_those_who_weigh_alike():
 
 
 def test_the_number_of_features_follows_the_rows():
-    """4·√n between 40 and 600; an estimator that is given no number has that many waves."""
+    """4·√n between 40 and 600; an estimator that is given no number has that many."""
     assert [features_for(rows) for rows in (1, 99, 100, 2500, 10**4, 10**7)] == [40, 40, 40, 200, 400, 600]
     data = LinearGaussian().dataset(20, 20, BEHAVIOUR, seed=0)
     problem = Problem.pose(data, BEHAVIOUR.policy(), gamma=0.9)

@@ -21,8 +21,8 @@ KEPT_ROWS = 1 << 15
 pass. Those of longer logs are computed anew."""
 FEATURES_PER_ROOT, LEAST_FEATURES, MOST_FEATURES = 4, 40, 600
 """Random Fourier features of the state: 4·√rows. Few rows cannot bear many, and many rows show what few miss. On 278
-generated tasks errors are 0.90 [0.80, 0.99] of those with 400 for every log, on the 115 that chose nothing 0.80 (note
-022). At 10⁵ rows 800 have 0.8 of the error of 400, and take 2.5 times as long; 600 are between."""
+generated tasks errors are 0.90 [0.80, 0.99] of those with 400 for every log, on the 115 kept aside 0.80 (note 022). At
+10⁵ rows 800 have 0.8 of the error of 400, and take 2.5 times as long; 600 are between."""
 KEPT_NUMBERS = 4_000_000
 """Coordinates of states that are kept for all feature maps of a policy: 32 MB in double precision."""
 SCALE_ROWS = 10_000

@@ -28,7 +28,7 @@ from ope_vpm.with_torch import has_torch
 
 NO_NETWORKS = "networks might fit better and need torch: pip install 'ope-vpm[torch]'"
 LEAST_OVERLAP = 0.3
-"""Of the target's actions, below which networks without ratios are the first choice."""
+"""The share of the target's actions among logged ones below which networks without ratios are the first choice."""
 DRAWS = 8
 """Target actions per state where the policy's mean action is not known otherwise."""
 
@@ -54,7 +54,7 @@ class Auto(ProblemEstimator):
     training_steps: int = 2000
     """Gradient steps of each network, for continuous states without overlap."""
     n_features: int | None = None
-    """Random features of the state, for continuous states; None: as many as the log can bear (`features_for`)."""
+    """Random features of the state, for continuous states; None: 4·√rows (`features_for`)."""
 
     def find(self, problem: Problem) -> RawEstimate:
         """Choose, solve, and look whether a model leaves less doubt."""

@@ -30,9 +30,9 @@ from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy
 
 CAP = 50.0
-"""Of the ratio once it is scaled to mean 1: beyond it a few rows of 10,000 would decide (note 001)."""
+"""The largest ratio, scaled to mean 1: beyond it a few rows of 10,000 would decide (note 001)."""
 LARGEST_LOG = 50.0
-"""Of a ratio before it is scaled: e^50 does not overflow in a sum, and is far beyond any cap."""
+"""The largest log ratio before scaling: e^50 does not overflow in a sum, and is far beyond any cap."""
 FOURIER = 100
 """Random Fourier features that the clone may use beside the state itself: a quarter of vpm's own, for b̂ is smoother
 than a ratio of state distributions, and these features are the largest thing in memory."""
@@ -51,7 +51,7 @@ class ActionRatio:
     overlap: float
     """The mean before scaling: 1 where the log holds what the target does, near 0 where it does not."""
     held_out_log_likelihood: float
-    """Of the clone of b, per action, in units of z = (a - mean)/std (Gaussian targets) or of the actions."""
+    """The clone's, per action, in units of z = (a - mean)/std (Gaussian targets) or of the actions."""
 
     @classmethod
     def of_logs(cls, log_ratio: Floats, likelihood: float, cap: float = CAP) -> ActionRatio:
@@ -164,13 +164,13 @@ class RatioModel:
 
     clone: GaussianClone | CategoricalClone
     features: StateFeatures
-    """Of the clone."""
+    """The features that the clone is linear in."""
     scale: Standardiser
-    """Of the actions, for targets that are not Gaussian."""
+    """The scale of the actions, for targets that are not Gaussian."""
     overlap: float
     """The mean of π/b̂ over the sample."""
     precision: Precision
-    """Of the features."""
+    """The precision of the features."""
 
     def log_ratio(self, data: LoggedDataset, policy: TargetPolicy) -> Floats:
         """(n,): log π - log b̂ at each row."""

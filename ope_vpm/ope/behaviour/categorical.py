@@ -13,13 +13,15 @@ from ope_vpm.logged import LoggedDataset
 from ope_vpm.policy import TargetPolicy
 
 LEAST_PROBABILITY = 1e-6
-"""Of the target, before its logarithm is a regressor: actions that it never takes must not have an infinite one."""
+"""The target's least probability before its logarithm is a regressor: actions that it never takes must not have an
+infinite one."""
 PENALTY = 1e-3
-"""Of θ² in the mean log-likelihood, the constant excepted: with as many features as states nothing else bounds θ."""
+"""Times θ² in the mean log-likelihood, the constant excepted: with as many features as states nothing else bounds θ."""
 MINIMISED = {"maxiter": 100, "maxcor": 20, "gtol": 1e-9, "ftol": 1e-15}
-"""Of L-BFGS: the problem is convex, and about twenty steps bring 200 parameters to this tolerance."""
+"""Options of L-BFGS: the problem is convex, and about twenty steps bring 200 parameters to this tolerance."""
 LARGEST_CURVATURE, SMALLEST_CURVATURE = 0.25, 1e-9
-"""Of -log softmax along one action: p(1 - p) at most. And what keeps features that are 0 everywhere invertible."""
+"""Curvatures of -log softmax along one action: p(1 - p) at most. And what keeps features that are 0 everywhere
+invertible."""
 
 
 @dataclass(frozen=True)

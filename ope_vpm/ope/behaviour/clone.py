@@ -22,11 +22,11 @@ SMOOTHING = 1.0
 """Observations added to each state, spread evenly over the actions: no logged ratio is then infinite, and a state that
 was visited often keeps its frequencies."""
 STEPS, LEARNING_RATE, PATIENCE = 2000, 3e-3, 3
-"""Of Adam at most, its step size, and checks on held-out episodes without improvement before training stops: on the
+"""Adam steps at most, their size, and checks on held-out episodes without improvement before training stops: on the
 linear-Gaussian MDP with 2000 rows it stops after 400 to 700 steps, within 0.1 of the exact log-densities."""
 LOG_STD_RANGE = (-5.0, 2.0)
-"""Of the network's standard deviations, in those of the logged actions: a constant action must not have an infinite
-density, and nothing is wider than e² times the log."""
+"""Bounds of the log standard deviations of the network, in those of the logged actions: a constant action must not have
+an infinite density, and nothing is wider than e² times the log."""
 
 
 @dataclass(frozen=True)

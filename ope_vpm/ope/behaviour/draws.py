@@ -21,7 +21,7 @@ class ClippedEntries:
     """The clipped entries among (n, m) draws, one after another."""
 
     place: Integers
-    """Of each in the flat array of draws."""
+    """The place of each in the flat array of draws."""
     column: Integers
     """Its coordinate."""
     side: Floats

@@ -23,21 +23,21 @@ from ope_vpm.ope.memory import Memory, remembered
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
 """On the coefficients of non-linear features, per row; held-out episodes choose one, or linear features alone."""
 ROUNDS = 20
-"""Of expectation and maximisation, with linear features from N(0, 1)."""
+"""Rounds of expectation and maximisation, with linear features from N(0, 1)."""
 MIXTURE_ROUNDS = 15
-"""Of expectation and maximisation over episodes, at most: whole episodes are told apart within a few."""
+"""Rounds of expectation and maximisation over episodes, at most: whole episodes are told apart within a few."""
 ROUNDS_EACH = 2
-"""Of expectation and maximisation over clipped draws within each of these."""
+"""Rounds of expectation and maximisation over clipped draws within each of these."""
 ENOUGH = 1e-4
 """Gain in log-likelihood per row below which these rounds stop."""
 LEAST_SHARE = 0.02
-"""Of one policy near a state: the other's episodes are seldom told apart for certain."""
+"""The least share of one policy near a state: the other's episodes are seldom told apart for certain."""
 FEWEST_EPISODES = 10
 """To look for two policies: five of each."""
 TINY = 1e-9
 """Weight of a row in the fit of a policy that certainly did not log it, so that no fit is without rows."""
 LATER_ROUNDS = 5
-"""Of expectation and maximisation, from the fit with linear features with those that were chosen."""
+"""Rounds of expectation and maximisation, from the fit with linear features with those that were chosen."""
 LEAST_GAIN = 0.02
 """In log-likelihood per row, for two policies instead of one: less changes a ratio by 2 %, below its own noise."""
 

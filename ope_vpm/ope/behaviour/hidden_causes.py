@@ -40,11 +40,11 @@ CHANCE = 1e-3
 first question that is enough: of 74 ordinary logs none is called confounded. The simulator has 1e-6 to 1e-15 from 5000
 episodes on, and with 2000 of them 2e-4 with both hidden, but 0.02 with diabetes alone, which is not found then."""
 MOST_COORDINATES = 50
-"""Of an observation or an action: with more of them, as of an image, nothing is asked."""
+"""Coordinates of an observation or an action; with more, as of an image, there is no test."""
 FOURIER = 100
 """Random Fourier features that predict continuous actions and outcomes: as many as the clone of the behaviour has."""
 RIDGE = 1e-3
-"""Of each regressor's mean square; 100 Fourier features of 600 rows would otherwise fit noise."""
+"""In units of each regressor's mean square; 100 Fourier features of 600 rows would otherwise fit noise."""
 AHEAD = 0.99
 """The discount of the rewards by which finite next states are told apart: some hundred steps."""
 

@@ -31,20 +31,20 @@ from ope_vpm.ope.memory import remembered
 from ope_vpm.ope.problem import Problem
 
 LEAST_EXPLAINED = 0.9995
-"""Of the variance of every coordinate's change and of the reward: below it errors grow faster over steps than they are
-noticed (Acrobot, with 0.993 to 0.998: off by 46 on-policy errors after ten steps, with 3 foreseen). Pendulum and
-CartPole have 0.9997 and more."""
+"""The explained share of the variance of every coordinate's change and of the reward: below it errors grow faster over
+steps than they are noticed (Acrobot, with 0.993 to 0.998: off by 46 on-policy errors after ten steps, with 3 foreseen).
+Pendulum and CartPole have 0.9997 and more."""
 LEAST_ENDS_EXPLAINED = 0.7
-"""Of the variance of ends: CartPole has 0.84 to 1 where it works."""
+"""The explained share of the variance of ends: CartPole has 0.84 to 1 where it works."""
 LEAST_EPISODES = 10
 """Two of them are then held out, and judge the model."""
 UNFAMILIAR = (
     "in {:.0%} of the logged states the target does what the log hardly did there, and a model of the log guesses"
 )
 MOST_BEYOND = 0.015
-"""Of the target's states: where more of them leave what was logged by a tenth of its range, nothing says that the model
-still holds. Fewer are part of the error, as if the rewards there were the worst or the best of all: on CartPole logs by
-an older policy one state in a hundred is a pole that falls, and the model is better than vpm (seeds 100 to 103)."""
+"""A share of the target's states: where more of them leave what was logged by a tenth of its range, nothing says that
+the model still holds. Fewer are part of the error, as if the rewards there were the worst or the best of all: on
+CartPole logs by an older policy one state in a hundred is a pole that falls, and the model is better than vpm."""
 STEPS = (3, 10, 30)
 """How many steps are tried: each about three times as many as the one before."""
 DRAWS = 3
@@ -80,7 +80,7 @@ class Followed:
     at_stake: float
     """How far apart values can be by what the rewards allow there."""
     per_episode: Followed | None = None
-    """The same of the return of an episode; None where nothing ends."""
+    """The estimate of the return of an episode; None where nothing ends."""
 
     def bias(self, other: float) -> float:
         """The part of it that more episodes of the same kind would not show."""

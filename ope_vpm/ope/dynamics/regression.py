@@ -11,7 +11,8 @@ from ope_vpm.arrays import ROUNDING, Bools, Floats, Integers, chunks
 from ope_vpm.linear.features import BATCH_ROWS, Standardiser
 
 RIDGES = 10.0 ** np.arange(-9, -0.5, 0.5)
-"""Of the mean eigenvalue of the features' Gram matrix; the best one for each column is taken on held-out episodes."""
+"""In units of the mean eigenvalue of the features' Gram matrix; the best one for each column is taken on held-out
+episodes."""
 
 
 @dataclass(frozen=True)

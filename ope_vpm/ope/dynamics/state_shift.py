@@ -32,7 +32,8 @@ LONGEST = 300
 REMAINDER = 0.05
 """The discounted weight after the last step of the target's walks: with γ = 0.99 they have 299 steps, with 0.9 29."""
 NEIGHBOURS = 5
-"""Of a state: the behaviour takes the action that was logged in one of them, and so is as random as the log."""
+"""The nearest logged states: the behaviour takes the action that was logged in one of them, and so is as random as the
+log."""
 USUAL = 0.99
 """The share of the behaviour's steps that lies nearer to the logged states than what is called far."""
 
@@ -105,7 +106,7 @@ def state_shift(problem: Problem) -> float | None:
 
 @remembered
 def _state_shift(log: Log, policy: TargetPolicy, seed: int, gamma: float, steps: int) -> float | None:
-    """The same, for all questions with this discount and number of steps."""
+    """`state_shift`, computed once for all questions with this discount and number of steps."""
     world = fit_world(log, policy.clipping, policy.n_actions, seed)
     if world is None or not len(log.initial_episodes):
         return None

@@ -28,16 +28,17 @@ LEAST_FOURIER = 20
 MOST_PRODUCTS = 40
 """Coordinates up to which all their products are features: 40 have 820, which is what a second of fitting allows."""
 MOST_FEATURES = 2000
-"""Of all actions together: time grows with their cube, and 2000 take a few seconds."""
+"""Features of all actions together: time grows with their cube, and 2000 take a few seconds."""
 MOST_ROWS = 30_000
 """Rows that are fitted: what a smooth model can learn is learned from fewer, and the time stays bounded."""
 BEYOND = 0.1
-"""Of the logged range of each coordinate, how far beyond it the model's states may go."""
+"""As a share of the logged range of each coordinate, how far beyond it the model's states may go."""
 END_PENALTY = 1e-6
-"""Of the squared coefficients in the log-likelihood of ends, in units of their frequency: where ends are separable, as
-angles beyond a threshold are, the coefficients would otherwise grow without bound."""
+"""Times the squared coefficients in the log-likelihood of ends, in units of their frequency: where ends are separable,
+as angles beyond a threshold are, the coefficients would otherwise grow without bound."""
 END_OPTIONS = {"maxiter": 500, "maxfun": 1000, "ftol": 1e-12, "gtol": 1e-9}
-"""Of L-BFGS: ends are one row in hundreds, so that its usual tolerances would stop before they are told apart."""
+"""Options of L-BFGS: ends are one row in hundreds, so that its usual tolerances would stop before they are told
+apart."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +83,7 @@ class World(Inputs):
 
     change: Regression
     reward: Regression
-    """Of steps that do not end the task."""
+    """The change of z, fitted to steps that do not end the task."""
     end_reward: float
     """The mean reward of steps that do."""
     ends: Floats | None

@@ -27,10 +27,10 @@ HOLD = 1e-6
 LOG_CONCENTRATIONS = (-3.0, 12.0)
 """The bounds of log κ: below, each state has one action of its own; above, all states have the same probabilities."""
 LEAST_CONCENTRATION = 1.0
-"""Of κ, per action: an action that was never taken in a state counts there at least as one step among all actions.
-Otherwise, where each state uses few of many actions, those not in use get a log b̂ far below all that was seen: errors
-on made-up wards are 1.02, .97 and .93 floors at 0, ½ and 1. With 3 returns there are 6 % nearer, and targets worse than
-the behaviour on Taxi 0.23 decades farther."""
+"""The least κ, per action: an action that was never taken in a state counts there at least as one step among all
+actions. Otherwise, where each state uses few of many actions, those not in use get a log b̂ far below all that was
+seen: errors on made-up wards are 1.02, .97 and .93 floors at 0, ½ and 1. With 3 returns there are 6 % nearer, and
+targets worse than the behaviour on Taxi 0.23 decades farther."""
 
 
 @dataclass(frozen=True, eq=False)

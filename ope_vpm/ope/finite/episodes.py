@@ -142,7 +142,7 @@ def charged_problem(finite: FiniteProblem, course: Course) -> FiniteProblem:
 
 
 def with_rewards(finite: FiniteProblem, rewards: Floats) -> FiniteProblem:
-    """The same counts with other rewards of the logged steps."""
+    """These counts with other rewards of the logged steps."""
     return replace(finite, counts=replace(finite.counts, rewards=rewards))
 
 
@@ -164,7 +164,7 @@ class Total:
 
 
 def total(finite: FiniteProblem, course: Course, fit: Fit | None, values: Floats) -> Total:
-    """Of the rewards of a finite problem, whose V (steps + 1, states) is given."""
+    """The total of the rewards of a finite problem, whose V (steps + 1, states) is given."""
     error, reach = 0.0, (0.0, 0.0)
     if fit is not None:
         after = course.after(values, unseen_weight(course, finite))

@@ -29,7 +29,8 @@ class History:
     """What the step before predicts of an outcome, beyond its own state and action."""
 
     share: float
-    """Of the variance of outcomes; 0 in a Markov decision process, and where noise alone may be the reason."""
+    """The share of the variance of outcomes; 0 in a Markov decision process, and where noise alone may be the
+    reason."""
     bias: float
     """What that may do to a value: rms(τ)·√share·sd(δ)."""
 
@@ -84,7 +85,7 @@ class Pasts:
         return cls._added(len(solved.ratio), [_followed(len(solved.ratio), steps)], (steps[:, :1], steps[:, -1:]))
 
     def merge(self, other: Pasts) -> Pasts:
-        """Of two parts, one after another: an episode may go on from one into the other."""
+        """The moments of two parts, one after another: an episode may go on from one into the other."""
         border = np.hstack([self.ends[1], other.ends[0]])
         first = self.ends[0] if self.ends[0].size else other.ends[0]
         last = other.ends[1] if other.ends[1].size else self.ends[1]

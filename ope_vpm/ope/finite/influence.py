@@ -64,7 +64,7 @@ class SolvedSteps:
     """(states + 1,): V, and 0 for the place -1, where nothing follows."""
     state_of_pair: Integers
     commonest: float | None
-    """Of the rewards, where others may be rare."""
+    """The commonest reward, where others may be rare."""
     mixture: Mixture | None
 
     @classmethod
@@ -124,7 +124,7 @@ class StepSums:
         return sums
 
     def merge(self, other: StepSums) -> StepSums:
-        """Of two parts, one after another; an episode may have rows in both."""
+        """The sums of two parts, one after another; an episode may have rows in both."""
         mine = slice(0, len(self.episodes))
         theirs = slice(other.first - self.first, other.first - self.first + len(other.episodes))
         episodes = added(self.episodes, other.episodes, mine, theirs)
@@ -222,7 +222,7 @@ def leverage(times: Floats) -> Floats:
 
 
 def widening(mass: Floats, known: Bools) -> float:
-    """The same as `widening_of`, from the mass of each step and whether its pair was seen more than once."""
+    """`widening_of` from the mass of each step and whether its pair was seen more than once."""
     square = mass**2
     return widening_of(float(square.sum()), float(square[known].sum()))
 

@@ -25,8 +25,8 @@ LOG_TEMPERATURES = (-10.0, 20.0)
 """The bounds of log η between which the tilt is looked for, with influences scaled to at most 1: below, all
 weight is on the most extreme episode; above, all weights are equal."""
 LEAST_WEIGHT = 1e-9
-"""Of an episode, relative to the largest: a pair that it alone holds would otherwise have been seen 0 times, its mean
-being 0/0."""
+"""The least weight of an episode, relative to the largest: a pair that it alone holds would otherwise have been seen 0
+times, its mean being 0/0."""
 
 
 @dataclass(frozen=True)

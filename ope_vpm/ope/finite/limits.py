@@ -20,7 +20,7 @@ from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.uncertainty import LEVEL, Derived
 
 RARE_SHARE = 0.5
-"""Of the episodes: rewards that more of them hold are not rare, and their mean is near normal."""
+"""A share of the episodes: rewards that more of them hold are not rare, and their mean is near normal."""
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,9 @@ EFFECTIVE_PAIRS = 1000
 """Pairs, in Kish's sense, that the weights leave, or half of all if these are fewer. With 300 errors on Taxi are 0.1
 decades (worse targets) and 1.5 decades (better ones) larger."""
 SHRINKAGE = 4.0
-"""Of c, which keeps W/(W + 4) of itself, W = c'Σ⁻¹c by its own covariance Σ. Errors per step on 266 logs of made-up
-and generated tasks with 2, 8, 30 are 1.40, 1.41 and 1.51 floors, without slopes 1.98; with 4 Taxi's better targets are
-nearer than with 8."""
+"""Shrinkage of c, which keeps W/(W + 4) of itself, W = c'Σ⁻¹c by its own covariance Σ. Errors per step on 266 logs of
+made-up and generated tasks with 2, 8, 30 are 1.40, 1.41 and 1.51 floors, without slopes 1.98; with 4 Taxi's better
+targets are nearer than with 8."""
 MOST_FROM_STATE = 0.3
 """A pair seen n times gives at most 0.3/(n + 0.3) of itself to its prediction, and σ²/τ_u² in place of 0.3 if that is
 less: shrinking single pairs by more loses, as a value is a mean in which noise averages out and bias does not."""
@@ -38,7 +38,8 @@ FOR_STAYING = 1.0
 """By how much more a pair gives that always led back to its own state: seen once, it would hold the target there for
 ever. Per step at γ = 1 ICU-Sepsis is 1 floor nearer in two logs; 3 in place of 1 is 0.5 decades worse on Taxi."""
 LEAST_VARIANCE = 1e-3
-"""Of all outcomes' variance, for that of pairs and of states: a smaller one is as good as 0, which divides."""
+"""A share of all outcomes' variance, the least for that of pairs and of states: a smaller one is as good as 0, which
+divides."""
 RIDGE = 1e-9
 """On c, relative to its own precision: covariates may be equal but for rounding."""
 
@@ -142,7 +143,7 @@ class MixedModel:
     alone: Floats
     """(k, pairs): the same with log b̂ alone."""
     weight: float = 0.5
-    """Of the first of these two fits."""
+    """The weight of the first of these two fits."""
     share: float = 1.0
     """What is left of the slopes of least squares."""
     within: Floats | float = 1.0

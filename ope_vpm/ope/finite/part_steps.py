@@ -34,7 +34,7 @@ class StepPlan:
     initial: Integers
     """(episodes from a reset,): the codes of the initial states, in the canonical order."""
     dealt: Integers
-    """The same in a shuffled order; empty where nothing restarts."""
+    """These codes in a shuffled order; empty where nothing restarts."""
     copies: int
     """Initial states over which one ending row is spread."""
     second: Bools

@@ -36,7 +36,7 @@ MOST_NOISE = 4.0
 """The standard error s counts as at most so many of the logged mean's: one of
 a hundred of them says that the value means little, not that the one-step ratio is right. On Taxi 50 × 100 after 550
 iterations the error is 3.4 units unshrunk, 3.5 with this limit, 3.6 with 8 and 5.6 without any; on made-up clinics
-3.01, 2.85, 2.86 and 2.87 floors (docs/finite.md)."""
+3.01, 2.85, 2.86 and 2.87 floors (note 016)."""
 
 
 def shrunk(problem: Problem, found: RawEstimate) -> RawEstimate:

@@ -42,7 +42,7 @@ class Tally:
 
     @classmethod
     def of_part(cls, part: Part, plan: StepPlan) -> Tally:
-        """Of the steps of a part."""
+        """Count the steps of a part."""
         pairs, found = plan.pairs(part) * plan.width, []
         for steps in plan.steps(part):
             ones = np.ones(len(steps.rows))
@@ -61,12 +61,12 @@ class Tally:
         return cls(**columns, different=max(each.different for each in all_of))
 
     def merge(self, other: Tally) -> Tally:
-        """Of both; summed whenever as many entries wait as there are different ones."""
+        """The tally of both; summed whenever as many entries wait as there are different ones."""
         both = Tally.joined([self, other])
         return both.summed() if len(both.code) > 2 * both.different + SPARE else both
 
     def summed(self) -> Tally:
-        """The same with every code once, rising."""
+        """This tally with every code once, rising."""
         if len(self.code) == 0:
             return self
         order = np.argsort(self.code, kind="stable")

@@ -86,7 +86,7 @@ class TimedSums:
         return cls(logged.first, moved, ends)
 
     def merge(self, other: TimedSums) -> TimedSums:
-        """Of two parts, one after another; an episode may have rows in both."""
+        """The sums of two parts, one after another; an episode may have rows in both."""
         mine = slice(0, len(self.moved))
         theirs = slice(other.first - self.first, other.first - self.first + len(other.moved))
         return TimedSums(self.first, added(self.moved, other.moved, mine, theirs), self.ends + other.ends)

@@ -203,7 +203,7 @@ def _worse(one: Doubt, other: Doubt) -> Doubt:
 
 
 def scaled(doubts: Doubts, factor: float) -> Doubts:
-    """The same doubts about a multiple of the value: biases are multiplied."""
+    """These doubts about a multiple of the value: biases are multiplied."""
     return tuple(each if each.bias is None else replace(each, bias=factor * each.bias) for each in doubts)
 
 

@@ -114,7 +114,7 @@ class RawEstimate:
     ends_worth: float | None = None
     """How many ends of equal weight the weighted log is worth, where that is known already: its weights may not be."""
     per_episode: RawEstimate | None = None
-    """The same of the undiscounted return of an episode, at γ = 1 on tasks that end; None where it is not known."""
+    """The estimate of the undiscounted return of an episode, at γ = 1 on tasks that end; None where it is not known."""
 
     @property
     def sums(self) -> EpisodeSums | None:
@@ -205,8 +205,8 @@ def all_doubts(problem: Problem, raw: RawEstimate) -> Doubts:
 
 
 NEGLIGIBLE = 0.3
-"""Of the deviation of rewards: a suspected bias that is smaller is no reason for caution, however small the noise is.
-It is in the error, and verdicts must not get worse with more data."""
+"""A share of the deviation of rewards: a suspected bias that is smaller is no reason for caution, however small the
+noise is. It is in the error, and verdicts must not get worse with more data."""
 
 
 def noise_of(problem: Problem, raw: RawEstimate, error: float | None, steps: float = 1.0) -> Noise | None:

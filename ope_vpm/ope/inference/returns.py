@@ -30,7 +30,7 @@ from ope_vpm.ope.inference.value import EpisodeReturn
 from ope_vpm.ope.problem import Problem
 
 LEAST_RATE = 1e-9
-"""Of the log's own ends per step: a smaller rate is what rounding leaves of 0."""
+"""As a share of the log's own rate of ends: a smaller rate is what rounding leaves of 0."""
 FEW_ENDS = "how often the target reaches an end is known from few of them, worth {:.1f}"
 LONGER = "the target's episodes have {:.0f} steps on average, more than any logged one: no end after so many was seen"
 Estimate = TypeVar("Estimate", bound=RawEstimate)

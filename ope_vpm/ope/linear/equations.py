@@ -206,13 +206,13 @@ class RidgePath:
     sums: Influences | list[EpisodeSums]
     """How each episode moves the value, for each ridge to choose from."""
     steps: float | None = None
-    """Of returns: the mean length of an episode at the chosen ridge."""
+    """For returns, the mean length of an episode at the chosen ridge."""
     rate_error: float = 0.0
-    """Of returns: the relative standard error of the rate of ends at the chosen ridge."""
+    """For returns, the relative standard error of the rate of ends at the chosen ridge."""
     weights: WeightSums | None = None
-    """Of the ratio for each ridge to choose from, where its rows are not kept."""
+    """Sums of the ratio for each ridge to choose from, where its rows are not kept."""
     per_episode: RidgePath | None = None
-    """The same of the return of an episode, which has a ridge of its own; None where nothing ends."""
+    """The path of the return of an episode, which has a ridge of its own; None where nothing ends."""
 
 
 def ridge_path(equations: PairEquations, ridge: float | None, grid: tuple[float, ...] = RIDGES) -> RidgePath:

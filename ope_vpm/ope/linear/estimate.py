@@ -41,9 +41,9 @@ class LinearEstimate(RawEstimate):
     residual: Floats | None
     """The Bellman residual of each row of the equations; None where rows are not kept."""
     steps: float | None = None
-    """Of returns: the mean length of an episode."""
+    """For returns, the mean length of an episode."""
     per_episode: LinearEstimate | None = None
-    """The same of the return of an episode."""
+    """The estimate of the return of an episode."""
     missed: Missed = field(default_factory=Missed)
     """What the features were found to miss, where that was asked."""
 

@@ -23,11 +23,11 @@ from ope_vpm.ope.problem import Problem
 JOINT_FOURIER, LEAST_FOURIER = 200, 20
 """Cosines of state and action together, and how few of them are not worth asking."""
 SLOW = 0.3
-"""Of the frequencies of the state in half of these Fourier features, which vary with the action above all."""
+"""A factor of the state's frequencies in half of these Fourier features, which vary with the action above all."""
 ROWS_PER_REGRESSOR = 20
 """Steps for each regressor at least: what they fit of the noise is then a small part of it."""
 MISSED_RIDGES = (1e-3, 1e-2, 1e-1)
-"""Of each regressor's mean square; held-out episodes choose."""
+"""In units of each regressor's mean square; held-out episodes choose."""
 MISSED_DRAWS = 2
 """Target actions in each state: the mean over thousands of states has little of their noise."""
 MISSED_SURE = 2.0
@@ -75,7 +75,7 @@ class JointSteps:
     """Functions of state and action together at some steps, and their means over the target's actions there."""
 
     place: Integers
-    """Of each step among the rows."""
+    """The place of each step among the rows."""
     here: Halves
     """At the logged action, (n, k)."""
     target: Array

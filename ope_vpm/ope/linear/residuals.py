@@ -30,20 +30,21 @@ Hopper and HopperBullet (seeds 100 and 101, three behaviours, 30 logs) have at m
 a useless regressor loses on held-out episodes; Pendulum and Acrobot observed a step late 2.8 to 6 where answers were
 wrong."""
 JOINT_SURE = 3.0
-"""The same for the action before together with the present one. Pendulum, Acrobot, CartPole and Hopper (seeds 100 and
-101, three behaviours, 24 logs) have at most 2.6, ten logs of the linear-Gaussian system 0.9; rewards for doing the same
-again and prices on changing an action 5.3 to 7 in logs of 50 episodes, where √50 is the most that there can be."""
+"""Standard errors for the action before together with the present one. Pendulum, Acrobot, CartPole and Hopper (seeds
+100 and 101, three behaviours, 24 logs) have at most 2.6, ten logs of the linear-Gaussian system 0.9; rewards for doing
+the same again and prices on changing an action 5.3 to 7 in logs of 50 episodes, where √50 is the most that there can
+be."""
 MOST_PRODUCTS = 72
 """Products of the action before and the present one, those of eight continuous or discrete actions: of more actions
 only whether, and how far, each is as before is asked."""
 MOST_COORDINATES, MOST_COLUMNS = 100, 400
-"""Of an observation: with more of them, as of an image, nothing is asked about the action before. And of both
-regressions: beyond it actions are not multiplied with the state."""
+"""Coordinates of an observation: with more of them, as of an image, nothing is asked about the action before. And of
+both regressions: beyond it actions are not multiplied with the state."""
 MOST_NUMBERS = 4_000_000
 """Regressors of all steps that are asked, 32 MB: steps of a part of the episodes where there are more. They are 10 000
 steps at least, which know a share of 2 % to a tenth of it."""
 RIDGE = 1e-6
-"""Of each regressor's mean square: keeps repeated ones solvable."""
+"""In units of each regressor's mean square: keeps repeated ones solvable."""
 FARTHEST = 5.0
 """Standard deviations beyond which coordinates are not told apart, as in the features."""
 
@@ -58,7 +59,7 @@ class History:
     """The share of their variance that the action before predicts beyond state and action; 0 where noise alone may be
     the reason."""
     jointly: float = 0.0
-    """The same of the action before together with the present one."""
+    """That share by the action before together with the present one."""
 
     @property
     def predicted(self) -> float:
@@ -146,7 +147,7 @@ class PastSteps:
     """
 
     place: Integers
-    """Of each step among the rows."""
+    """The place of each step among the rows."""
     halves: Halves
     """Functions of the present, of the action before, and of both actions together."""
     columns: list[Integers]

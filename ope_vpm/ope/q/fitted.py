@@ -26,7 +26,7 @@ class Networks:
     training_steps: int = 2000
     """Gradient steps of each network."""
     n_features: int | None = None
-    """Random features of the linear Q that they begin from; None: as many as the log can bear."""
+    """Random features of the linear Q that they begin from; None: 4·√rows (`features_for`)."""
     ridge: float | None = None
     """Ridge of the linear Q; None: chosen from the data."""
     draws: int = 8

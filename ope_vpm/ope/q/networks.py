@@ -26,7 +26,7 @@ from ope_vpm.with_torch import torch
 BATCH = 512
 """Steps in each gradient."""
 LEARNING_RATE = 1e-3
-"""Of Adam at the beginning; it falls to 0 along a cosine."""
+"""Adam's step size at the beginning; it falls to 0 along a cosine."""
 AVERAGING = 0.1
 """How much of the network enters the average V̄ at each step. These three, with 2 x 64 units, were found on Reacher and
 HalfCheetah."""

@@ -26,14 +26,15 @@ from ope_vpm.ope.problem import Problem
 from ope_vpm.policy.target import DRAWS
 
 ROWS = 10_000
-"""Of whole episodes that are looked at: bounds are relative to the value, and a bound takes some 0.2 s."""
+"""Rows of whole episodes that are used: bounds are relative to the value, and a bound takes some 0.2 s."""
 FEATURES, FOURIER, RIDGE = 60, 10, 1e-3
 """Random Fourier features of the state, those that functions of the action are multiplied with, and the ridge in units
 of mean squares: the one that did best unchosen on logs of control tasks."""
 ROUNDS, SAME = 30, 1e-4
-"""Of the adversary's choices, and the change of the bound, relative to the spread of rewards, at which they end."""
+"""Rounds of the adversary's choices, and the change of the bound, relative to the spread of rewards, at which they
+end."""
 QUANTILE_STEPS = 12
-"""Of reweighted least squares, each of which begins at the last round's solution."""
+"""Steps of reweighted least squares, each of which begins at the last round's solution."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +58,7 @@ class LinearOutcomes:
 
     @classmethod
     def of(cls, problem: Problem) -> LinearOutcomes:
-        """Of a problem in memory, with the step number where it matters."""
+        """From a problem in memory, with the step number where it matters."""
         posed = problem.with_step_number
         asked = replace(posed, log=posed.log.beginning(ROWS), memory=Memory())
         pairs = pair_features(asked, FEATURES, DRAWS, FOURIER)

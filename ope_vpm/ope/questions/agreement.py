@@ -12,7 +12,7 @@ from ope_vpm.ope.inference.values import PolicyValues
 from ope_vpm.outside import printable
 
 EQUAL = 1e-6
-"""Of the larger standard error: nearer values solve the same equations, and their agreement proves nothing."""
+"""A share of the larger standard error: nearer values solve the same equations, and their agreement proves nothing."""
 APART = 2.0
 """Standard errors of both together from which on two kinds are said to disagree."""
 

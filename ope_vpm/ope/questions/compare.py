@@ -40,7 +40,7 @@ class Comparison(Shown):
 
     new: PolicyValue
     old: PolicyValue
-    """Of the other policy, or with the estimator "logged" the mean of the log itself."""
+    """The value of the other policy, or with the estimator "logged" the mean of the log itself."""
     value: float
     """New less old: returns of an episode where these lead (γ = 1 where episodes end), else values per step."""
     standard_error: float | None
@@ -55,7 +55,7 @@ class Comparison(Shown):
     """Whether the interval can be believed: as far as both values can."""
     reasons: tuple[str, ...]
     episodes: int
-    """Of the log."""
+    """How many the log has."""
     per: Literal["episode", "step"]
     widest: float
     """The largest difference of two values that the rewards allow."""

@@ -17,7 +17,7 @@ from ope_vpm.outside import Shown, printable
 
 Source = Literal["counted model", "weighted episodes"]
 STEEPEST = 50.0
-"""Of a tilt, per standard deviation of the returns: beyond it all weight already sits on one end of them."""
+"""The steepest tilt, per standard deviation of the returns: beyond it all weight already sits on one end of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class Sample:
     returns: Floats
     """Rising."""
     weights: Floats
-    """Of each; these sum to 1."""
+    """The weight of each; they sum to 1."""
 
     @classmethod
     def of(cls, returns: Floats, weights: Floats | None = None) -> Sample:
@@ -111,7 +111,7 @@ class Distribution(Shown):
     sample: Sample
     """The returns; their mean is the value's."""
     draws: tuple[Sample, ...]
-    """The same from logs in which every episode counts by chance more or less, as far apart as the value's error."""
+    """The returns of bootstrap draws of the log's episodes, as far apart as the value's error."""
     source: Source
     """Where the returns come from."""
     gamma: float
@@ -142,7 +142,7 @@ class Distribution(Shown):
 
     @cached_property
     def half_width(self) -> float:
-        """Of the band: what the greatest distance of the CDFs of 95 % of the draws from this one stays below."""
+        """The half width of the band: 95 % of the draws have CDFs that are nowhere farther away."""
         grid = np.unique(np.concatenate([self.sample.returns, *(each.returns for each in self.draws)]))
         here = self.sample.cdf(grid)
         return self.stretch * float(np.quantile([np.abs(each.cdf(grid) - here).max() for each in self.draws], LEVEL))

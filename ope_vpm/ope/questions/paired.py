@@ -39,7 +39,7 @@ class Evaluated:
     biases: Mapping[str, float] = field(default_factory=dict)
     """How far it may be off, by the code of the doubt."""
     of_return: Evaluated | None = field(default=None, repr=False)
-    """The same of the return of an episode, where it leads."""
+    """The return of an episode, where it leads."""
     of: EpisodeReturn | None = None
     """What this is about, where it is not the value per step: the return of an episode, or the worst of them."""
 

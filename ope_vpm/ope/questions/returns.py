@@ -28,7 +28,7 @@ from ope_vpm.ope.questions.paired import Evaluated, noise_of
 FOLLOWED, FOLLOWED_PER_DRAW = 4000, 1000
 """Simulated episodes: the CDF is then good to 0.01, and that of a draw to 0.03, a third of what 100 episodes leave."""
 DRAWS = 60
-"""Of the episodes' weights: their 95 % quantile is good to a tenth of the band."""
+"""Draws of the episodes' weights: their 95 % quantile is good to a tenth of the band."""
 WORST = 0.1
 """The share of returns that `select(rank_by="cvar")` asks for: the report and `print` show the same."""
 CLONED = 1.6
@@ -140,7 +140,7 @@ class _Followed:
 
     @classmethod
     def of(cls, problem: Problem) -> _Followed:
-        """Of a problem on finite states and actions, in memory."""
+        """From a problem on finite states and actions, in memory."""
         if problem.streamed:
             raise ValueError("a distribution needs all rows at once: read them into memory with load_dataset")
         if not problem.data.from_reset.any():
@@ -228,11 +228,11 @@ class _Weighted:
     ratio: Floats
     """(episodes,): the product of the action ratios of each, on any scale."""
     stretch: float
-    """Of intervals, for what a cloned behaviour adds to the noise of episodes."""
+    """The factor of intervals for what a cloned behaviour adds to the noise of episodes."""
 
     @classmethod
     def of(cls, problem: Problem) -> _Weighted:
-        """Of a problem that is not finite; refused where too few episodes are like the target's."""
+        """From a problem that is not finite; refused where too few episodes are like the target's."""
         data, gamma = problem.data, problem.gamma
         if problem.streamed:
             raise ValueError("a distribution needs all rows at once: read them into memory with load_dataset")

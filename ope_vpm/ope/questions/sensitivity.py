@@ -34,7 +34,7 @@ from ope_vpm.outside import Shown, printable
 GRID = (1.0, 1.25, 1.5, 2.0, 3.0, 5.0)
 """Odds ratios: 1.25 to 2 are those of moderate causes in medicine, 5 is larger than any single measured one there."""
 ROUNDS = 100
-"""Of policy iteration, which needs four to eight."""
+"""Rounds of policy iteration, which needs four to eight."""
 SAME = 1e-10
 """Relative change of the value at which it has converged."""
 
@@ -183,7 +183,7 @@ class _Model:
 
     @classmethod
     def of(cls, problem: Problem) -> _Model:
-        """Of a problem on finite states and actions."""
+        """From a problem on finite states and actions."""
         _, counts, probability = ending_counts(problem)
         states = counts.states
         rows, columns = counts.state_of_pair, np.arange(counts.pairs)

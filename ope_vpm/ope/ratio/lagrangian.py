@@ -20,10 +20,10 @@ from ope_vpm.linear.moments import accumulate
 from ope_vpm.ope.linear.equations import PairEquations
 
 MOST_ROUNDS = 20
-"""Of finding where a ratio that must not be negative is 0: a bound, for rows that change sides for ever."""
+"""Rounds of finding where a ratio that must not be negative is 0: a bound, for rows that change sides for ever."""
 LEAST_SCALE = 1e-4
-"""Of a feature's mean square in the penalty: the constant, whose scale is 0, needs a little one, for the Lagrangian may
-not depend on the constant of ν."""
+"""The least weight of a feature's mean square in the penalty: the constant, whose scale is 0, needs a little one, for
+the Lagrangian may not depend on the constant of ν."""
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from ope_vpm.with_torch import torch
 BATCH = 512
 """Steps in each gradient, as for Q by networks."""
 LEARNING_RATE = 1e-3
-"""Of Adam at the beginning; it falls to 0 along a cosine, so that the last steps settle."""
+"""Adam's step size at the beginning; it falls to 0 along a cosine, so that the last steps settle."""
 BETAS = (0.0, 0.99)
-"""Of Adam. Without momentum the players meet: on the linear-Gaussian MDP all four methods are then within 0.022 after
+"""Adam's β. Without momentum the players meet: on the linear-Gaussian MDP all four methods are then within 0.022 after
 1000 steps, with the usual 0.9 two of them are off by 0.3 to 2.8."""
 ONE = 0.5413
 """Where softplus is 1."""

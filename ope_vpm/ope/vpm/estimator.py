@@ -42,7 +42,7 @@ class Factored:
     """Settings of the factored form."""
 
     n_features: int | None = None
-    """Random Fourier features of the state; None: as many as the log can bear (`features_for`)."""
+    """Random Fourier features of the state; None: 4·√rows (`features_for`)."""
     ridge: float | None = None
     """In units of the features' mean squares; None: chosen from the data."""
     power: float = POWER

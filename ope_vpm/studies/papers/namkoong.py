@@ -24,7 +24,7 @@ ON_POLICY = 200_000
 """Episodes of a target in the same world behind its truth, whose standard error is then 0.002."""
 TRUTH_SEED = 1_000_000
 EXPECTILE_ROUNDS = 60
-"""Of the fixed point of expectiles, which contracts by at least (Γ - 1)/Γ, a half at Γ = 2."""
+"""Rounds of the fixed point of expectiles, which contracts by at least (Γ - 1)/Γ, a half at Γ = 2."""
 
 
 @cache

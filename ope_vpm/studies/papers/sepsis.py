@@ -17,7 +17,7 @@ GAMMA = 0.99
 EPSILON = 0.05
 """The probability with which the physician of Oberst and Sontag takes another action than the best."""
 SWEEPS = 500
-"""Of value iteration at 0.99 on episodes of some ten steps: changes are then below 1e-10."""
+"""Sweeps of value iteration at 0.99 on episodes of some ten steps: changes are then below 1e-10."""
 TRAIN = 50_000
 """Added to a run's seed, for another log: the one that policies are learnt from, or a fresh one."""
 

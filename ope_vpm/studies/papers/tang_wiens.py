@@ -21,7 +21,7 @@ from ope_vpm.studies.study import Cell, Row, select, timed
 SOFTENED = 0.01
 """The probability that their WIS and WDR give to other actions than the target's."""
 EPOCHS = range(0, 101, 5)
-"""Of the 101 epochs of fitted Q iteration, those whose policies are asked about on simulated logs."""
+"""Epochs, of the 101 of fitted Q iteration, those whose policies are asked about on simulated logs."""
 EPISODES = 10_000
 """Training and validation episodes of a run."""
 FQE_SWEEPS = 50
