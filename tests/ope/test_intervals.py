@@ -72,11 +72,11 @@ def test_nothing_wrong_is_reliable():
 
 
 def test_reasons_come_worst_first_with_their_numbers():
-    level, reasons = judge((*remarks(["odd", "warned"]), *SUPPORT.of(0.2, sentence=NO_DATA), *FEW.of(2.0)))
+    level, reasons = judge((*remarks(["odd", "warned"]), *SUPPORT.of(0.3, sentence=NO_DATA), *FEW.of(2.0)))
     assert level == "unreliable"
     assert reasons == (
         "the value rests on few episodes, worth 2.0: their spread is hardly known",
-        "20% of the target's steps lead where there are no data",
+        "30% of the target's steps lead where there are no data",
         "odd",
         "warned",
     )
