@@ -119,7 +119,7 @@ def test_products_of_ratios_are_not_sure_of_what_was_not_logged(name, gamma):
             if gamma == 1:
                 assert found.verdict != "reliable"
             else:
-                assert found.verdict == {5: "unreliable", 20: "caution", 60: "reliable"}[length]
+                assert found.verdict == ("unreliable" if length == 5 else "reliable")
     assert min(held.values()) >= 8  # 9.5 are meant
 
 
