@@ -49,7 +49,7 @@ def reading(path: Path, kind: str) -> Iterator[None]:
 
 
 class Shown:
-    """What says in text what it found; notebooks show that text."""
+    """A result that prints as text, in notebooks as well."""
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"

@@ -12,5 +12,5 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """Say that there is no such thing, and which name was perhaps meant."""
+    """Say that a name is unknown, and which one was probably meant."""
     return f"there is no {kind} {name!r}: {suggestion(name, known)}"

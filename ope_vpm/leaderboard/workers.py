@@ -1,4 +1,4 @@
-"""What a worker process does before its first job: one thread, deaf to Ctrl-C, and never without its parent.
+"""What a worker process does before its first job: one thread, Ctrl-C ignored, and an end with its parent.
 
 A worker imports this module first: it needs little, so that a Ctrl-C is ignored soon.
 """

@@ -128,7 +128,7 @@ class Moments:
 
     @classmethod
     def empty(cls, size: int, next_size: int) -> Moments:
-        """Moments of no rows, to which batches can be added."""
+        """Empty moments, to which batches can be added."""
         square, vector = np.zeros((size, size)), np.zeros(size)
         return cls(0, 0.0, square, np.zeros((size, next_size)), vector, vector.copy(), 0.0, np.zeros(next_size))
 

@@ -74,7 +74,7 @@ class GroupSums:
 
     @classmethod
     def empty(cls, groups: int, columns: int, of_ends: int, weights: bool) -> GroupSums:
-        """Sums over no rows, to which a pass can add; arguments as in `apply_to_groups`."""
+        """Empty sums, to which a pass can add; arguments as in `apply_to_groups`."""
         of_weights = WeightSums.empty(groups, columns - of_ends) if weights else None
         return cls(np.zeros((groups, columns)), np.zeros(columns), of_weights)
 
@@ -167,7 +167,7 @@ class WeightSums:
 
     @classmethod
     def empty(cls, groups: int, columns: int) -> WeightSums:
-        """Sums over no rows, to which batches can be added."""
+        """Empty sums, to which batches can be added."""
         zeros = np.zeros(columns)
         return cls(zeros, zeros.copy(), np.zeros((groups, columns)))
 

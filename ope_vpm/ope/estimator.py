@@ -66,7 +66,7 @@ class ProblemEstimator(ABC):
     counts_parts: ClassVar[bool] = False
     """Whether it can do with a log of finite states and actions whose steps are counted part by part."""
     words: ClassVar[dict[str, tuple[str, ...]]] = {}
-    """What those of its settings that are words may be."""
+    """The allowed values of settings that are words."""
 
     def __post_init__(self) -> None:
         """Refuse settings that mean nothing: unknown words, counts below 1, a ridge or a cap that is not positive."""

@@ -123,8 +123,7 @@ def evaluate(
         time_limit: whether a truncated episode would have gone on ("continue") or not ("restart").
         ignore: codes of the doctor's findings to pass over; see `inspect`.
         state_features: what is known of finite states, an array with a row for each by its number or a function of
-            observations: what the target does and the log does not hold is then judged by the same action in similar
-            states.
+            observations: pairs that were never logged are then predicted from the same action in similar states.
         behaviour: where action ratios π/b take the policy that logged the data from: "cloned" fits it to the log,
             "logged" takes the propensities of the data, a policy in any form that `as_policy` takes is taken as it is.
         options: the estimator's own settings; with several estimators, give instances instead.

@@ -32,7 +32,7 @@ SCREENED = "screened: a rough solution puts it behind others by more than its er
 
 @dataclass(frozen=True, kw_only=True)
 class Rough(ProblemEstimator):
-    """LSTD-Q with few features, and nothing said of its doubts."""
+    """LSTD-Q with few features and without doubts."""
 
     name: ClassVar[str] = "screen"
     streams: ClassVar[bool] = True

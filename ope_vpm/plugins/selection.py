@@ -44,7 +44,7 @@ class Candidate:
     """What choosing it costs at most, compared with the best of all, with a probability of 95 %; never more than the
     difference of the largest and the least value that the rewards allow."""
     of: EpisodeReturn | None = None
-    """What all this is about, where it is not the value per step: the return of an episode, which leads at gamma = 1
+    """The quantity compared, if it is not the value per step: the return of an episode, which leads at gamma = 1
     where episodes end, or the mean of the worst tenth of returns."""
 
     @property
@@ -54,7 +54,7 @@ class Candidate:
 
     @property
     def screened(self) -> bool:
-        """Whether a rough solution put it so far behind that no more was asked."""
+        """Whether a rough solution put it too far behind for a full answer."""
         return self.value.estimator == Rough.name
 
     @property

@@ -36,7 +36,7 @@ class ActionCoordinates:
     policy: ReferenceType[TargetPolicy]
     """Weak: what is remembered for a policy must not keep that policy alive."""
     columns: Integers
-    """Those numbers of its mean action that vary."""
+    """The entries of the target's mean action that vary."""
     scale: Standardiser
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -36,7 +36,7 @@ def finite_estimate(
         problem: the question, on finite states and actions.
         solution: its exact solution.
         diagnostics: for people to read.
-        cautions: reasons for it, in sentences.
+        cautions: sentences that ask for caution.
         asked: the question whose counts were solved, if it is another one.
         influence: how each episode moves the value; None: as it moves a solution that does not know the time.
     """

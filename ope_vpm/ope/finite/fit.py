@@ -46,10 +46,9 @@ class Fit:
     def error(self, problem: FiniteProblem, time: Floats, after: Floats) -> float:
         """How far a total over the target's time may be off because of unseen pairs, as one standard error.
 
-        The root of: u_sa of unseen pairs, and of seen ones by way of m₀ and c, each for itself; half of the distance
-        that the two fits of c make; what predictions of hidden pairs are off together, and a share of τ_u, times the
-        unseen time; and how far V in the states of unseen pairs is from its mean, by which regions begin that the log
-        does not hold.
+        The root of a sum of squares: u_sa of each unseen pair, and of seen ones through m₀ and c; half of the distance
+        between the two fits of c; the mean error of predictions of held-out pairs, and a share of τ_u, each times the
+        unseen time; and a share of the distance of V at unseen pairs from its mean, for regions beyond the log.
 
         Args:
             problem: the counts, with the rewards that are summed up.

@@ -78,7 +78,7 @@ class Pasts:
 
     @classmethod
     def of_some(cls, some: SomeSteps, first: int, solved: SolvedSteps, exponent: int) -> Pasts:
-        """Over some steps, those left out with which the task ended: what follows them is another episode."""
+        """Over some steps, without those that ended the task: what follows them is another episode."""
         outcome = some.rewards + solved.gamma * solved.values[some.after]
         left = np.ldexp(outcome - solved.mean[some.pair], -exponent)
         steps = np.array([some.row, first + some.episode, some.pair, left])[:, ~some.end]

@@ -115,7 +115,7 @@ class PolicyValue:
         return distribution(problem_of(self, data, policy, "distribution"), self)
 
     def sensitivity(self, grid: Sequence[float] | None = None, data: Any = None, policy: Any = None) -> Sensitivity:
-        """Bounds of what leads, if the log's policy acted by causes that were not logged.
+        """Bounds of the headline number if the log's policy acted by causes that were not logged.
 
         Args:
             grid: by how much these may multiply or divide the odds of an action: numbers Λ of at least 1; by default

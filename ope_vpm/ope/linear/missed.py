@@ -47,7 +47,7 @@ class Missed:
 
     @property
     def bias(self) -> float:
-        """Its size without what noise alone would make it on the average; 0 where noise may be the reason."""
+        """Its size less what noise alone gives on average; 0 where noise may be the reason."""
         return float(np.sqrt(self.value**2 - self.error**2)) if self.sure else 0.0
 
     @property

@@ -119,7 +119,7 @@ class Distribution(Shown):
     """That of the value, or worse."""
     reasons: tuple[str, ...]
     stretch: float = 1.0
-    """How many times as far as the draws lie from the sample bands and intervals reach."""
+    """The factor by which bands and intervals are wider than the spread of the draws."""
 
     @property
     def mean(self) -> float:

@@ -41,7 +41,7 @@ class Evaluated:
     of_return: Evaluated | None = field(default=None, repr=False)
     """The return of an episode, where it leads."""
     of: EpisodeReturn | None = None
-    """What this is about, where it is not the value per step: the return of an episode, or the worst of them."""
+    """The quantity that differs, if it is not the value per step: the return of an episode, or the worst of them."""
 
     @property
     def lead(self) -> PolicyValue | EpisodeReturn:

@@ -76,7 +76,7 @@ def ratio_estimate(
         lstd: LSTD-Q.
         zeta: the ratio at each row of its equations.
         solver: its name, for the record.
-        cautions: reasons for it that the method has.
+        cautions: sentences by which the method asks for caution.
     """
     equations = lstd.equations
     problem, pairs = equations.problem, equations.rows
