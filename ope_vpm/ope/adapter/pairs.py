@@ -55,7 +55,7 @@ def pairs(
         policy: the target.
         gamma: the discount; below 1, initial pairs are needed and made.
         seed: of the target's draws and of the restarts.
-        on_end: "restart" or "absorb"; see `ope_vpm.ope.steps.steps`.
+        on_end: "restart" or "absorb"; see `ope_vpm.ope.adapter.ends.steps`.
         time_limit: "continue" or "restart"; see there.
         draws: target actions drawn for each next state, for continuous actions; 1 is the paper's. For
             discrete actions the whole distribution is used instead.

@@ -230,14 +230,14 @@ class Derived(Uncertainty):
     """The uncertainty of shift + factor·v, from that of v."""
 
     of: Uncertainty
-    """That of v."""
+    """The uncertainty of v."""
     at: float | None = None
     """v; None: the value that is asked about, which is then v itself."""
     shift: float = 0.0
     factor: float = 1.0
-    """Positive."""
+    """A positive factor."""
     limits: Interval = NOTHING
-    """What the interval holds at least."""
+    """Values that the interval holds at least."""
     log: Log | None = None
     """The log that v was found on; None: the one that is asked about."""
 

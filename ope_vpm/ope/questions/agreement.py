@@ -43,7 +43,7 @@ class AllValues(PolicyValues[str, PolicyValue]):
 
     @property
     def disagreements(self) -> dict[tuple[str, str], float]:
-        """By how many standard errors two kinds lie apart, the farthest first; the logged mean is no kind."""
+        """By how many standard errors two groups lie apart, the farthest first, without the logged mean."""
         found = {}
         kinds = [group[0] for group in self.groups if "naive" not in group]
         for one, other in combinations(kinds, 2):
@@ -55,7 +55,7 @@ class AllValues(PolicyValues[str, PolicyValue]):
         return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
     def to_frame(self) -> Any:
-        """As of several values, with the number of the group of estimators that solve the same equations."""
+        """The frame of `PolicyValues`, with the number of the group of estimators that solve the same equations."""
         number = {name: place for place, group in enumerate(self.groups) for name in group}
         return super().to_frame().assign(equations=[number[name] for name in self])
 

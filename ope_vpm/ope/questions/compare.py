@@ -50,7 +50,7 @@ class Comparison(Shown):
     interval: Interval | None
     """value ± t·S, meant to hold the true difference in 95 of 100 data sets."""
     probability: float | None
-    """That new is better, by the same distribution."""
+    """The probability that new is better, by the distribution of the interval."""
     verdict: Level
     """Whether the interval can be believed: as far as both values can."""
     reasons: tuple[str, ...]

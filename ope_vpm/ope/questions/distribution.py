@@ -25,7 +25,7 @@ class Sample:
     """Weighted returns, which stand for a distribution."""
 
     returns: Floats
-    """Rising."""
+    """In rising order."""
     weights: Floats
     """The weight of each; they sum to 1."""
 
@@ -116,7 +116,7 @@ class Distribution(Shown):
     """Where the returns come from."""
     gamma: float
     verdict: Level
-    """That of the value, or worse."""
+    """The value's verdict, or a worse one."""
     reasons: tuple[str, ...]
     stretch: float = 1.0
     """The factor by which bands and intervals are wider than the spread of the draws."""

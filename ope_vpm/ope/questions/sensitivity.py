@@ -41,7 +41,7 @@ SAME = 1e-10
 
 @dataclass(frozen=True, eq=False)
 class Sensitivity(Shown):
-    """Bounds of what leads, the return of an episode or the value, by how much hidden causes may matter."""
+    """Bounds of the return of an episode or of the value, by how much hidden causes may matter."""
 
     grid: Floats
     """Odds ratios Λ, rising; at 1 nothing is hidden, and both bounds are the value."""
