@@ -75,7 +75,7 @@ Check = Callable[[LoggedDataset], Finding | None]
 
 
 def inspect(data: LoggedDataset | StreamedDataset, ignore: Collection[str] = ()) -> Report:
-    """Look a dataset over.
+    """Check a log for common mistakes.
 
     Args:
         data: what to look at. Of what `scan_dataset` has opened every row is read, some ten thousand at a time, and

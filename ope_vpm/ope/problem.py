@@ -52,7 +52,7 @@ class Problem:
     time_limit: TimeLimit
     """What follows a truncation: the task goes on, or it ended."""
     state_features: Any = None
-    """What is known of finite states, by which unseen pairs borrow from similar ones: see `ope.finite.similar`."""
+    """What is known of finite states, by which unseen pairs borrow from similar ones (`ope_vpm.ope.finite.similar`)."""
     behaviour: Behaviour = "cloned"
     """Where action ratios take the behaviour from: "cloned", "logged" or the policy that acted."""
     together: tuple[Discount, ...] = ()
@@ -74,7 +74,7 @@ class Problem:
         state_features: Any = None,
         behaviour: Behaviour = "cloned",
     ) -> Problem:
-        """Check everything once.
+        """Make the question of a value; everything is checked here, once.
 
         Args:
             data: the log; data in which the doctor finds errors are refused.

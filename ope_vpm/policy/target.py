@@ -77,7 +77,7 @@ class TargetPolicy(ABC):
 
     @staticmethod
     def of(policy: Any) -> TargetPolicy:
-        """Whatever was given as a policy; see `ope_vpm.as_policy`."""
+        """A target policy from what `ope_vpm.as_policy` takes."""
         if isinstance(policy, TargetPolicy):
             return policy
         from ope_vpm.policy.load import as_policy  # which knows every kind, and builds upon this module
