@@ -23,7 +23,7 @@ from ope_vpm.policy import TargetPolicy
 EPISODES, LENGTH, SEED = 1000, 100, 61_000
 """10⁵ rows, with a seed that no other benchmark uses."""
 STEPS, BATCH, WIDTH, RATE, AVERAGE = 30_000, 256, 256, 1e-3, 0.005
-"""Of the plain network: enough for its value to have settled, with the usual settings."""
+"""Training of the plain network: enough for its value to have settled, with the usual settings."""
 
 
 def against_d3rlpy() -> dict[str, Any]:

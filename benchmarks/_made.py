@@ -39,7 +39,7 @@ class MadeTask(FiniteTask):
         return _made(self.make)
 
     def older(self) -> TablePolicy:
-        """Of fewer sweeps, or a softmax of noisy Q."""
+        """A policy of fewer sweeps, or a softmax of noisy Q."""
         return super().older() if self.noise is None else _noisy(self, self.noise)
 
 

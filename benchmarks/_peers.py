@@ -43,7 +43,7 @@ def koopman_weights(data: Transitions, seed: int) -> Floats:
 
 
 def koopman_cell_weights(data: Transitions, cells: int) -> Floats:
-    """The same on indicators of cells along a line; the first is left out, since deeptime adds a constant."""
+    """Koopman weights on indicators of cells along a line; the first is left out, since deeptime adds a constant."""
     edges = np.quantile(data.x, np.linspace(0, 1, cells + 1))[1:-1]
 
     def indicators(states: Floats) -> Floats:

@@ -37,7 +37,7 @@ OVER = -1
 """A terminal state of the task, the last one, in which episodes are filled up."""
 OURS = ("auto", "dr", "wdr", "wist", "onestep", "naive")
 Scores = dict[str, list[tuple[float, float]]]
-"""Of each method: error and CPU seconds, one of each run."""
+"""For each method, error and CPU seconds, one of each run."""
 
 
 def survival(runs: int) -> None:

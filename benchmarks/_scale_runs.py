@@ -17,13 +17,13 @@ from benchmarks._scale_logs import IGNORED, files, finite_log, log, policies, wr
 from ope_vpm.optional import library
 
 FEATURES, STATE_FEATURES = 634, 418
-"""Of the unit's pairs: 1 + 17 + 400 of the state, and 12 functions of the action times 1 and the 17 coordinates."""
+"""The unit's features: 1 + 17 + 400 of the state, and 12 functions of the action times 1 and the 17 coordinates."""
 BATCH = 4096
 """Rows of one matrix product."""
 BATCHES = 7
 """Products of which the unit is the median, before a call and again after it."""
 STATES = 10_000
-"""Of the finite logs that are read in parts."""
+"""States of the finite logs that are read in parts."""
 
 Figures = dict[str, Any]
 

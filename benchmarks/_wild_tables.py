@@ -98,7 +98,7 @@ def by_cell(runs: Iterable[Run]) -> dict[tuple[Any, ...], list[Run]]:
 
 
 def geometric_mean(runs: Iterable[Run]) -> float:
-    """Of the cells' errors in floors."""
+    """The geometric mean of the cells' errors in floors."""
     errors = [rmse(group) for group in by_cell(runs).values()]
     return float(np.exp(np.mean(np.log(errors)))) if errors else float("nan")
 

@@ -58,7 +58,7 @@ class Part:
         return rmse(errors(self.results, self.task, cell, method)) / floor(self.task, cell)
 
     def all_floors(self, method: str) -> list[float]:
-        """The same for every informative cell."""
+        """Floors of every informative cell."""
         return [self.floors(cell, method) for cell in self.informative]
 
     def runs(self, method: str) -> str:

@@ -23,7 +23,7 @@ from ope_vpm.policy import TargetPolicy
 SEED, EPISODES, FURTHER = 100, 50, 3
 """A tuning seed; the size of the logs; policies after the first."""
 TRAINING_STEPS = 200
-"""Of d3rlpy's algorithms: how good they are does not matter here."""
+"""Gradient steps of d3rlpy's algorithms: how good they are does not matter here."""
 
 
 def main() -> None:

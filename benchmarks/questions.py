@@ -38,7 +38,7 @@ class Asked:
     data: LoggedDataset
     policies: tuple[Any, ...]
     truths: tuple[float, ...]
-    """Of each policy, and last of the one that logged the data."""
+    """The value of each policy, and last of the one that logged the data."""
     gamma: float
 
 
@@ -151,7 +151,7 @@ def stream(seed: int, look: int = 10, longest: int = 200) -> dict[str, Any]:
 
 
 def _even(task: RandomMDP, behaviour: Floats, target: Floats) -> RandomMDP:
-    """The same process with rewards by which both policies are worth the same.
+    """This process with rewards by which both policies are worth the same.
 
     It begins where the behaviour spends its time, so that the mean of a log is the behaviour's long-run average.
     """

@@ -27,9 +27,9 @@ from ope_vpm.studies.study import panels
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results" / "scale.json"
 ROWS = 1_000_000
-"""Of the log with continuous states that most figures are about."""
+"""Rows of the log with continuous states that most figures are about."""
 QUESTION_ROWS = 100_000
-"""Of the log about which several policies or discounts are asked: it is all sample, where most of their cost is."""
+"""Rows of the log about which several policies or discounts are asked: it is all sample, where most of the cost is."""
 GROWTH = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 """Rows of the logs in the picture."""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
