@@ -178,7 +178,8 @@ class BestEpoch(Shown):
         """All epochs with their intervals, and the chosen one, on axes of matplotlib, which are returned."""
         from ope_vpm.ope.reporting.plots import plot_epochs
 
-        return plot_epochs(self.epochs, self.epoch, ax)
+        shown = [(each.epoch, each.value, each.lower, each.upper) for each in self.epochs]
+        return plot_epochs(shown, self.epoch, ax)
 
     def __str__(self) -> str:
         saved = "no checkpoint" if self.checkpoint is None else printable(str(self.checkpoint))

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ope_vpm.ope.questions.compare import Comparison
     from ope_vpm.ope.questions.distribution import Distribution
     from ope_vpm.ope.questions.sensitivity import Sensitivity
-    from ope_vpm.plugins.d3rlpy import BestEpoch
 
 COLOURS = {"reliable": "#2e9e63", "caution": "#c98500", "unreliable": "#d1493f"}
 """Those of the page."""
@@ -90,13 +89,18 @@ def plot_bounds(found: Sensitivity, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def plot_epochs(epochs: Sequence[BestEpoch], chosen: int, ax: Axes | None = None) -> Axes:
-    """The estimated value of each epoch of a training run over its 95 % interval, and the epoch that was chosen."""
+def plot_epochs(epochs: Sequence[tuple[int, float, float, float]], chosen: int, ax: Axes | None = None) -> Axes:
+    """The estimated value of each epoch of a training run over its 95 % interval, and the epoch that was chosen.
+
+    Args:
+        epochs: number, value, and both ends of the interval of each.
+        chosen: the number of one of them.
+        ax: where to draw; a new figure by default.
+    """
     ax = ax or _axes()
-    at, colour = [each.epoch for each in epochs], COLOURS["reliable"]
-    ends = [each.lower for each in epochs], [each.upper for each in epochs]
-    ax.fill_between(at, *ends, color=colour, alpha=0.25, linewidth=0, label="95 % interval")
-    ax.plot(at, [each.value for each in epochs], "o-", color=colour)
+    (at, values, low, high), colour = zip(*epochs, strict=True), COLOURS["reliable"]
+    ax.fill_between(at, low, high, color=colour, alpha=0.25, linewidth=0, label="95 % interval")
+    ax.plot(at, values, "o-", color=colour)
     ax.axvline(chosen, color="0.4", linestyle=":", linewidth=1, label=f"chosen: epoch {chosen}")
     ax.set_xlabel("epoch")
     ax.set_ylabel("value per step")
