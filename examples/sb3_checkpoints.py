@@ -27,7 +27,7 @@ GAMMA = 0.99
 CHECKPOINTS, EVERY = 6, 2_000
 LOGGED = 100
 """Episodes in the log."""
-TRUTH_EPISODES, TRUTH_STEPS = 30, 600
+TRUTH_EPISODES, TRUTH_STEPS = 300, 600
 """Episodes of each checkpoint in the environment; after 600 steps γ^t is 0.002."""
 
 
