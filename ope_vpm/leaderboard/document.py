@@ -55,6 +55,8 @@ def _same(one: Floats, other: Floats) -> bool:
     return bool((np.abs(one - other)[known] <= ALIKE * np.abs(one[known]).max()).all())
 
 
+LEAST_RUNS = 5
+"""With n runs no p-value of the bootstrap is below 2⁻ⁿ: fewer can call nobody significantly worse."""
 TOO_OFTEN = 0.05
 """The share of "reliable" answers that may be confidently wrong: what a 95 % interval promises."""
 
@@ -72,6 +74,9 @@ def trusted(total: Sequence[Line], settings: int) -> str:
     best = min(
         level, key=lambda line: (_risk(line), -line.settings)
     )  # the first of those that ran on the most settings
+    if max(line.runs for line in total) < LEAST_RUNS:
+        few = f"{best.runs} runs can tell nobody apart, {LEAST_RUNS} or more might."
+        return f"Here, {best.estimator} comes nearest: {_error(best)}{_over(best, settings)}{_safety(best)}. {few}"
     said = f"Here, trust {best.estimator}: {_error(best)}{_over(best, settings)}{_safety(best)}."
     for first in (line for line in level if line.best and line is not best):
         said += f" {first.estimator} has the lowest error{_safety(first)}."

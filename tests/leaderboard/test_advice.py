@@ -55,6 +55,15 @@ def test_of_equally_safe_ones_the_sentence_names_who_ran_everywhere():
     assert trusted(total, 3).startswith("Here, trust dr:")
 
 
+def test_few_runs_can_tell_nobody_apart():
+    total = [line("vpm", 1.2, 0.0, best=True, runs=4), line("naive", 9.0, 0.0, p_value=0.0625, runs=4)]
+    assert trusted(total, 3) == (
+        "Here, vpm comes nearest: its error is 1.2 times that of an on-policy mean of as many episodes, over all 3 "
+        "settings, and none of its 40 answers called reliable was confidently wrong. 4 runs can tell nobody apart, "
+        "5 or more might."
+    )
+
+
 def test_the_sentence_where_nothing_is_known():
     unknown = Line("vpm", None, dict.fromkeys(METRICS, (None, None)), 1)
     assert trusted([unknown], 1).startswith("No truth is known here")
