@@ -69,6 +69,7 @@ def inspect(
 
 
 @app.command(cls=Command)
+@given.with_options
 def evaluate(
     dataset: given.Dataset,
     policy: Annotated[
@@ -78,20 +79,10 @@ def evaluate(
             "such as reacher:target or Pendulum-v1:near."
         ),
     ],
+    options: given.Options,
     estimator: Annotated[
         list[str] | None, typer.Option(help="auto (default), vpm, naive, …, or all; may be repeated.")
     ] = None,
-    gamma: given.Gamma = 1.0,
-    seed: given.Seed = 0,
-    on_end: given.OnEnd = None,
-    time_limit: given.TimeLimit = "continue",
-    behaviour: given.BehaviourOption = "cloned",
-    ignore: given.Ignore = None,
-    format_name: given.Format = None,
-    columns: given.Columns = None,
-    backend: given.Backend = "local",
-    as_json: given.AsJson = False,
-    deterministic: given.Deterministic = False,
     activation: Annotated[
         str | None, typer.Option(help="What follows the hidden layers of a .pt that holds weights only: tanh, relu, …")
     ] = None,
@@ -99,34 +90,28 @@ def evaluate(
         Path | None,
         typer.Option(help="Write a page for people to this .html file: the values, and where the weight sits."),
     ] = None,
-    trust: given.Trust = False,
 ) -> None:
     """What is a policy worth, from logged data? Value, 95 % interval, and a verdict with its reasons."""
     from ope_vpm.logged import LoggedDataset
-    from ope_vpm.ope.estimator import estimator_class
     from ope_vpm.ope.evaluate import ALL
     from ope_vpm.ope.evaluate import evaluate as answer
     from ope_vpm.ope.reporting import report as write_report
-    from ope_vpm.outside import check_page, json_text
+    from ope_vpm.outside import json_text
     from ope_vpm.progress import working
 
-    if report is not None:
-        check_page(report)
     names = list(estimator or ["auto"])
     asked: Any = ALL if names == [ALL] else names
-    for name in names if asked is names else ():
-        estimator_class(name)  # a misspelt name is answered before a large file is read
+    given.check_first(() if asked == ALL else names, report)
     with working(f"reading {dataset}"):
-        data = given.read_log(dataset, format_name, backend, columns, trust)
-        target = given.read_policy(policy, trust=trust, activation=activation, deterministic=deterministic)
-    choices: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit, "ignore": ignore or ()}
-    choices["behaviour"] = given.read_behaviour(behaviour, trust)
+        data = options.log(dataset)
+        target = options.policy(policy, activation=activation)
+    choices = options.choices
     with given.waiting(data, f"evaluating by {', '.join(names)}"):
-        values = answer(data, target, asked, gamma=gamma, seed=seed, **choices)
+        values = answer(data, target, asked, **choices)
     if report is not None:
         shown = data if isinstance(data, LoggedDataset) else None  # rows that are read in parts have no weights to show
         write_report(values, report, shown, f"{Path(policy).name} on {Path(dataset).name}")
-    if as_json:
+    if options.as_json:
         typer.echo(json_text([value.as_dict() for value in values.values()]))
     else:
         typer.echo(str(values)) if asked == ALL else print_values(values.values())

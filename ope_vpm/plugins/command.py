@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import wraps
 from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,18 +25,6 @@ Dataset = Annotated[
     str, typer.Argument(help="The log: a file, a Minari folder or id; or a folder or pattern of Parquet files.")
 ]
 OneEstimator = Annotated[str, typer.Option("--estimator", help="auto, vpm, fqe, …")]
-Gamma = Annotated[float, typer.Option(help="1: average reward; below: discounted.")]
-Seed = Annotated[int, typer.Option(help="Makes everything random repeatable.")]
-OnEnd = Annotated[str | None, typer.Option(help="After a termination: restart or absorb.")]
-TimeLimit = Annotated[str, typer.Option(help="After a truncation: continue or restart.")]
-BehaviourOption = Annotated[
-    str,
-    typer.Option(
-        "--behaviour", help="Who logged it: cloned from the log, logged (its propensities), or a policy's file."
-    ),
-]
-RankBy = Annotated[str, typer.Option(help="lower: end of the interval; value; cvar: the worst tenth of returns.")]
-Ignore = Annotated[list[str] | None, typer.Option(help="A finding of `inspect` to pass over.")]
 Format = Annotated[str | None, typer.Option("--format", help="The dataset's format.")]
 Columns = Annotated[
     list[str] | None,
@@ -41,14 +32,79 @@ Columns = Annotated[
         help="Names of columns of a table or .npz, such as observations=x,y or rewards=score; may be repeated."
     ),
 ]
-Backend = Annotated[str, typer.Option(help="For Parquet files that are read in parts: local, or ray for a cluster.")]
-Deterministic = Annotated[
-    bool, typer.Option("--deterministic", help="Greedy actions, for stable-baselines3 and d3rlpy.")
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Trust = Annotated[
     bool, typer.Option("--trust", help="Allow pickles and TorchScript, which run whatever code they hold.")
 ]
+LOGGED = "logged"
+"""Stands for the policy that logged the data, as in `ope_vpm.ope.questions.compare`, which is slow to import."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of every command that asks about policies: see `with_options`."""
+
+    gamma: Annotated[float, typer.Option(help="1: average reward; below: discounted.")] = 1.0
+    seed: Annotated[int, typer.Option(help="Makes everything random repeatable.")] = 0
+    on_end: Annotated[str | None, typer.Option(help="After a termination: restart or absorb.")] = None
+    time_limit: Annotated[str, typer.Option(help="After a truncation: continue or restart.")] = "continue"
+    behaviour: Annotated[
+        str, typer.Option(help="Who logged it: cloned from the log, logged (its propensities), or a policy's file.")
+    ] = "cloned"
+    ignore: Annotated[list[str] | None, typer.Option(help="A finding of `inspect` to pass over.")] = None
+    format_name: Format = None
+    columns: Columns = None
+    backend: Annotated[
+        str, typer.Option(help="For Parquet files that are read in parts: local, or ray for a cluster.")
+    ] = "local"
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="Greedy actions, for stable-baselines3 and d3rlpy.")
+    ] = False
+    as_json: AsJson = False
+    trust: Trust = False
+
+    def log(self, dataset: str) -> Any:
+        """The log, in memory or to be read in parts."""
+        return read_log(dataset, self.format_name, self.backend, self.columns, self.trust)
+
+    def policy(self, given: str, **options: Any) -> TargetPolicy:
+        """The policy of a file, or a shipped one: see `read_policy`."""
+        return read_policy(given, trust=self.trust, deterministic=self.deterministic, **options)
+
+    @property
+    def choices(self) -> dict[str, Any]:
+        """What `ov.evaluate` takes beside the log, the policy and the estimator."""
+        choices: dict[str, Any] = {"gamma": self.gamma, "seed": self.seed, "ignore": self.ignore or ()}
+        known = self.behaviour in ("cloned", LOGGED)
+        choices["behaviour"] = self.behaviour if known else read_policy(self.behaviour, trust=self.trust)
+        return choices | {"on_end": self.on_end, "time_limit": self.time_limit}
+
+    def show(self, found: Any, policies: Iterable[TargetPolicy]) -> None:
+        """Print an answer for people, with what normalises observations of the policies, or as JSON."""
+        from ope_vpm.outside import json_text
+        from ope_vpm.terminal import print_normalization
+
+        typer.echo(json_text(found.as_dict()) if self.as_json else str(found))
+        if not self.as_json:
+            print_normalization(policies)
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with every field of `Options` as a parameter of its own, in place of its last one, `options`."""
+    own = inspect.signature(command, eval_str=True).parameters
+    shared = inspect.signature(Options, eval_str=True).parameters
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        options = Options(**{name: given.pop(name) for name in shared})
+        command(**given, options=options)
+
+    taken = [
+        each.replace(kind=each.KEYWORD_ONLY) for each in (*own.values(), *shared.values()) if each.name != "options"
+    ]
+    run.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]  # typer reads it
+    run.__annotations__ = {each.name: each.annotation for each in taken}
+    return run
 
 
 def read_log(dataset: str, format_name: str | None, backend: str, columns: list[str] | None, trust: bool) -> Any:
@@ -74,11 +130,6 @@ def read_policy(given: str, **options: Any) -> TargetPolicy:
     raise FileNotFoundError(f"there is no file {given} (a shipped policy is named with its task: reacher:target)")
 
 
-def read_behaviour(given: str, trust: bool) -> Any:
-    """What `behaviour=` takes: "cloned", "logged", or the policy of a file."""
-    return given if given in ("cloned", "logged") else read_policy(given, trust=trust)
-
-
 def waiting(data: Any, title: str) -> Any:
     """Something that moves while a log in memory is worked on; passes over rows have a bar of their own."""
     from ope_vpm.logged import LoggedDataset
@@ -87,39 +138,21 @@ def waiting(data: Any, title: str) -> Any:
     return working(title) if isinstance(data, LoggedDataset) else nullcontext()
 
 
-def shown(found: Any, as_json: bool, policies: Iterable[TargetPolicy]) -> None:
-    """Print an answer for people, with what normalises observations of the policies, or as JSON."""
-    from ope_vpm.outside import json_text
-    from ope_vpm.terminal import print_normalization
-
-    typer.echo(json_text(found.as_dict()) if as_json else str(found))
-    if not as_json:
-        print_normalization(policies)
-
-
 POLICY = ".zip, .d3, .pt, .onnx, a table (.npy, .csv), or a shipped one as TASK:NAME"
 
 
+@with_options
 def select(
     dataset: Dataset,
     policies: Annotated[
         list[str], typer.Option(help="Files of policies, as a pattern such as 'checkpoints/*.zip'; may be repeated.")
     ],
+    options: Options,
     estimator: OneEstimator = "auto",
-    gamma: Gamma = 1.0,
-    rank_by: RankBy = "lower",
-    seed: Seed = 0,
-    on_end: OnEnd = None,
-    time_limit: TimeLimit = "continue",
-    behaviour: BehaviourOption = "cloned",
-    ignore: Ignore = None,
-    format_name: Format = None,
-    columns: Columns = None,
-    backend: Backend = "local",
-    deterministic: Deterministic = False,
+    rank_by: Annotated[
+        str, typer.Option(help="lower: end of the interval; value; cvar: the worst tenth of returns.")
+    ] = "lower",
     report: Annotated[Path | None, typer.Option(help="Write a page with the intervals to this .html file.")] = None,
-    as_json: AsJson = False,
-    trust: Trust = False,
 ) -> None:
     """Which of these policies? Values with intervals on one log, and which differences are more than noise."""
     from ope_vpm.logged import LoggedDataset
@@ -127,89 +160,52 @@ def select(
     from ope_vpm.policy import load_policy
     from ope_vpm.progress import counting
 
-    _check_first(estimator, report)
+    check_first([estimator], report)
     files = found_files(policies)
-    loaded = {name: load_policy(file, trust=trust, deterministic=deterministic) for name, file in files.items()}
-    data = read_log(dataset, format_name, backend, columns, trust)
-    choices: dict[str, Any] = {"rank_by": rank_by, "on_end": on_end, "time_limit": time_limit, "ignore": ignore or ()}
-    choices["behaviour"] = read_behaviour(behaviour, trust)
+    reading: dict[str, Any] = {"trust": options.trust, "deterministic": options.deterministic}
+    loaded = {name: load_policy(file, **reading) for name, file in files.items()}
+    data, choices = options.log(dataset), {**options.choices, "rank_by": rank_by}
     whole = isinstance(data, LoggedDataset)  # passes over rows that are read in parts have a bar of their own
     with counting("evaluating", len(loaded)) if whole else nullcontext() as progress:
-        found = choose(data, loaded, estimator, gamma, seed=seed, progress=progress, **choices)
+        found = choose(data, loaded, estimator, progress=progress, **choices)
     if report is not None:
         found.page(report)
-    shown(found, as_json, loaded.values())
+    options.show(found, loaded.values())
 
 
+@with_options
 def compare(
     dataset: Dataset,
     policy: Annotated[str, typer.Option(help=f"The new policy: {POLICY}.")],
-    baseline: Annotated[str, typer.Option(help="What to compare with: logged, or another policy.")] = "logged",
+    options: Options,
+    baseline: Annotated[str, typer.Option(help="What to compare with: logged, or another policy.")] = LOGGED,
     estimator: OneEstimator = "auto",
-    gamma: Gamma = 1.0,
-    seed: Seed = 0,
-    on_end: OnEnd = None,
-    time_limit: TimeLimit = "continue",
-    behaviour: BehaviourOption = "cloned",
-    ignore: Ignore = None,
-    format_name: Format = None,
-    columns: Columns = None,
-    backend: Backend = "local",
-    deterministic: Deterministic = False,
-    as_json: AsJson = False,
-    trust: Trust = False,
 ) -> None:
     """Is a policy better than another, or than the log? The difference, its 95 % interval, and a probability."""
-    reading: dict[str, Any] = {"format_name": format_name, "backend": backend, "columns": columns, "trust": trust}
-    asked: dict[str, Any] = {"gamma": gamma, "seed": seed, "on_end": on_end, "time_limit": time_limit}
-    asked["behaviour"] = read_behaviour(behaviour, trust)
-    found, policies = _compared(dataset, policy, baseline, estimator, deterministic, ignore, reading, asked)
-    shown(found, as_json, policies)
+    found, policies = _compared(dataset, policy, baseline, estimator, options)
+    options.show(found, policies)
 
 
+@with_options
 def gate(
     dataset: Dataset,
     candidate: Annotated[str, typer.Option(help=f"The policy that may be deployed: {POLICY}.")],
-    baseline: Annotated[str, typer.Option(help="What it has to beat: logged, or another policy.")] = "logged",
+    options: Options,
+    baseline: Annotated[str, typer.Option(help="What it has to beat: logged, or another policy.")] = LOGGED,
     min_gain: Annotated[float, typer.Option(help="By how much, in units of the value that leads.")] = 0.0,
     anytime: Annotated[
         bool, typer.Option("--anytime", help="The log grows and is looked at again: the promise holds at all looks.")
     ] = False,
     estimator: OneEstimator = "auto",
-    gamma: Gamma = 1.0,
-    seed: Seed = 0,
-    on_end: OnEnd = None,
-    time_limit: TimeLimit = "continue",
-    behaviour: BehaviourOption = "cloned",
-    ignore: Ignore = None,
-    format_name: Format = None,
-    columns: Columns = None,
-    backend: Backend = "local",
-    deterministic: Deterministic = False,
-    as_json: AsJson = False,
-    trust: Trust = False,
 ) -> None:
     """May the candidate be deployed? Exit code 0: better; 3: worse; 4: not decided; 2: wrong input."""
     from ope_vpm.ope.questions.gate import check_gain
 
     check_gain(min_gain)  # before a large file is read
-    reading: dict[str, Any] = {"format_name": format_name, "backend": backend, "columns": columns, "trust": trust}
-    asked: dict[str, Any] = {"gamma": gamma, "seed": seed, "on_end": on_end, "time_limit": time_limit}
-    asked["behaviour"] = read_behaviour(behaviour, trust)
-    found, policies = _compared(dataset, candidate, baseline, estimator, deterministic, ignore, reading, asked)
+    found, policies = _compared(dataset, candidate, baseline, estimator, options)
     decided = found.gate(min_gain, anytime=anytime)
-    shown(decided, as_json, policies)
+    options.show(decided, policies)
     raise typer.Exit(decided.exit_code)
-
-
-def _check_first(estimator: str, report: Path | None = None) -> None:
-    """Refuse a misspelt name, or a page that cannot be written, before a large file is read."""
-    from ope_vpm.ope.estimator import estimator_class
-    from ope_vpm.outside import check_page
-
-    if report is not None:
-        check_page(report)
-    estimator_class(estimator)
 
 
 def mcp(
@@ -221,26 +217,29 @@ def mcp(
     server(folder).run()
 
 
+def check_first(estimators: Iterable[str], report: Path | None = None) -> None:
+    """Refuse a misspelt name, or a page that cannot be written, before a large file is read."""
+    from ope_vpm.ope.estimator import estimator_class
+    from ope_vpm.outside import check_page
+
+    if report is not None:
+        check_page(report)
+    for name in estimators:
+        estimator_class(name)
+
+
 def _compared(
-    dataset: str,
-    new: str,
-    old: str,
-    estimator: str,
-    deterministic: bool,
-    ignore: list[str] | None,
-    reading: dict[str, Any],
-    asked: dict[str, Any],
+    dataset: str, new: str, old: str, estimator: str, options: Options
 ) -> tuple[Comparison, list[TargetPolicy]]:
     """The comparison that a command asks for, and the policies in it."""
-    from ope_vpm.ope.questions.compare import LOGGED, compare
+    from ope_vpm.ope.questions.compare import compare
 
-    _check_first(estimator)
-    named = [new] if old == LOGGED else [new, old]
-    policies = [read_policy(each, trust=reading["trust"], deterministic=deterministic) for each in named]
-    data = read_log(dataset, **reading)
+    check_first([estimator])
+    policies = [options.policy(each) for each in ([new] if old == LOGGED else [new, old])]
+    data = options.log(dataset)
     with waiting(data, f"comparing by {estimator}"):
         baseline = LOGGED if old == LOGGED else policies[1]
-        return compare(data, policies[0], baseline, estimator, ignore=ignore or (), **asked), policies
+        return compare(data, policies[0], baseline, estimator, **options.choices), policies
 
 
 def found_files(patterns: list[str]) -> dict[str, Path]:
