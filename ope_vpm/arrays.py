@@ -32,6 +32,12 @@ def usable(values: Array) -> Bools:
     return np.abs(values) <= LARGEST if values.dtype == np.float64 else np.isfinite(values)
 
 
+def is_number(candidate: object) -> bool:
+    """Whether something is one finite number."""
+    array = np.asarray(candidate)
+    return array.ndim == 0 and array.dtype.kind in "biuf" and bool(np.isfinite(array))
+
+
 def read_only(array: Array) -> Array:
     """A view of the array that cannot be written to; nothing is copied."""
     view = array.view()

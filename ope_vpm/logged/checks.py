@@ -224,7 +224,11 @@ def _spread_out(rewards: Floats) -> bool:
     None is out of line then, which is known without the median, whose partial sorting is most of this check's time. It
     lies between two numbers if at most half of the rewards are below the one, and at most half above the other.
     """
-    low, high = np.quantile(rewards[:: max(1, len(rewards) // 1000)], [0.25, 0.75])
+    some = rewards[:: max(1, len(rewards) // 1000)]
+    some = some[usable(some)]
+    if len(some) == 0:
+        return False
+    low, high = np.quantile(some, [0.25, 0.75])
     half = len(rewards) / 2
     if not (np.count_nonzero(rewards < low) < half and np.count_nonzero(rewards > high) < half):
         return False

@@ -10,6 +10,7 @@ from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks
 from ope_vpm.joint_actions import combination_numbers
 from ope_vpm.logged.spaces import Space, numbered_space
 from ope_vpm.outside import parse_number
+from ope_vpm.with_torch import is_tensor
 
 
 def observation_column(name: str, values: object) -> Array:
@@ -197,11 +198,13 @@ def _side_by_side(name: str, parts: list[Array]) -> Array:
 def _numbers(name: str, values: object) -> Array:
     """An array of int64 or floats, the caller's own memory where the type allows."""
     try:
-        array: Array = np.asanyarray(values)
+        array = _plain(name, values)
     except ValueError as error:
         raise ValueError(f"{name} must be an array: its rows have different shapes (ragged)") from error
     if array.ndim == 0:
         raise ValueError(f"{name} must hold one row a step: got the single value {array}")
+    if len(array) and array.size == 0:
+        raise ValueError(f"{name} must have at least one column: got shape {array.shape}")
     if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
         raise ValueError(f"{name} must fit in 64-bit integers: got {array.max()}")
     if array.dtype.kind in "iub":
@@ -212,6 +215,13 @@ def _numbers(name: str, values: object) -> Array:
     raise TypeError(f"{name} must be an array of integers or floats: {instead_of_numbers(array)}")
 
 
+def _plain(name: str, values: Any) -> Array:
+    """An array of whatever is like one; a tensor without its gradient."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{name} must not be a masked array: leave masked rows out, or give .filled(...)")
+    return np.asanyarray(values.detach().cpu() if is_tensor(values) else values)
+
+
 def _as_floats(integers: Array) -> Array:
     """Floats that hold the integers exactly: float32 does up to 2^24, as for the pixels of images."""
     small = integers.size == 0 or max(abs(int(integers.min())), abs(int(integers.max()))) <= 1 << 24
@@ -219,7 +229,7 @@ def _as_floats(integers: Array) -> Array:
 
 
 def _one_a_row(name: str, values: object, length: int) -> Array:
-    array: Array = np.asanyarray(values)
+    array = _plain(name, values)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:

@@ -70,6 +70,7 @@ class Description:
         return f"actions: {self.n_actions} discrete{named}"
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite is a finding of its own
 def describe(data: LoggedDataset) -> Description:
     """Count and measure a dataset."""
     found = described(

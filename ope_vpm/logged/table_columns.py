@@ -121,7 +121,12 @@ def _of_frame(table: Any) -> tuple[dict[str, Column], str]:
     names = getattr(table, "column_names", None) or getattr(table, "columns", None)
     if names is not None and not hasattr(table, "collect"):
         check_unique("the table", [str(name) for name in names])
-    if not nw.dependencies.is_into_dataframe(table) and hasattr(table, "__arrow_c_stream__"):
+        if not all(isinstance(name, str) for name in names):
+            raise TypeError(
+                f"names of columns must be texts: got {names[0]!r} (df.columns = [str(each) for each in …])"
+            )
+    streams = hasattr(table, "__arrow_c_stream__") and not nw.dependencies.is_into_series(table)
+    if streams and not nw.dependencies.is_into_dataframe(table):
         table = library("pyarrow", "parquet").table(table)
     try:
         found: Any = nw.from_native(table)

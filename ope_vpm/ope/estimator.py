@@ -176,6 +176,8 @@ def made_of(estimator: str | Estimator, options: Mapping[str, Any]) -> Estimator
     """The estimator of a name with its settings, or an instance as it is, which has its own."""
     if isinstance(estimator, str):
         return make(estimator, dict(options))
+    if not isinstance(estimator, Estimator):
+        raise TypeError(f"estimator must be one name or instance: got {estimator!r:.80}")
     if options:
         raise TypeError(f"options ({', '.join(options)}) go with an estimator's name, not with an instance")
     return estimator

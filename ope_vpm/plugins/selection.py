@@ -216,6 +216,8 @@ def select(
     """
     if rank_by not in get_args(RankBy):
         raise ValueError(f"rank_by must be 'lower', 'value' or 'cvar': got {rank_by!r}")
+    if not isinstance(policies, Mapping | list | tuple):
+        raise TypeError(f"policies must be a mapping from names to policies, or a list of them: got {policies!r:.80}")
     named = dict(policies) if isinstance(policies, Mapping) else {str(n): each for n, each in enumerate(policies)}
     if not named:
         raise ValueError("there must be at least one policy to choose from: got none")

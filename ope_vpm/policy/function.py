@@ -243,7 +243,10 @@ def _as_actions(returned: Any, _: int) -> Array:
         raise TypeError("the function returns distributions, not actions: leave output='action' out")
     values = as_array(returned)
     if values.dtype.kind in "iub":
-        raise TypeError("the function returns integers: pass n_actions, the number of discrete actions")
+        raise TypeError(
+            "the function returns integers: return floats if actions are continuous, or pass n_actions, the number of "
+            "discrete ones"
+        )
     if values.dtype.kind != "f":
         raise TypeError(
             f"a function must return actions, probabilities or a torch distribution: got a {type(returned).__name__}"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ope_vpm.arrays import Array, Bools, Floats
+from ope_vpm.arrays import LARGEST, Array, Bools, Floats, usable
 
 Generator = np.random.Generator
 Bounds = tuple[npt.ArrayLike, npt.ArrayLike]
@@ -230,8 +230,8 @@ def checked_actions(values: npt.ArrayLike, dimension: int | None = None) -> Floa
     actions = actions[:, None] if actions.ndim == 1 else actions
     if actions.ndim != 2 or (dimension is not None and actions.shape[1] != dimension):
         raise ValueError(f"actions must have shape (n, {dimension or 'm'}): got {np.shape(values)}")
-    wrong = ~np.isfinite(actions).all(axis=1)
+    wrong = ~usable(actions).all(axis=1)
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise ValueError(f"actions must be finite numbers: row {row} is {actions[row]}")
+        raise ValueError(f"actions must be finite numbers, none beyond {LARGEST:g}: row {row} is {actions[row]}")
     return actions

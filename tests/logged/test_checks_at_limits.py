@@ -5,7 +5,7 @@ import pytest
 from gymnasium import spaces
 from scipy.stats import f_oneway, rankdata
 
-from ope_vpm import LoggedDataset
+from ope_vpm import LoggedDataset, inspect
 from ope_vpm.logged import checks, order
 from ope_vpm.logged.doctor import SHOWN
 
@@ -190,3 +190,9 @@ def test_rewards_that_are_spread_out_are_known_without_their_median():
         assert spread or not checks._spread_out(rewards)
         decided += checks._spread_out(rewards)
     assert decided > 50
+
+
+@pytest.mark.parametrize("worst", [np.inf, -np.inf, np.nan, 1e300])
+def test_rewards_that_are_no_numbers_are_found_without_a_warning_of_numpy(worst):
+    data = LoggedDataset.from_arrays([0, 1] * 10, [0, 1] * 10, [worst, -worst] * 10)
+    assert [found.code for found in inspect(data).errors] == ["not-finite"]

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -179,6 +180,9 @@ def test_describe_counts_and_measures():
         ({"terminated": ["no"] * 3}, ValueError, "terminated must hold only true or false, 1 or 0: row 0 is 'no'"),
         ({"actions": [0, -1, 0]}, ValueError, "counted from 0: row 1 is -1"),
         ({"actions": [[0, 1]] * 3}, ValueError, "ravel_multi_index"),
+        ({"observations": np.ma.masked_array([0, 1, 2], mask=[0, 0, 1])}, TypeError, "must not be a masked array"),
+        ({"rewards": np.ma.masked_array([0, 1, 2], mask=[0, 0, 1])}, TypeError, "must not be a masked array"),
+        ({"observations": np.zeros((3, 0))}, ValueError, r"must have at least one column: got shape \(3, 0\)"),
         ({"observations": [[0.0], [1.0, 2.0], [3.0]]}, ValueError, r"different shapes \(ragged\)"),
         ({"observations": 3.0}, ValueError, "must hold one row a step"),
         ({"observations": [], "next_observations": []}, ValueError, "are empty"),
@@ -320,3 +324,10 @@ def test_a_discrete_space_makes_numbers_discrete_however_they_are_stored():
     assert data.next_observations.tolist() == [1, 0, 0]
     with pytest.raises(ValueError, match="actions must be whole numbers"):
         small(actions=[0.0, 1.0, 0.5], action_space=two)
+
+
+def test_tensors_that_ask_for_gradients_are_taken():
+    states = torch.arange(6.0).reshape(3, 2).requires_grad_()
+    data = LoggedDataset.from_arrays(states, [0, 1, 0], states.sum(axis=1))
+    assert data.observations.tolist() == [[0, 1], [2, 3], [4, 5]]
+    assert data.rewards.tolist() == [1, 5, 9]

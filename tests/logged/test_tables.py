@@ -280,3 +280,17 @@ def test_a_column_of_lists_is_one_feature_an_entry(kind, tmp_path):
 def test_lists_of_several_lengths_are_refused():
     with pytest.raises(ValueError, match="'features' are not"):
         ov.from_table([*RECORDS, {**RECORDS[0], "features": [1.0]}], verbose=False)
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (pd.DataFrame(np.ones((3, 2))), "names of columns must be texts: got 0"),
+        (pd.DataFrame({("a", "b"): [1.0], ("a", "c"): [2.0]}), "names of columns must be texts"),
+        (pd.Series([1.0, 2.0], name="reward"), "a table must be a pandas, polars or pyarrow table"),
+    ],
+)
+def test_frames_without_names_are_refused_in_one_sentence(table: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said) as refused:
+        ov.from_table(table)
+    assert "\n" not in str(refused.value)

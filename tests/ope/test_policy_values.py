@@ -130,3 +130,11 @@ def test_the_return_leads_where_episodes_end():
     discounted = evaluated(data, HEADS, "vpm", gamma=0.9)
     assert discounted.per == "step"
     assert discounted.as_dict()["headline"]["value"] == discounted.value
+
+
+def test_one_value_is_a_table_of_one_row(data):
+    value = ov.evaluate(data, HEADS, "vpm")
+    frame = value.to_frame()
+    assert frame["estimator"].tolist() == ["vpm"]
+    assert frame["value"].tolist() == [value.lead.value]
+    assert value.to_latex().count("vpm &") == 1

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import ope_vpm as ov
 from ope_vpm.cli import app
-from ope_vpm.envs.linear_gaussian import BEHAVIOUR, GaussianController, LinearGaussian
+from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, GaussianController, LinearGaussian
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.questions.compare import Comparison
 from ope_vpm.ope.questions.gate import sequence_quantile
@@ -256,3 +256,33 @@ def test_notebooks_show_the_words():
     assert found.gate()._repr_html_().startswith("<pre>better (exit code 0)")
     with pytest.raises(TypeError, match="no option 'gama': did you mean 'gamma'"):
         ov.evaluate(bandit(), [[0.0, 1.0]], gama=0.9)
+
+
+@pytest.mark.parametrize("old", ["logged", TARGET.policy()])
+def test_the_logged_mean_does_not_call_all_policies_the_same(old):
+    """To `naive` every policy is worth what the log is: no difference that can be believed."""
+    data = LinearGaussian().dataset(20, 20, BEHAVIOUR, 0)
+    found = ov.compare(data, BEHAVIOUR.policy(), old, "naive")
+    assert (found.value, found.verdict) == (0, "caution")
+    assert "whatever the target does" in found.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"gamma": [0.9, 1.0]}, "gamma must be between 0 and 1"),
+        ({"gamma": "1"}, "gamma must be between 0 and 1"),
+        ({"estimator": ["auto", "dr"]}, "estimator must be one name or instance"),
+    ],
+)
+def test_one_question_at_a_time(wrong, said):
+    data = LinearGaussian().dataset(5, 5, BEHAVIOUR, 0)
+    with pytest.raises((TypeError, ValueError), match=said):
+        ov.compare(data, BEHAVIOUR.policy(), **wrong)
+
+
+@pytest.mark.parametrize("gain", ["much", None, [1.0], float("inf")])
+def test_a_gain_is_a_number(gain):
+    found = ov.compare(bandit(), [[0.0, 1.0]], [[1.0, 0.0]], "vpm")
+    with pytest.raises(ValueError, match="min_gain must be a finite number"):
+        found.gate(gain)

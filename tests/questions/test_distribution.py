@@ -122,10 +122,14 @@ def test_what_cannot_be_told_is_refused():
     with pytest.raises(ValueError, match="a return goes on for ever where episodes restart"):
         again.distribution()
     found = ov.evaluate(never, [[0.4, 0.6]], "vpm", ignore=IGNORE).distribution()
-    with pytest.raises(ValueError, match="a threshold must be a finite number: got nan"):
-        found.probability_below(np.nan)
-    with pytest.raises(ValueError, match="level must be a probability"):
-        found.next_episode(95)
+    for threshold in (np.nan, "low"):
+        with pytest.raises(ValueError, match="a threshold must be a finite number: got"):
+            found.probability_below(threshold)
+    for level in (95, "all"):
+        with pytest.raises(ValueError, match="level must be a probability"):
+            found.next_episode(level)
+        with pytest.raises(ValueError, match="cvar takes a probability above 0 and at most 1"):
+            found.cvar(level)
 
 
 def test_a_value_keeps_no_log_alive():

@@ -94,16 +94,26 @@ def test_two_steps_by_hand():
 def test_wrong_questions_are_refused():
     data = one_step([0, 1] * 20, [0.0, 1.0] * 20)
     value = ov.evaluate(data, [[0.5, 0.5]], "vpm", ignore=IGNORE)
-    for grid in ([0.5, 2.0], [np.nan], [np.inf]):
+    for grid in ([0.5, 2.0], [np.nan], [np.inf], [], ["two"]):
         with pytest.raises(ValueError, match="odds ratios must be finite numbers of at least 1"):
             value.sensitivity(grid)
     found = value.sensitivity([2.0])
     with pytest.raises(ValueError, match="odds must lie within the grid, 1 to 2: got 3"):
         found.at(3)
-    with pytest.raises(ValueError, match="a threshold must be a finite number: got nan"):
-        found.tipping(np.nan)
+    for threshold in (np.nan, "none"):
+        with pytest.raises(ValueError, match="a threshold must be a finite number: got"):
+            found.tipping(threshold)
     with pytest.raises(ValueError, match=r"the data are gone: value.sensitivity\(data=data, policy=policy\)"):
         ov.evaluate(one_step([0, 1] * 20, [0.0, 1.0] * 20), [[0.5, 0.5]], "vpm", ignore=IGNORE).sensitivity()
+
+
+def test_the_sentence_is_about_odds_that_were_bounded():
+    """The worst outcome alone, 0, at odds without end: nothing is said of odds of two by a line drawn from one."""
+    data = one_step([0, 1] * 20, [0.0, 1.0, 1.0, 0.0] * 10)
+    value = ov.evaluate(data, [[0.0, 1.0]], "vpm", ignore=IGNORE)
+    assert "an action by two, the" in value.sensitivity().sentence
+    sentence = value.sensitivity([1e9]).sentence
+    assert "an action by 1e+09, the return of an episode may be as low as 0.25 or as high as 0.75" in sentence
 
 
 def confounded(seed, episodes=4000):

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from ope_vpm.arrays import Array, Bools, Floats, Integers, ones
+from ope_vpm.arrays import Array, Bools, Floats, Integers, is_number, ones
 from ope_vpm.logged import LoggedDataset
 
 OnEnd = Literal["restart", "absorb"]
@@ -147,7 +147,7 @@ def ending_rows(data: LoggedDataset, time_limit: TimeLimit) -> Bools:
 
 def check_choices(gamma: float, on_end: OnEnd | None, time_limit: TimeLimit) -> OnEnd:
     """Refuse wrong words and numbers; fill in the default of `on_end`."""
-    if not 0 <= gamma <= 1:
+    if not is_number(gamma) or not 0 <= gamma <= 1:
         raise ValueError(f"gamma must be between 0 and 1: got {gamma}")
     if on_end not in (None, "restart", "absorb"):
         raise ValueError(f"on_end must be 'restart' or 'absorb': got {on_end!r}")

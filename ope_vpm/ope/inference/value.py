@@ -206,6 +206,18 @@ class PolicyValue:
 
         report(self, path, data, title)
 
+    def to_frame(self) -> Any:
+        """A data frame of pandas with one row; its columns are those of `PolicyValues.to_frame`."""
+        from ope_vpm.ope.reporting.tables import frame, rows_of
+
+        return frame(rows_of(self))
+
+    def to_latex(self) -> str:
+        """The value as a LaTeX table, for the package `booktabs`."""
+        from ope_vpm.ope.reporting.tables import latex, rows_of
+
+        return latex(rows_of(self))
+
     def plot(self, data: LoggedDataset | None = None, ax: Any = None) -> Any:
         """The value and its interval on axes of matplotlib, which are returned; with `data` beside what was logged."""
         from ope_vpm.ope.reporting.plots import plot

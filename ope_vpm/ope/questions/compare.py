@@ -14,7 +14,7 @@ from ope_vpm.logged import LoggedDataset, scan_dataset
 from ope_vpm.ope.adapter.choices import Behaviour, Settings
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
 from ope_vpm.ope.estimator import Estimator, made_of, policy_value
-from ope_vpm.ope.inference.doubts import LEVELS, Doubt, Doubts, Level
+from ope_vpm.ope.inference.doubts import LEVELS, Doubt, Doubts, Level, remarks_among
 from ope_vpm.ope.inference.estimate import return_range, reward_range
 from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.inference.returns import ONE_EPISODE
@@ -288,8 +288,8 @@ def _within(value: float, reach: float, widest: float) -> Interval:
 
 
 def _verdict(new: Evaluated, old: Evaluated, known: bool, same: bool) -> tuple[Level, tuple[str, ...]]:
-    """That of the less believable value, with the reasons of both; two policies that do the same need no belief."""
-    if same:
+    """That of the less believable value, with all reasons; policies that do the same need no belief, remarks apart."""
+    if same and not remarks_among(new.value.doubts):
         return "reliable", ()
     leads: list[PolicyValue | EpisodeReturn] = [new.lead]
     leads += [] if old.value.estimator == LOGGED and not any(each.bias for each in old.value.doubts) else [old.lead]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import optimize
 
-from ope_vpm.arrays import Array, Floats
+from ope_vpm.arrays import Array, Floats, is_number
 from ope_vpm.ope.inference.doubts import Level
 from ope_vpm.ope.inference.uncertainty import LEVEL, Interval
 from ope_vpm.outside import Shown, printable
@@ -100,8 +100,8 @@ class Sample:
 
 
 def _check_level(level: float, name: str) -> None:
-    if not 0 < level <= 1:
-        raise ValueError(f"{name} takes a probability above 0 and at most 1, such as 0.1: got {level}")
+    if not is_number(level) or not 0 < level <= 1:
+        raise ValueError(f"{name} takes a probability above 0 and at most 1, such as 0.1: got {level!r}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,8 +149,8 @@ class Distribution(Shown):
 
     def probability_below(self, threshold: float) -> float:
         """P(R < threshold)."""
-        if not np.isfinite(threshold):
-            raise ValueError(f"a threshold must be a finite number: got {threshold}")
+        if not is_number(threshold):
+            raise ValueError(f"a threshold must be a finite number: got {threshold!r}")
         return self.sample.probability_below(threshold)
 
     def quantile(self, level: float) -> float:
@@ -179,8 +179,8 @@ class Distribution(Shown):
         grows. Quantiles of the returns of all draws together, so that what is not known about the distribution widens
         it.
         """
-        if not 0 < level < 1:
-            raise ValueError(f"level must be a probability between 0 and 1, such as 0.95: got {level}")
+        if not is_number(level) or not 0 < level < 1:
+            raise ValueError(f"level must be a probability between 0 and 1, such as 0.95: got {level!r}")
         returns = np.concatenate([each.returns for each in self.draws])
         weights = np.concatenate([each.weights for each in self.draws])
         pooled = Sample.of(returns, weights)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from scipy.special import ndtr, stdtrit
 
+from ope_vpm.arrays import is_number
 from ope_vpm.ope.inference.uncertainty import LEVEL, Interval
 from ope_vpm.outside import Shown
 
@@ -59,8 +60,8 @@ class Gate(Shown):
 
 def check_gain(min_gain: float) -> None:
     """Refuse a least gain that is no number."""
-    if not np.isfinite(min_gain):
-        raise ValueError(f"min_gain must be a finite number, such as 0 or 0.1: got {min_gain}")
+    if not is_number(min_gain):
+        raise ValueError(f"min_gain must be a finite number, such as 0 or 0.1: got {min_gain!r}")
 
 
 def sequence_quantile(episodes: int) -> float:

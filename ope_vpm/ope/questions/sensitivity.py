@@ -22,7 +22,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
-from ope_vpm.arrays import Floats, Integers, group_sums, number_codes
+from ope_vpm.arrays import Floats, Integers, group_sums, is_number, number_codes
 from ope_vpm.ope.finite.counts import PairCounts
 from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.inference.value import PolicyValue
@@ -67,9 +67,9 @@ class Sensitivity(Shown):
         Returns:
             Λ between two of the grid by straight lines; None where none on the grid is large enough.
         """
-        threshold = self.logged if threshold is None else float(threshold)
-        if not np.isfinite(threshold):
-            raise ValueError(f"a threshold must be a finite number: got {threshold}")
+        threshold = self.logged if threshold is None else threshold
+        if not is_number(threshold):
+            raise ValueError(f"a threshold must be a finite number: got {threshold!r}")
         room = self.lower - threshold if self.value >= threshold else threshold - self.upper
         if not (room <= 0).any():
             return None
@@ -88,7 +88,7 @@ class Sensitivity(Shown):
     @property
     def sentence(self) -> str:
         """For people who decide."""
-        odds = min(2.0, float(self.grid[-1]))
+        odds = float(self.grid[np.argmin(np.abs(np.log(self.grid[1:] / 2))) + 1]) if len(self.grid) > 1 else 1.0
         low, high = self.at(odds)
         times = "two" if odds == 2 else f"{odds:g}"
         said = (
@@ -129,10 +129,10 @@ class Sensitivity(Shown):
 
 def check_grid(grid: Sequence[float] | Floats) -> Floats:
     """Rising odds ratios from 1 on, 1 among them; refused where one is below 1 or no number."""
-    odds = np.unique(np.append(1.0, np.asarray(grid, dtype=np.float64)))
-    if not np.isfinite(odds).all() or odds[0] < 1:
-        raise ValueError(f"odds ratios must be finite numbers of at least 1, such as 1, 1.5, 2: got {list(grid)}")
-    return odds
+    given = np.asarray(grid)
+    if given.dtype.kind not in "iuf" or given.size == 0 or not np.isfinite(given).all() or given.min() < 1:
+        raise ValueError(f"odds ratios must be finite numbers of at least 1, such as [1, 1.5, 2]: got {grid!r}")
+    return np.unique(np.append(1.0, given.astype(np.float64)))
 
 
 def sensitivity(problem: Problem, value: PolicyValue, odds: Floats) -> Sensitivity:
