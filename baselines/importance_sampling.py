@@ -29,10 +29,8 @@ SMALLEST = 1e-300
 
 
 @dataclass(frozen=True, kw_only=True)
-class _ImportanceSampling(ProblemEstimator):
-    """Action ratios, and a weighted mean of rewards as an estimate, for both estimators."""
-
-    follows_states: ClassVar[bool] = False
+class ActionRatios(ProblemEstimator):
+    """Estimators that weigh rows by action ratios π/b: where b comes from, and a weighted mean as an estimate."""
 
     behaviour: Behaviour = None
     """"cloned", "logged" or the policy that acted, as in `evaluate`; None: as the question says."""
@@ -41,35 +39,44 @@ class _ImportanceSampling(ProblemEstimator):
         """The target needs densities, and logged ones must be there if asked for."""
         check_behaviour(self.name, problem, self.behaviour)
 
-    def _log_ratio(self, problem: Problem) -> tuple[Floats, dict[str, Any]]:
-        """The log-ratio log π - log b of each logged action, and how well b was fitted."""
+    def log_ratio(self, problem: Problem) -> tuple[Floats, dict[str, Any]]:
+        """Log π - log b of each logged action, and how well b was fitted, as a diagnostic."""
         clone = behaviour_log_prob(problem, self.behaviour)
         fit = {"behaviour_held_out_log_likelihood": clone.held_out_log_likelihood}
         return problem.target_log_prob - clone.log_prob, fit
 
-    def _estimate(
-        self, problem: Problem, sums: EpisodeSums, weights: Floats, unlogged: float, fit: dict[str, Any]
-    ) -> RawEstimate:
-        """The sum of the ratios, with the weights that the rows have in it, and what cut episodes leave unknown."""
-        value = value_or_nan(sums.ratios.sum(), weights)
-        return RawEstimate(
-            value=value,
-            uncertainty=Bootstrap(episodes=sums),
-            weights=weights,
-            doubts=(*doubts_of_weights(problem.data, weights), *cut_short(problem, value, weights, unlogged)),
-            diagnostics=fit,
-        )
+
+def weighted_mean(
+    problem: Problem, sums: EpisodeSums, weights: Floats, doubts: Doubts, diagnostics: dict[str, Any]
+) -> RawEstimate:
+    """The estimate Σ_k Σ_e numerator_ek / Σ_e denominator_ek.
+
+    Args:
+        problem: the question.
+        sums: numerators and denominators by episode e and column k.
+        weights: (n,): of the rows; where all are 0 there is no value.
+        doubts: what may speak against it, besides how few episodes have the weight.
+        diagnostics: for people to read.
+    """
+    return RawEstimate(
+        value=value_or_nan(sums.ratios.sum(), weights),
+        uncertainty=Bootstrap(episodes=sums),
+        weights=weights,
+        doubts=(*doubts_of_weights(problem.data, weights), *doubts),
+        diagnostics=diagnostics,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrajectoryWise(_ImportanceSampling):
+class TrajectoryWise(ActionRatios):
     """Each episode weighted by the product of all its ratios."""
 
     name: ClassVar[str] = "wist"
+    follows_states: ClassVar[bool] = False
 
     def find(self, problem: Problem) -> RawEstimate:
         """The ratio of the weighted sums of rewards and of time."""
-        log_ratio, fit = self._log_ratio(problem)
+        log_ratio, fit = self.log_ratio(problem)
         data = problem.data
         whole = np.add.reduceat(log_ratio, data.starts)
         weight = np.exp(whole - _largest(whole))
@@ -81,7 +88,7 @@ class TrajectoryWise(_ImportanceSampling):
             beyond = weight * ~problem.ends * data.from_reset * problem.gamma**data.lengths / (1 - problem.gamma)
             unlogged = float(beyond.sum()) / whole_time
         sums = reward_sums(data, weights, tail * weight, problem.time_limit).sums
-        found = self._estimate(problem, sums, weights, unlogged, fit)
+        found = weighted_mean(problem, sums, weights, cut_short(problem, sums, weights, unlogged), fit)
         found = with_lost_weight(problem, found, np.exp(np.minimum(whole, LARGEST_LOG)))
         if problem.episodic:
             found = with_weighted_return(problem, found)
@@ -89,7 +96,7 @@ class TrajectoryWise(_ImportanceSampling):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepWise(_ImportanceSampling):
+class StepWise(ActionRatios):
     """Each step weighted by the product of the ratios up to it, scaled at each time over the episodes.
 
     An episode that ended keeps its last weight, with reward 0 (γ < 1) or as one no longer there (restarts);
@@ -97,12 +104,13 @@ class StepWise(_ImportanceSampling):
     """
 
     name: ClassVar[str] = "wiss"
+    follows_states: ClassVar[bool] = False
 
     def find(self, problem: Problem) -> RawEstimate:
         """The sum over time of ratios, the weighted mean reward at each time."""
-        log_ratio, fit = self._log_ratio(problem)
+        log_ratio, fit = self.log_ratio(problem)
         sums, weights, time, unlogged = step_wise(problem, log_ratio, problem.data.rewards)
-        found = self._estimate(problem, sums, weights, unlogged, fit)
+        found = weighted_mean(problem, sums, weights, cut_short(problem, sums, weights, unlogged), fit)
         found = found.doubted(unsupported(problem, lost_weight(problem, log_ratio), OVERLAP))
         if not problem.episodic:
             return with_rare(problem, found, weights, 0.0)
@@ -167,7 +175,7 @@ CUT = (
 )
 
 
-def cut_short(problem: Problem, value: float, weights: Floats, unlogged: float) -> Doubts:
+def cut_short(problem: Problem, sums: EpisodeSums, weights: Floats, unlogged: float) -> Doubts:
     """Doubts because the log stopped before the task did.
 
     Below γ = 1 the steps beyond the log may pay anything that the rewards allow. At γ = 1 a method that weighs
@@ -176,7 +184,7 @@ def cut_short(problem: Problem, value: float, weights: Floats, unlogged: float) 
 
     Args:
         problem: the question.
-        value: the estimate.
+        sums: of which the estimate is the ratio.
         weights: (n,): of the rows.
         unlogged: the share of the discounted time that lies beyond the log.
     """
@@ -186,6 +194,7 @@ def cut_short(problem: Problem, value: float, weights: Floats, unlogged: float) 
     whole, cut = float(weights.sum()), float(weights[~problem.ends[data.episode]].sum())
     if not whole > 0 or cut <= FEW_CUT * whole:
         return ()
+    value = value_or_nan(sums.ratios.sum(), weights)
     late = np.where(2 * data.time >= data.lengths[data.episode], weights, 0.0)
     later = float(late @ data.rewards / late.sum()) if late.sum() > 0 else value
     return (*DISAGREEMENT.suspects(abs(later - value)), *remarks([CUT]))

@@ -22,24 +22,15 @@ from scipy import sparse
 from scipy.sparse.linalg import splu
 
 from ope_vpm.arrays import ROUNDING, Floats, Integers, group_sums
+from ope_vpm.baselines.importance_sampling import ActionRatios, weighted_mean
 from ope_vpm.linear.features import median_bandwidth
-from ope_vpm.ope.adapter.choices import Behaviour
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.adapter.state_features import StateFeatures
-from ope_vpm.ope.authoring import (
-    Bootstrap,
-    EpisodeSums,
-    Problem,
-    ProblemEstimator,
-    RawEstimate,
-    doubts_of_weights,
-    remarks,
-)
+from ope_vpm.ope.authoring import EpisodeSums, Problem, RawEstimate, remarks
 from ope_vpm.ope.behaviour.action_ratio import ActionRatio
 from ope_vpm.ope.behaviour.clone import logged_frequencies
-from ope_vpm.ope.behaviour.source import asked_behaviour, behaviour_log_prob, check_behaviour
+from ope_vpm.ope.behaviour.source import asked_behaviour, behaviour_log_prob
 from ope_vpm.ope.finite.counts import number_states
-from ope_vpm.ope.inference.estimate import value_or_nan
 from ope_vpm.ope.inference.returns import with_weighted_return
 from ope_vpm.ope.inference.support import OVERLAP, unsupported
 from ope_vpm.with_torch import torch
@@ -61,21 +52,15 @@ BANDWIDTH_ROWS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Liu2018(ProblemEstimator):
+class Liu2018(ActionRatios):
     """Finite states: the kernelised mini-max loss in closed form. Continuous ones: a network, by its kernel loss."""
 
     name: ClassVar[str] = "liu"
 
-    behaviour: Behaviour = None
-    """"cloned", "logged" or the policy that acted, as in `evaluate`; None: as the question says."""
     training_steps: int = 1000
     """Gradient steps of the network."""
     cap: float = 50.0
     """The largest action ratio, once it is scaled to mean 1."""
-
-    def check(self, problem: Problem) -> None:
-        """The target needs densities, and logged ones must be there if asked for."""
-        check_behaviour(self.name, problem, self.behaviour)
 
     def find(self, problem: Problem) -> RawEstimate:
         """Find w, then weigh rewards by w·ρ."""
@@ -93,27 +78,18 @@ class Liu2018(ProblemEstimator):
         else:
             state_ratio = network_state_ratio(problem, rho, self.training_steps)
         weights = group_sums(steps.rows, steps.weight * state_ratio * rho, len(problem.data))
-        sums = _weighted_mean(problem, weights)
-        found = RawEstimate(
-            value=value_or_nan(sums.ratios[0], weights),
-            uncertainty=Bootstrap(episodes=sums),
-            weights=weights,
-            doubts=(
-                *doubts_of_weights(problem.data, weights),
-                *unsupported(problem, 1 - action.overlap, OVERLAP),
-                *remarks(["the interval takes the state ratio as known"]),
-                *remarks(clock_remarks(problem.data, problem.time_limit, known=False)),
-            ),
-            diagnostics={
-                "behaviour_held_out_log_likelihood": clone.held_out_log_likelihood,
-                "dropped": steps.dropped,
-                "ended": steps.ended,
-            },
+        clock = clock_remarks(problem.data, problem.time_limit, known=False)
+        doubts = (
+            *unsupported(problem, 1 - action.overlap, OVERLAP),
+            *remarks(["the interval takes the state ratio as known", *clock]),
         )
+        fit = {"behaviour_held_out_log_likelihood": clone.held_out_log_likelihood}
+        diagnostics = {**fit, "dropped": steps.dropped, "ended": steps.ended}
+        found = weighted_mean(problem, _reward_sums(problem, weights), weights, doubts, diagnostics)
         return with_weighted_return(problem, found) if problem.episodic else found
 
 
-def _weighted_mean(problem: Problem, weights: Floats) -> EpisodeSums:
+def _reward_sums(problem: Problem, weights: Floats) -> EpisodeSums:
     """Σ wρr over Σ wρ and the mass of ended episodes, γ/(1-γ)·wρ of their last rows, whose reward is 0."""
     data = problem.data
     below = weights

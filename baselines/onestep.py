@@ -6,11 +6,12 @@ from typing import ClassVar
 import numpy as np
 
 from ope_vpm.arrays import Floats
+from ope_vpm.baselines.importance_sampling import ActionRatios
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.choices import Behaviour
-from ope_vpm.ope.authoring import Problem, ProblemEstimator, RawEstimate
+from ope_vpm.ope.authoring import Problem, RawEstimate
 from ope_vpm.ope.behaviour.action_ratio import CAP, ActionRatio, RatioModel, action_ratio, ratio_model
-from ope_vpm.ope.behaviour.source import asked_behaviour, behaviour_log_prob, check_behaviour
+from ope_vpm.ope.behaviour.source import asked_behaviour, behaviour_log_prob
 from ope_vpm.ope.estimator import NEEDS_ROWS
 from ope_vpm.ope.inference.doubts import remarks
 from ope_vpm.ope.inference.estimate import doubts_of_sums, value_or_nan
@@ -32,7 +33,7 @@ class Capped:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneStep(ProblemEstimator):
+class OneStep(ActionRatios):
     """Σ ρ r / Σ ρ with ρ = π/b̂, capped; below γ = 1 also weighted by γ^t."""
 
     name: ClassVar[str] = "onestep"
@@ -49,7 +50,7 @@ class OneStep(ProblemEstimator):
         """The target needs densities, and the behaviour must be there as it is asked for."""
         if problem.streamed and not (self.behaviour is None or asked_behaviour(problem, self.behaviour) == "cloned"):
             raise ValueError(f"onestep with behaviour={self.behaviour!r} {NEEDS_ROWS}")
-        check_behaviour(self.name, problem, self.behaviour)
+        super().check(problem)
 
     def find(self, problem: Problem) -> RawEstimate:
         """One ratio of sums."""

@@ -26,18 +26,8 @@ import numpy as np
 from scipy.optimize import nnls
 
 from ope_vpm.arrays import ROUNDING, Bools, Floats, group_sums
-from ope_vpm.baselines.importance_sampling import SMALLEST, lost_weight, step_weights
-from ope_vpm.ope.adapter.choices import Behaviour
-from ope_vpm.ope.authoring import (
-    Bootstrap,
-    EpisodeSums,
-    Problem,
-    ProblemEstimator,
-    RawEstimate,
-    doubts_of_weights,
-    remarks,
-)
-from ope_vpm.ope.behaviour.source import behaviour_log_prob, check_behaviour
+from ope_vpm.baselines.importance_sampling import SMALLEST, ActionRatios, lost_weight, step_weights
+from ope_vpm.ope.authoring import Bootstrap, EpisodeSums, Problem, RawEstimate, doubts_of_weights, remarks
 from ope_vpm.ope.finite.counted import counted_value
 from ope_vpm.ope.finite.cross_fit import CrossFit, counted_fit
 from ope_vpm.ope.finite.limits import with_rare_rewards
@@ -62,26 +52,19 @@ ALONE = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
-class WeightedDoublyRobust(ProblemEstimator):
+class WeightedDoublyRobust(ActionRatios):
     """Bellman residuals of Q, weighted by products of ratios; Q: counts for finite pairs, else LSTD-Q."""
 
     name: ClassVar[str] = "wdr"
 
-    behaviour: Behaviour = None
-    """"cloned", "logged" or the policy that acted, as in `evaluate`; None: as the question says."""
     n_features: int | None = None
     """Random features of the state, for a linear Q; None: 4·√rows, between 40 and 600."""
     draws: int = 8
     """Target actions per state where the policy's mean action is not known otherwise."""
 
-    def check(self, problem: Problem) -> None:
-        """The target needs densities, and logged ones must be there if asked for."""
-        check_behaviour(self.name, problem, self.behaviour)
-
     def find(self, problem: Problem) -> RawEstimate:
         """Q's own value, and the weighted mean residual of each time."""
-        clone = behaviour_log_prob(problem, self.behaviour)
-        log_ratio = problem.target_log_prob - clone.log_prob
+        log_ratio, likelihood = self.log_ratio(problem)
         alive, weight = step_weights(problem, log_ratio)
         fit = self._q(problem)
         terms = Terms.of(problem, fit.q, fit.tau, alive, weight)
@@ -113,7 +96,7 @@ class WeightedDoublyRobust(ProblemEstimator):
             # What else is wrong with Q, residuals correct as far as they go.
             doubts=joined(doubts, scaled(among(doubt.doubts, *OF_Q), beyond)),
             diagnostics={
-                "behaviour_held_out_log_likelihood": clone.held_out_log_likelihood,
+                **likelihood,
                 "fqe_value": terms.q_value,
                 "mean_horizon": float(blend @ terms.horizons),
                 "share_beyond": beyond,

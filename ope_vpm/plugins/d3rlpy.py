@@ -8,7 +8,7 @@ best = best_epoch("d3rlpy_logs/TD3PlusBC_20260101120000")
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -16,14 +16,12 @@ from typing import Any, Unpack
 import numpy as np
 
 from ope_vpm.logged import LoggedDataset, load_dataset
-from ope_vpm.ope.adapter.choices import Behaviour, Settings
-from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
 from ope_vpm.ope.estimator import Estimator
 from ope_vpm.ope.inference.doubts import LEVELS
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.questions.gate import Gate
 from ope_vpm.outside import Shown, printable
-from ope_vpm.plugins.valuation import NAN, Choices, Valuation, as_numbers
+from ope_vpm.plugins.valuation import NAN, Asked, Choices, Valuation, as_numbers
 from ope_vpm.policy.d3rlpy import from_d3rlpy
 
 Metric = Callable[[Any, Any], float]
@@ -45,14 +43,9 @@ class OPEEvaluator:
             if not given.
         deterministic: the greedy action of `predict`, as in d3rlpy's `EnvironmentEvaluator`, instead of the draws of
             `sample_action`; the same for algorithms whose policy is deterministic.
-        seed: makes everything random repeatable.
-        on_end: what follows a termination, see `ov.evaluate`.
-        time_limit: what follows a truncation, see `ov.evaluate`.
-        ignore: codes of the doctor's findings to pass over.
-        behaviour: where action ratios take the policy that logged the data from, see `ov.evaluate`.
-        baseline: "logged" or a policy that the algorithm has to beat: `gain` and `gate` are evaluators, too.
-        min_gain: by how much it has to be better.
-        options: the estimator's own settings.
+        asked: `seed`, `on_end`, `time_limit`, `ignore` and `behaviour` as in `ov.evaluate`; `baseline`, "logged" or a
+            policy that the algorithm has to beat by `min_gain`, makes evaluators of `gain` and `gate`, too; and the
+            estimator's own settings.
     """
 
     def __init__(
@@ -64,14 +57,7 @@ class OPEEvaluator:
         *,
         data: LoggedDataset | str | Path | None = None,
         deterministic: bool = False,
-        seed: int = 0,
-        on_end: OnEnd | None = None,
-        time_limit: TimeLimit = "continue",
-        ignore: Collection[str] = (),
-        behaviour: Behaviour = "cloned",
-        baseline: Any = None,
-        min_gain: float = 0.0,
-        **options: Unpack[Settings],
+        **asked: Unpack[Asked],
     ) -> None:
         for name, number in (("every", every), ("n_episodes", n_episodes)):
             if number is not None and (not isinstance(number, int) or number < 1):
@@ -79,10 +65,7 @@ class OPEEvaluator:
         self._gamma, self._n_episodes, self._every = gamma, n_episodes, every
         self._data = None if data is None else load_dataset(data)
         self._deterministic = deterministic
-        asked: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit, "behaviour": behaviour, "ignore": ignore}
-        asked |= {"baseline": baseline, "min_gain": min_gain, "options": options}
-        self._choices = Choices(estimator=estimator, seed=seed, **asked)
-        self._choices.check(gamma)  # a misspelt name is answered before training begins
+        self._choices = Choices.of(estimator, gamma, asked)
         self._valuation: Valuation | None = None
         self._log_key: tuple[Any, ...] = ()
         self._round: tuple[Any, ...] | None = None

@@ -4,7 +4,6 @@ model.learn(100_000, callback=OPECallback("log.npz", every=10_000))
 data = log_to_dataset(model, env, episodes=50, path="log.npz")
 """
 
-from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -17,14 +16,12 @@ from ope_vpm.logged import Episode, LoggedDataset, load_dataset
 from ope_vpm.logged.columns import observation_column
 from ope_vpm.logged.formats import check_output, save_as
 from ope_vpm.logged.spaces import numbered_space
-from ope_vpm.ope.adapter.choices import Behaviour, Settings
-from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
 from ope_vpm.ope.estimator import Estimator
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.questions.gate import Gate
 from ope_vpm.optional import library
 from ope_vpm.plugins.gymnasium import batched, check_new, row
-from ope_vpm.plugins.valuation import Choices, Valuation, as_numbers
+from ope_vpm.plugins.valuation import Asked, Choices, Valuation, as_numbers
 from ope_vpm.policy import TargetPolicy
 from ope_vpm.policy.sb3 import from_sb3
 
@@ -46,16 +43,10 @@ class OPECallback(BaseCallback):  # type: ignore[misc]  # the library is importe
             with a baseline also only where it is better than that.
         deterministic: evaluate the mode of the policy instead of its draws.
         name: what the recorded names begin with.
-        seed: makes everything random repeatable.
-        on_end: what follows a termination, see `ov.evaluate`.
-        time_limit: what follows a truncation, see `ov.evaluate`.
-        ignore: codes of the doctor's findings to pass over.
-        behaviour: where action ratios take the policy that logged the data from, see `ov.evaluate`.
-        baseline: "logged" or a policy that the model has to beat: records `ope/gain` and `ope/gate` as well, the exit
-            code of `ope-vpm gate --anytime` (0 better, 3 worse, 4 not decided).
-        min_gain: by how much it has to be better.
         verbose: 1 to print each value.
-        options: the estimator's own settings.
+        asked: `seed`, `on_end`, `time_limit`, `ignore` and `behaviour` as in `ov.evaluate`; `baseline`, "logged" or a
+            policy that the model has to beat by `min_gain`, records `ope/gain` and `ope/gate` as well, the exit code
+            of `ope-vpm gate --anytime` (0 better, 3 worse, 4 not decided); and the estimator's own settings.
     """
 
     def __init__(
@@ -68,25 +59,15 @@ class OPECallback(BaseCallback):  # type: ignore[misc]  # the library is importe
         best_model: str | Path | None = None,
         deterministic: bool = False,
         name: str = "ope",
-        seed: int = 0,
-        on_end: OnEnd | None = None,
-        time_limit: TimeLimit = "continue",
-        ignore: Collection[str] = (),
-        behaviour: Behaviour = "cloned",
-        baseline: Any = None,
-        min_gain: float = 0.0,
         verbose: int = 0,
-        **options: Unpack[Settings],
+        **asked: Unpack[Asked],
     ) -> None:
         super().__init__(verbose)
         if not isinstance(every, int) or every < 1:
             raise ValueError(f"every must be a whole number, at least 1 environment step: got {every!r}")
         self._data, self._every, self._gamma = load_dataset(data), every, gamma
         self._best_model, self._deterministic, self._name = best_model, deterministic, name
-        asked: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit, "behaviour": behaviour, "ignore": ignore}
-        asked |= {"baseline": baseline, "min_gain": min_gain, "options": options}
-        self._choices = Choices(estimator=estimator, seed=seed, **asked)
-        self._choices.check(gamma)  # a misspelt name is answered before training begins
+        self._choices = Choices.of(estimator, gamma, asked)
         self._valuation: Valuation | None = None
         self._next, self._evaluated = every, (-1, -1)
         self.last: PolicyValue | None = None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.doctor import check_ignored
 from ope_vpm.logged.streamed import StreamedDataset
-from ope_vpm.ope.adapter.choices import Behaviour, check_seed
+from ope_vpm.ope.adapter.choices import Behaviour, Settings, check_seed
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit, check_choices
 from ope_vpm.ope.estimator import Estimator, made_of
 from ope_vpm.ope.inference.doubts import LEVELS
@@ -23,6 +23,18 @@ from ope_vpm.ope.questions.paired import Evaluated, evaluated
 from ope_vpm.policy import TargetPolicy
 
 NAN = float("nan")
+
+
+class Asked(Settings, total=False):
+    """What callbacks in training take beside their own arguments; see `Choices`."""
+
+    seed: int
+    on_end: OnEnd | None
+    time_limit: TimeLimit
+    ignore: Collection[str]
+    behaviour: Behaviour
+    baseline: Any
+    min_gain: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +54,21 @@ class Choices:
     """By how much they have to be better."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """The estimator's own settings, where it is given by name."""
+
+    @classmethod
+    def of(cls, estimator: str | Estimator, gamma: float | None, asked: Mapping[str, Any]) -> Self:
+        """The choices of a callback, checked before training begins; words that none of them is are for the estimator.
+
+        Args:
+            estimator: a name, or an instance.
+            gamma: the discount; None where the algorithm in training will tell it.
+            asked: everything else, by the names of the fields or of the estimator's settings.
+        """
+        own = {field.name for field in fields(cls)}
+        options = {name: value for name, value in asked.items() if name not in own}
+        made = cls(estimator=estimator, options=options, **{name: asked[name] for name in asked if name in own})
+        made.check(gamma)
+        return made
 
     def make_estimator(self) -> Estimator:
         """The estimator; a misspelt name or setting is answered with the nearest."""

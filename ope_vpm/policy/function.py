@@ -21,6 +21,17 @@ from ope_vpm.policy.target import DRAWS, Clipping, Generator, TargetPolicy
 from ope_vpm.with_torch import is_distribution, torch
 
 
+def _answered(name: str) -> Any:
+    """A method of that name that asks the other policy, with the observations as that one takes them."""
+
+    def method(self: RelayedPolicy, observations: Array, *rest: Any, **named: Any) -> Any:
+        policy, seen = self.asked(observations)
+        return getattr(policy, name)(seen, *rest, **named)
+
+    method.__doc__ = getattr(TargetPolicy, name).__doc__
+    return method
+
+
 class RelayedPolicy(TargetPolicy):
     """A policy that answers as another one does."""
 
@@ -48,30 +59,13 @@ class RelayedPolicy(TargetPolicy):
         """The answer of the other policy."""
         return self.known.clipping
 
-    def sample(self, observations: Array, rng: Generator) -> Array:
-        """One action per row."""
-        policy, seen = self.asked(observations)
-        return policy.sample(seen, rng)
-
-    def probabilities(self, observations: Array) -> Floats:
-        """The probability of every discrete action."""
-        policy, seen = self.asked(observations)
-        return policy.probabilities(seen)
-
-    def log_prob(self, observations: Array, actions: Array) -> Floats:
-        """The log-probability or log-density of one action per row."""
-        policy, seen = self.asked(observations)
-        return policy.log_prob(seen, actions)
-
-    def log_likelihood(self, observations: Array, actions: Array) -> Floats:
-        """The log-likelihood of one action per row as `sample` returns it."""
-        policy, seen = self.asked(observations)
-        return policy.log_likelihood(seen, actions)
-
-    def action_moments(self, observations: Array, rng: Generator, draws: int = DRAWS) -> tuple[Floats, Floats]:
-        """E_π[a] and E_π[a²] of every coordinate."""
-        policy, seen = self.asked(observations)
-        return policy.action_moments(seen, rng, draws)
+    sample = _answered("sample")
+    probabilities = _answered("probabilities")
+    log_prob = _answered("log_prob")
+    log_likelihood = _answered("log_likelihood")
+    action_moments = _answered("action_moments")
+    mean_action = _answered("mean_action")
+    score = _answered("score")
 
     def expected(
         self, function: Callable[[Floats], Floats], observations: Array, rng: Generator, draws: int = DRAWS
@@ -79,16 +73,6 @@ class RelayedPolicy(TargetPolicy):
         """E_π[f(a)] in each state."""
         policy, seen = self.asked(observations)
         return policy.expected(function, seen, rng, draws)
-
-    def mean_action(self, observations: Array) -> Floats | None:
-        """The answer of the other policy."""
-        policy, seen = self.asked(observations)
-        return policy.mean_action(seen)
-
-    def score(self, observations: Array, actions: Array) -> Floats | None:
-        """(a - mean)/std of one action per row; None where the policy is not Gaussian."""
-        policy, seen = self.asked(observations)
-        return policy.score(seen, actions)
 
 
 class WithoutLast(RelayedPolicy):
