@@ -17,7 +17,7 @@ from ope_vpm.envs.bullet import LOGGED, stored_truth
 from ope_vpm.envs.truth import GAMMA
 from ope_vpm.studies.control_report import beats, cells_of, errors, floor, informative, rmse
 from ope_vpm.studies.runner import read_rows
-from ope_vpm.studies.study import Cell, Results, select
+from ope_vpm.studies.study import Cell, Results
 
 TASKS = {"reacher": "Reacher", "halfcheetah": "HalfCheetah", "ant": "Ant"}
 OURS = {"vpm": "vpm", "auto": "auto", "dr": "dr", "fqe (linear)": "LSTD-Q", "onestep": "onestep", "naive": "naive"}
@@ -63,7 +63,7 @@ class Part:
 
     def runs(self, method: str) -> str:
         """How many runs its cells have: "10", or "9, 10" where they differ."""
-        counts = {len({row["seed"] for row in select(self.results.rows, **c, method=method)}) for c in self.cells}
+        counts = {len({row["seed"] for row in self.results.rows.where(**c, method=method)}) for c in self.cells}
         return ", ".join(map(str, sorted(counts)))
 
     def covered(self, method: str) -> dict[str, list[bool]]:
@@ -71,7 +71,7 @@ class Part:
         held: dict[str, list[bool]] = defaultdict(list)
         for cell in self.cells:
             truth = stored_truth(self.task).at(cell["gamma"], cell["length"]).value
-            for row in select(self.results.rows, **cell, method=method):
+            for row in self.results.rows.where(**cell, method=method):
                 held[row["verdict"]].append(bool(row["low"] <= truth <= row["high"]))
         return held
 
@@ -80,7 +80,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=Path("docs/results"))
     folder = parser.parse_args().folder
-    results = {task: Results(read_rows(folder / f"{task}.csv"), {}) for task in TASKS}
+    results = {task: Results(read_rows(folder / f"{task}.csv")) for task in TASKS}
     parts = [Part(task, gamma, results[task]) for task in TASKS for gamma in (1.0, GAMMA)]
     _summary(parts)
     for method in ("auto", "dr", "fqe (linear)"):
@@ -164,7 +164,7 @@ def _cells(task: str, results: Results) -> None:
     print(f"\n{task}")
     rows = []
     order = {gamma: number for number, gamma in enumerate((1.0, GAMMA))}
-    cells = [cell for cell in cells_of(results) if select(results.rows, **cell, method="vpm")]
+    cells = [cell for cell in cells_of(results) if results.rows.where(**cell, method="vpm")]
     cells.sort(key=lambda cell: (str(cell["behaviour"]), cell["trajectories"], cell["length"], order[cell["gamma"]]))
     for cell in cells:
         part = Part(task, cell["gamma"], results)

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ope_vpm.envs.bullet import LOGGED, stored_truth
-from ope_vpm.studies.study import Cell, Results, Table, cells_in, panels, select
+from ope_vpm.studies.study import Cell, Results, Rows, Table, panels
 
 OURS = ("vpm", "auto", "dr", "fqe (linear)")
 """The methods whose summaries are printed."""
@@ -47,15 +47,15 @@ def errors(results: Results, task: str, cell: Cell, method: str, seeds: set[int]
         seeds: the runs to include; None: all.
     """
     truth = stored_truth(task).at(cell["gamma"], cell["length"]).value
-    rows = select(results.rows, **cell, method=method)
+    rows = results.rows.where(**cell, method=method)
     return [row["value"] - truth for row in rows if seeds is None or row["seed"] in seeds]
 
 
 def conditional_errors(results: Results, cell: Cell, method: str) -> list[float]:
     """Return estimate minus the true value given the logged initial states, for each run of a method in a cell."""
     own = {name: cell[name] for name in ("trajectories", "length", "gamma")}
-    truths = {row["seed"]: row["value"] for row in select(results.rows, **own, method="conditional truth")}
-    rows = select(results.rows, **cell, method=method)
+    truths = {row["seed"]: row["value"] for row in results.rows.where(**own, method="conditional truth")}
+    rows = results.rows.where(**cell, method=method)
     return [row["value"] - truths[row["seed"]] for row in rows if row["seed"] in truths]
 
 
@@ -78,14 +78,14 @@ def informative(results: Results, task: str, cell: Cell) -> bool:
 
 def cells_of(results: Results) -> list[Cell]:
     """Return every log and discount that was evaluated."""
-    logged = [row for row in results.rows if row["methods"] != "truth"]
-    return cells_in(logged, "behaviour", "trajectories", "length", "gamma")
+    logged = Rows(row for row in results.rows if row["methods"] != "truth")
+    return logged.cells("behaviour", "trajectories", "length", "gamma")
 
 
 def beats(results: Results, task: str, cell: Cell, method: str) -> bool:
     """Return whether a method has a lower error than every opponent, each compared on the runs that it has."""
     for other in OPPONENTS:
-        rows = select(results.rows, **cell, method=other)
+        rows = results.rows.where(**cell, method=other)
         if rows:
             seeds = {row["seed"] for row in rows}
             if not rmse(errors(results, task, cell, method, seeds)) < rmse(errors(results, task, cell, other)):
@@ -95,10 +95,10 @@ def beats(results: Results, task: str, cell: Cell, method: str) -> bool:
 
 def tied_lowest(results: Results, task: str, cell: Cell, method: str) -> bool:
     """Return whether no other method's squared errors are lower by two standard errors of the paired difference."""
-    own = {row["seed"]: row["value"] for row in select(results.rows, **cell, method=method)}
+    own = {row["seed"]: row["value"] for row in results.rows.where(**cell, method=method)}
     truth = stored_truth(task).at(cell["gamma"], cell["length"]).value
     for other in STYLES:
-        rows = [row for row in select(results.rows, **cell, method=other) if row["seed"] in own]
+        rows = [row for row in results.rows.where(**cell, method=other) if row["seed"] in own]
         if other == method or len(rows) < 3:
             continue
         worse = np.array([(own[row["seed"]] - truth) ** 2 - (row["value"] - truth) ** 2 for row in rows])
@@ -203,7 +203,7 @@ def _panel(axes: Axes, results: Results, task: str, cells: Sequence[Cell], x: st
 
 def _label(results: Results, method: str) -> str:
     """Return a method's legend entry, which says where there is only one run: a single error may be small by luck."""
-    once = len({row["seed"] for row in select(results.rows, method=method)}) == 1
+    once = len({row["seed"] for row in results.rows.where(method=method)}) == 1
     return f"{method}, one run" if once else method
 
 

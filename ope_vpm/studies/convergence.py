@@ -5,7 +5,6 @@ of x' with x ~ μ: unbiased, with noise ‖ε‖² of about 1/samples. The theor
 P(R = k) ∝ α_k(1-α_k).
 """
 
-from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -14,19 +13,7 @@ from matplotlib.figure import Figure
 from ope_vpm.arrays import Floats
 from ope_vpm.chain.monitor import Schedule, inverse_square_root
 from ope_vpm.envs.geo_queue import GeoQueue
-from ope_vpm.studies.study import (
-    Cell,
-    Outcome,
-    Results,
-    Row,
-    Study,
-    Table,
-    curve,
-    mean_and_error,
-    panels,
-    select,
-    timed,
-)
+from ope_vpm.studies.study import Cell, Outcome, Results, Rows, Study, Table, curve, panels, timed
 
 STEPS, QUICK_STEPS = 10_000, 1_000
 """Damped by 1/√t, 10 000 steps amount to about 200 undamped ones, which this queue needs to forget its start."""
@@ -76,10 +63,10 @@ def iterate(cell: Cell, seed: int, steps: int) -> tuple[Floats, Floats]:
 
 def slope(results: Results, samples: int) -> float:
     """Return the exponent of t with which the mean residual falls, over the last tenfold increase of t."""
-    rows = select(results.rows, method="damped", samples_a_step=samples)
+    rows = results.rows.where(method="damped", samples_a_step=samples)
     last = max(row["step"] for row in rows)
     steps = sorted({row["step"] for row in rows if row["step"] >= last / 10})
-    means = [mean_and_error(select(rows, step=step), "mean_residual")[0] for step in steps]
+    means = [rows.where(step=step).mean_and_error("mean_residual")[0] for step in steps]
     return float(np.polyfit(np.log(steps), np.log(means), 1)[0])
 
 
@@ -88,18 +75,18 @@ def table(results: Results) -> Table:
     lines = []
     last = max(row["step"] for row in results.rows)
     for samples in NOISE_LEVELS:
-        rows = select(results.rows, samples_a_step=samples, step=last)
-        damped, undamped = (select(rows, method=method) for method in METHODS)
+        rows = results.rows.where(samples_a_step=samples, step=last)
+        damped, undamped = (rows.where(method=method) for method in METHODS)
         scores = [(damped, "mean_residual"), (damped, "residual"), (undamped, "residual")]
-        numbers = [f"{mean_and_error(part, column)[0]:.2e}" if part else "" for part, column in scores]
+        numbers = [f"{part.mean_and_error(column)[0]:.2e}" if part else "" for part, column in scores]
         lines.append([str(samples) if samples else "exact", *numbers, f"{slope(results, samples):.2f}"])
     columns = ["samples per step", "damped, mean over R", "damped, last", "undamped, last", "power of t (mean over R)"]
     return Table(columns, lines)
 
 
-def without_error(rows: Sequence[Row], column: str) -> tuple[float, float]:
+def without_error(rows: Rows, column: str) -> tuple[float, float]:
     """Return the mean of a column over runs, to be drawn without its standard error."""
-    return mean_and_error(rows, column)[0], 0.0
+    return rows.mean_and_error(column)[0], 0.0
 
 
 def draw(results: Results) -> Figure:
@@ -113,7 +100,7 @@ def draw(results: Results) -> Figure:
             (axes[1], "undamped", "residual"),
         ):
             line, known = ("-", name) if method == "damped" else (":", None)
-            rows, score = select(results.rows, samples_a_step=samples), partial(without_error, column=column)
+            rows, score = results.rows.where(samples_a_step=samples), partial(without_error, column=column)
             curve(axis, rows, method, "step", score, linestyle=line, color=f"C{number}", label=known)
     every = np.array(sorted({row["step"] for row in results.rows}), dtype=float)
     # the factor 3e-4 only places the line beside the curves

@@ -27,7 +27,7 @@ from ope_vpm.studies.distance import (
     scatter,
     true_density,
 )
-from ope_vpm.studies.study import Arrays, Cell, Outcome, Results, Study, Table, by_method, curve, label, select, timed
+from ope_vpm.studies.study import Arrays, Cell, Outcome, Results, Study, Table, curve, label, timed
 from ope_vpm.with_torch import torch
 
 DEVIATION = 0.1
@@ -180,7 +180,7 @@ def pictures(method: str, data: Transitions, sample: Floats, weights: Floats | N
 def table(results: Results) -> Table:
     """Make the table of log MMD, with one line per potential and number of MCMC steps."""
     lines = [
-        [name, str(step), *by_method(select(results.rows, potential=name, mcmc_step=step), METHODS, "log_mmd")]
+        [name, str(step), *results.rows.where(potential=name, mcmc_step=step).by_method(METHODS, "log_mmd")]
         for name in POTENTIALS
         for step in MCMC_STEPS
     ]
@@ -197,7 +197,7 @@ def draw(results: Results) -> Figure:
         scatter(line[1], shown["model-based"]["sample"])
         scatter(line[2], shown["VPM"]["sample"])
         heat_map(line[3], shown["VPM"]["ratio"])
-        rows = select(results.rows, potential=potential)
+        rows = results.rows.where(potential=potential)
         for method in METHODS:
             curve(line[4], rows, method, "mcmc_step", "log_mmd")
         line[4].set_ylabel("log MMD")

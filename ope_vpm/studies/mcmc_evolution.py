@@ -10,7 +10,7 @@ from ope_vpm.chain import VPM, Transitions
 from ope_vpm.envs.potentials import POTENTIALS
 from ope_vpm.mcmc import cell_ratio
 from ope_vpm.studies.distance import PAPER_NETWORK, Truth, heat_map, hmc_path, ratio_map
-from ope_vpm.studies.study import Arrays, Cell, Outcome, Results, Study, Table, label, select, timed, with_error
+from ope_vpm.studies.study import Arrays, Cell, Outcome, Results, Study, Table, label, timed
 
 POWER_STEPS = (10, 20, 30, 150)
 """The paper's numbers of power steps."""
@@ -58,8 +58,8 @@ def table(results: Results) -> Table:
     """Make the table of log MMD, with one line per potential and method and one column per number of power steps."""
     lines = []
     for potential, method in product(POTENTIALS, METHODS):
-        rows = select(results.rows, potential=potential, method=method)
-        scores = [with_error(select(rows, power_steps=steps), "log_mmd") for steps in POWER_STEPS]
+        rows = results.rows.where(potential=potential, method=method)
+        scores = [rows.where(power_steps=steps).text("log_mmd") for steps in POWER_STEPS]
         lines.append([potential, method, *scores])
     return Table(["potential", "method", *[f"{steps} power steps" for steps in POWER_STEPS]], lines)
 

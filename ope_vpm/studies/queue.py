@@ -10,19 +10,7 @@ from ope_vpm.arrays import Floats
 from ope_vpm.chain import VPM, Transitions
 from ope_vpm.envs.geo_queue import GeoQueue
 from ope_vpm.studies.distance import log_kl_both_ways
-from ope_vpm.studies.study import (
-    Cell,
-    Outcome,
-    Results,
-    Study,
-    Table,
-    by_method,
-    cells_in,
-    curve,
-    panels,
-    select,
-    timed,
-)
+from ope_vpm.studies.study import Cell, Outcome, Results, Study, Table, curve, panels, timed
 
 SAMPLES, ARRIVAL, FINISH = 100, 0.8, 0.9
 """The paper's defaults (n, q_a, q_f)."""
@@ -134,8 +122,8 @@ def propagated_distribution(transitions: Transitions, size: int) -> Floats:
 def table(results: Results) -> Table:
     """Make the table of both directions of the divergence in every setting."""
     lines = [
-        [*map(str, cell.values()), direction, *by_method(select(results.rows, **cell), METHODS, column)]
-        for cell in cells_in(results.rows, "samples", "finish")
+        [*map(str, cell.values()), direction, *results.rows.where(**cell).by_method(METHODS, column)]
+        for cell in results.rows.cells("samples", "finish")
         for column, direction in COLUMNS.items()
     ]
     return Table(["samples", "finish", "direction", *METHODS], lines)
@@ -145,7 +133,7 @@ def draw(results: Results) -> Figure:
     """Draw the paper's two panels, for both directions of the divergence."""
     figure, axes = panels(2, 2)
     for row, (column, direction) in enumerate(COLUMNS.items()):
-        sweeps = {"samples": select(results.rows, finish=FINISH), "finish": select(results.rows, samples=SAMPLES)}
+        sweeps = {"samples": results.rows.where(finish=FINISH), "finish": results.rows.where(samples=SAMPLES)}
         for axis, (x, rows) in zip(axes[2 * row : 2 * row + 2], sweeps.items(), strict=True):
             for method in METHODS:
                 curve(axis, rows, method, x, column)

@@ -9,7 +9,7 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,10 @@ from ope_vpm.chain import StationaryWarning
 from ope_vpm.optional import versions
 from ope_vpm.outside import write_text, write_whole
 from ope_vpm.progress import counting
-from ope_vpm.studies.study import Arrays, Cell, Outcome, Results, Row, Study, label, mean_and_error, select
+from ope_vpm.studies.study import Arrays, Cell, Outcome, Results, Row, Rows, Study, label
 
 
-def write_rows(path: Path, rows: Sequence[Row]) -> None:
+def write_rows(path: Path, rows: Rows) -> None:
     """Write rows as a CSV file with the columns of the first row; no rows write no file."""
     if not rows:
         return
@@ -37,12 +37,12 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
     write_text(path, text.getvalue())
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_rows(path: Path) -> Rows:
     """Read the rows that `write_rows` wrote, with numbers as int or float; a missing file has no rows."""
     if not path.exists():
-        return []
+        return Rows()
     with path.open(newline="", encoding="utf-8") as file:
-        return [{name: _value(text) for name, text in row.items()} for row in csv.DictReader(file)]
+        return Rows({name: _value(text) for name, text in row.items()} for row in csv.DictReader(file))
 
 
 def write_arrays(path: Path, arrays: Arrays) -> None:
@@ -105,7 +105,7 @@ def reproduce(study: Study, runs: int, folder: Path, processes: int | None = Non
     jobs = [(cell, seed) for cell in study.cells for seed in range(runs)]
     finished = _finished(study, folder)
     todo = [job for job in jobs if _key(*job) not in finished]
-    write_text(folder / f"{study.name}.json", _report(study, []))
+    write_text(folder / f"{study.name}.json", _report(study, Rows()))
     with suppress(KeyboardInterrupt):
         for (cell, seed), outcome in _progress(study, todo, len(jobs), processes):
             if outcome.arrays and seed == 0:
@@ -157,11 +157,11 @@ def _finished(study: Study, folder: Path) -> dict[tuple[Any, ...], list[Row]]:
     return finished
 
 
-def _in_order(study: Study, finished: dict[tuple[Any, ...], list[Row]]) -> list[Row]:
+def _in_order(study: Study, finished: dict[tuple[Any, ...], list[Row]]) -> Rows:
     """Return all rows in the order of cells and seeds, whatever order they finished in."""
     place = {tuple(cell.values()): number for number, cell in enumerate(study.cells)}
     order = sorted(finished, key=lambda key: (place.get(key[:-1], len(place)), key[-1]))
-    return [row for key in order for row in finished[key]]
+    return Rows(row for key in order for row in finished[key])
 
 
 def _same_settings(study: Study, folder: Path) -> None:
@@ -177,15 +177,15 @@ def _same_settings(study: Study, folder: Path) -> None:
         )
 
 
-def _report(study: Study, rows: list[Row]) -> str:
+def _report(study: Study, rows: Rows) -> str:
     """Return settings, seeds, versions and timings as JSON text."""
     methods = dict.fromkeys(row["method"] for row in rows)
-    seconds = {name: mean_and_error(select(rows, method=name), "seconds")[0] for name in methods}
+    seconds = {name: rows.where(method=name).mean_and_error("seconds")[0] for name in methods}
     report = {
         "study": study.name,
         "title": study.title,
         "settings": study.settings,
-        "seeds": {label(cell): sorted({row["seed"] for row in select(rows, **cell)}) for cell in study.cells},
+        "seeds": {label(cell): sorted({row["seed"] for row in rows.where(**cell)}) for cell in study.cells},
         "tuning_seeds": study.tuning_seeds,
         "versions": versions(LIBRARIES),
         "mean_seconds_of_a_fit": seconds,

@@ -16,19 +16,7 @@ from ope_vpm.envs.double_well import DoubleWell
 from ope_vpm.envs.ornstein_uhlenbeck import OrnsteinUhlenbeck
 from ope_vpm.mcmc import cell_ratio
 from ope_vpm.studies.distance import histogram, log_mmd, median_distance_of_draws
-from ope_vpm.studies.study import (
-    Cell,
-    Outcome,
-    Results,
-    Study,
-    Table,
-    by_method,
-    cells_in,
-    curve,
-    panels,
-    select,
-    timed,
-)
+from ope_vpm.studies.study import Cell, Outcome, Results, Study, Table, curve, panels, timed
 
 PARTICLES = 1000
 """The paper's number of particles for the phylogeny studies; it does not say how many the others have."""
@@ -182,8 +170,8 @@ def recent(path: Floats, seed: int) -> Sample:
 def table(results: Results) -> Table:
     """Make the table of log MMD, with one line per setting and checkpoint."""
     lines = [
-        [cell["setting"], str(steps), *by_method(select(results.rows, **cell, em_steps=steps), METHODS, "log_mmd")]
-        for cell in cells_in(results.rows, "setting")
+        [cell["setting"], str(steps), *results.rows.where(**cell, em_steps=steps).by_method(METHODS, "log_mmd")]
+        for cell in results.rows.cells("setting")
         for steps in CHECKPOINTS
     ]
     return Table(["setting", "EM steps", *METHODS], lines)
@@ -193,11 +181,11 @@ def draw(results: Results, groups: dict[str, list[tuple[str, Setting]]]) -> Figu
     """Draw log MMD along the path, with one panel per parameter."""
     figure, axes = panels(1, len(groups))
     for axis, (title, group) in zip(axes, groups.items(), strict=True):
-        names = [name for name, _ in group if select(results.rows, setting=name)]
+        names = [name for name, _ in group if results.rows.where(setting=name)]
         for number, name in enumerate(names):
             for method in METHODS:
                 style = {"linestyle": ("-", "--", ":")[number % 3], "label": f"{method}, {name}"}
-                curve(axis, select(results.rows, setting=name), method, "em_steps", "log_mmd", **style)
+                curve(axis, results.rows.where(setting=name), method, "em_steps", "log_mmd", **style)
         axis.set(title=title, xlabel="EM steps")
         axis.legend(fontsize=6)
     axes[0].set_ylabel("log MMD")

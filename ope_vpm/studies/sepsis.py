@@ -6,7 +6,6 @@ half-way mixture of both. What is asked is the probability of survival, the undi
 known exactly.
 """
 
-from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -18,20 +17,7 @@ from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.choices import Choices
 from ope_vpm.ope.evaluate import evaluate
 from ope_vpm.policy import TablePolicy
-from ope_vpm.studies.study import (
-    Cell,
-    Outcome,
-    Results,
-    Row,
-    Study,
-    Table,
-    cells_in,
-    curve,
-    legend_below,
-    panels,
-    select,
-    timed,
-)
+from ope_vpm.studies.study import Cell, Outcome, Results, Row, Rows, Study, Table, curve, legend_below, panels, timed
 
 EPISODES = (50, 200, 1000, 5000)
 TARGETS = ("optimal", "half-way")
@@ -94,7 +80,7 @@ def _row(method: str, data: LoggedDataset, name: str, seed: int) -> Row:
     return row
 
 
-def rms(rows: Sequence[Row]) -> float:
+def rms(rows: Rows) -> float:
     """The root mean squared error over the runs with an answer: by some logs a target reaches no end."""
     errors = np.array([row["error"] for row in rows], dtype=float)
     known = errors[np.isfinite(errors)]
@@ -104,10 +90,10 @@ def rms(rows: Sequence[Row]) -> float:
 def table(results: Results) -> Table:
     """Root mean squared errors of the survival probability, and how often auto's intervals hold it."""
     lines = []
-    for cell in cells_in(results.rows, "target", "episodes"):
-        rows, (_, deviation) = select(results.rows, **cell), truth(cell["target"])
-        own = select(rows, method="auto")
-        errors = [_error(select(rows, method=name)) for name in METHODS]
+    for cell in results.rows.cells("target", "episodes"):
+        rows, (_, deviation) = results.rows.where(**cell), truth(cell["target"])
+        own = rows.where(method="auto")
+        errors = [_error(rows.where(method=name)) for name in METHODS]
         floor = deviation / np.sqrt(cell["episodes"])
         covered = sum(int(row["covered"] or 0) for row in own)
         reliable = sum(row["verdict"] == "reliable" for row in own)
@@ -118,7 +104,7 @@ def table(results: Results) -> Table:
     return Table(head, lines, "root mean squared error of the survival probability")
 
 
-def _error(rows: Sequence[Row]) -> str:
+def _error(rows: Rows) -> str:
     """The error as text, with the number of answers where some are missing."""
     known = sum(bool(np.isfinite(row["error"])) for row in rows)
     if known == 0:
@@ -132,7 +118,7 @@ def draw(results: Results) -> Figure:
     for axis, name in zip(axes, TARGETS, strict=True):
         for number, method in enumerate(METHODS):
             style = {"color": f"C{number}", "marker": "."}
-            curve(axis, select(results.rows, target=name), method, "episodes", lambda rows: (rms(rows), 0.0), **style)
+            curve(axis, results.rows.where(target=name), method, "episodes", lambda rows: (rms(rows), 0.0), **style)
         sizes = sorted({row["episodes"] for row in results.rows})
         floor = [truth(name)[1] / np.sqrt(size) for size in sizes]
         axis.plot(sizes, floor, color="black", linestyle=":", label="on-policy")

@@ -1,9 +1,11 @@
 """What a study is, a grid of cells and a function that runs one for a seed, and the parts of its tables and figures."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from operator import methodcaller
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,6 +20,39 @@ Cell = dict[str, Any]
 """The settings that vary within a study, by name."""
 Row = dict[str, Any]
 """One line of results, by column."""
+
+
+class Rows(list[Row]):
+    """Lines of results."""
+
+    def where(self, **wanted: Any) -> Rows:
+        """Return the rows whose columns have the wanted values."""
+        return Rows(row for row in self if all(row[name] == value for name, value in wanted.items()))
+
+    def cells(self, *columns: str) -> list[Cell]:
+        """Return the distinct values of some columns, in the order of the rows."""
+        distinct = dict.fromkeys(tuple(row[name] for name in columns) for row in self)
+        return [dict(zip(columns, values, strict=True)) for values in distinct]
+
+    def mean_and_error(self, column: str) -> tuple[float, float]:
+        """Return the mean of a column over runs, and its standard error (0 for a single run)."""
+        values = np.array([row[column] for row in self], dtype=float)
+        error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
+        return float(values.mean()), float(error)
+
+    def text(self, column: str) -> str:
+        """Return "mean ± standard error (number of runs)" of a column, or empty text where there is no run."""
+        if not self:
+            return ""
+        mean, error = self.mean_and_error(column)
+        spread = f" ± {error:.2f}" if len(self) > 1 else ""
+        return f"{mean:.2f}{spread} ({len(self)})"
+
+    def by_method(self, methods: Sequence[str], column: str) -> list[str]:
+        """Return the text of a column for each method."""
+        return [self.where(method=method).text(column) for method in methods]
+
+
 Arrays = dict[str, npt.NDArray[Any]]
 """Arrays by name."""
 Made = TypeVar("Made")
@@ -44,9 +79,9 @@ class Outcome:
 class Results:
     """The results of all runs of a study."""
 
-    rows: list[Row]
+    rows: Rows
     """The lines of the CSV file: the cell, the seed, the method and its numbers."""
-    arrays: dict[str, Arrays]
+    arrays: dict[str, Arrays] = field(default_factory=dict)
     """The arrays of seed 0, by the cell's `label`."""
 
 
@@ -90,38 +125,6 @@ def timed(compute: Callable[[], Made]) -> tuple[Made, float]:
     return compute(), round(time.perf_counter() - start, 4)
 
 
-def select(rows: Sequence[Row], **wanted: Any) -> list[Row]:
-    """Return the rows whose columns have the wanted values."""
-    return [row for row in rows if all(row[name] == value for name, value in wanted.items())]
-
-
-def cells_in(rows: Sequence[Row], *columns: str) -> list[Cell]:
-    """Return the distinct values of some columns, in the order of the rows."""
-    distinct = dict.fromkeys(tuple(row[name] for name in columns) for row in rows)
-    return [dict(zip(columns, values, strict=True)) for values in distinct]
-
-
-def mean_and_error(rows: Sequence[Row], column: str) -> tuple[float, float]:
-    """Return the mean of a column over runs, and its standard error (0 for a single run)."""
-    values = np.array([row[column] for row in rows], dtype=float)
-    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
-    return float(values.mean()), float(error)
-
-
-def with_error(rows: Sequence[Row], column: str) -> str:
-    """Return "mean ± standard error (number of runs)" of a column as text, or empty text where there is no run."""
-    if not rows:
-        return ""
-    mean, error = mean_and_error(rows, column)
-    spread = f" ± {error:.2f}" if len(rows) > 1 else ""
-    return f"{mean:.2f}{spread} ({len(rows)})"
-
-
-def by_method(rows: Sequence[Row], methods: Sequence[str], column: str) -> list[str]:
-    """Return the text of `with_error` for each method."""
-    return [with_error(select(rows, method=method), column) for method in methods]
-
-
 def answer(estimator: ProblemEstimator, problem: Problem) -> Row:
     """Return the value, the ends of its interval (NaN without one), the verdict and the seconds."""
     found, seconds = timed(lambda: estimator.answer(problem))
@@ -129,7 +132,7 @@ def answer(estimator: ProblemEstimator, problem: Problem) -> Row:
     return {"value": found.value, "low": low, "high": high, "verdict": found.verdict, "seconds": seconds}
 
 
-Score = Callable[[Sequence[Row]], tuple[float, float]]
+Score = Callable[[Rows], tuple[float, float]]
 """From the runs at one place to a number and its standard error."""
 STYLES: dict[str, dict[str, Any]] = {
     "VPM": {"color": "C3", "marker": "o"},
@@ -151,7 +154,7 @@ def panels(rows: int, columns: int, height: float = 3.2, width: float = 4.2) -> 
     return figure, list(np.ravel(axes))
 
 
-def curve(axes: Axes, rows: Sequence[Row], method: str, x: str, y: str | Score, **style: Any) -> None:
+def curve(axes: Axes, rows: Rows, method: str, x: str, y: str | Score, **style: Any) -> None:
     """Draw a score of a method's runs against a column, with standard errors.
 
     Args:
@@ -162,12 +165,12 @@ def curve(axes: Axes, rows: Sequence[Row], method: str, x: str, y: str | Score, 
         y: the column that is averaged, or a function from the rows at one place to a score and its standard error.
         style: further arguments of matplotlib's `errorbar`.
     """
-    chosen = select(rows, method=method)
+    chosen = rows.where(method=method)
     if not chosen:
         return
     at = sorted({row[x] for row in chosen})
-    score = partial(mean_and_error, column=y) if isinstance(y, str) else y
-    means, errors = zip(*(score(select(chosen, **{x: value})) for value in at), strict=True)
+    score = methodcaller("mean_and_error", y) if isinstance(y, str) else y
+    means, errors = zip(*(score(chosen.where(**{x: value})) for value in at), strict=True)
     look: dict[str, Any] = {"markersize": 4, "linewidth": 1.4, "label": method} | STYLES.get(method, {}) | style
     axes.errorbar(at, means, yerr=errors if any(errors) else None, capsize=2, **look)
 

@@ -1,7 +1,6 @@
 """Figure `fig:OPE`, left column: a Taxi policy's average reward from another policy's log; the true value is exact."""
 
 from collections import Counter
-from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -23,14 +22,13 @@ from ope_vpm.studies.study import (
     Outcome,
     Results,
     Row,
+    Rows,
     Study,
     Table,
     answer,
-    cells_in,
     curve,
     legend_below,
     panels,
-    select,
     timed,
 )
 
@@ -112,7 +110,7 @@ def _row(method: str, value: float, seconds: float, truth: float) -> Row:
     return {"method": method, "error": error, "squared_error": error**2, "seconds": seconds}
 
 
-def log_mse(rows: Sequence[Row]) -> tuple[float, float]:
+def log_mse(rows: Rows) -> tuple[float, float]:
     """Return log₁₀ of the mean squared error over runs, and its standard error by the delta method."""
     squares = np.array([row["squared_error"] for row in rows], dtype=float)
     mean = squares.mean()
@@ -123,10 +121,10 @@ def log_mse(rows: Sequence[Row]) -> tuple[float, float]:
 def table(results: Results) -> Table:
     """Make the table of log₁₀ of the mean squared error, with one line per cell."""
     lines = []
-    for cell in cells_in(results.rows, *AXES):
+    for cell in results.rows.cells(*AXES):
         line = [f"{cell['trajectories']}x{cell['length']}", str(cell["alpha"])]
         for name in NAMES:
-            rows = select(results.rows, method=name, **cell)
+            rows = results.rows.where(method=name, **cell)
             middle, error = log_mse(rows)
             line.append(f"{middle:.2f} ± {error:.2f} ({len(rows)})" if name != BOUND else f"{middle:.2f}")
         lines.append(line)
@@ -139,14 +137,14 @@ def draw(results: Results) -> Figure:
     middle = {name: Counter(row[name] for row in results.rows).most_common(1)[0][0] for name in AXES}
     for axis, (name, text) in zip(axes, AXES.items(), strict=True):
         fixed = {other: value for other, value in middle.items() if other != name}
-        _panel(axis, select(results.rows, **fixed), name)
+        _panel(axis, results.rows.where(**fixed), name)
         axis.set_xlabel(text)
     axes[0].set_ylabel("log₁₀ mean squared error")
     legend_below(figure)
     return figure
 
 
-def _panel(axis: Axes, rows: Sequence[Row], name: str) -> None:
+def _panel(axis: Axes, rows: Rows, name: str) -> None:
     for number, method in enumerate(NAMES):
         style = {"color": "black", "linestyle": ":"} if method == BOUND else {"color": f"C{number}", "marker": "."}
         curve(axis, rows, method, name, log_mse, **style)

@@ -19,7 +19,7 @@ from ope_vpm.studies.control_report import (
     table,
     tied_lowest,
 )
-from ope_vpm.studies.study import Results
+from ope_vpm.studies.study import Results, Rows
 
 CELL = {"behaviour": 1.0, "trajectories": 100, "length": 100, "gamma": 1.0}
 TRUTH = stored_truth("reacher").at(1.0, 100)
@@ -33,7 +33,7 @@ def row(method, error, seed=0, methods="quick", **changes):
 
 
 def made_up(*rows):
-    return Results(list(rows), {})
+    return Results(Rows(rows))
 
 
 def test_errors_in_floors():

@@ -13,14 +13,14 @@ import ope_vpm as ov
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TablePolicy
 from ope_vpm.studies import obp_estimators, open_bandit
-from ope_vpm.studies.study import select
+from ope_vpm.studies.study import Rows
 
 CELL = {"campaign": "men", "direction": "Thompson to random", "log": "itself"}
 
 
 @pytest.fixture(scope="module")
 def rows():
-    return [CELL | {"seed": 0} | row for row in open_bandit.campaign(CELL, 0, None)]
+    return Rows(CELL | {"seed": 0} | row for row in open_bandit.campaign(CELL, 0, None))
 
 
 def test_the_thompson_policy_is_that_of_its_published_prior():
@@ -73,7 +73,7 @@ def test_on_one_step_chains_the_counted_model_is_the_mean_of_cell_means(rows):
     ]
     by_hand = np.bincount(position) / len(data) @ np.mean(means, axis=1)
     # Every row ends, and the next position is dealt to it from the log: the share of a position varies by some 1 %.
-    assert select(rows, method="vpm")[0]["value"] == pytest.approx(by_hand, rel=0.02)
+    assert rows.where(method="vpm")[0]["value"] == pytest.approx(by_hand, rel=0.02)
 
 
 def test_known_propensities_of_the_random_policy_make_onestep_and_snipw_one():

@@ -15,7 +15,7 @@ from ope_vpm.studies.catalogue import PAPERS
 from ope_vpm.studies.papers import namkoong, page, paper, tang_wiens
 from ope_vpm.studies.papers import sepsis as runs
 from ope_vpm.studies.runner import write_rows
-from ope_vpm.studies.study import Results, select
+from ope_vpm.studies.study import Results, Rows
 
 UNIFORM = TablePolicy(np.full((sepsis.STATES, 8), 1 / 8))
 
@@ -109,17 +109,27 @@ def test_wis_is_the_paper_s_formula():
 
 
 def test_scores_of_runs_by_hand():
-    rows = [
-        {"seed": seed, "policy": name, "value": value, "truth": truth, "low": 0.0, "high": 1.0, "verdict": "caution"}
-        for seed, values in ((0, (1.0, 3.0)), (1, (2.0, 1.0)))
-        for name, value, truth in zip("ab", values, (1.0, 2.0), strict=True)
-    ]
+    rows = Rows(
+        [
+            {
+                "seed": seed,
+                "policy": name,
+                "value": value,
+                "truth": truth,
+                "low": 0.0,
+                "high": 1.0,
+                "verdict": "caution",
+            }
+            for seed, values in ((0, (1.0, 3.0)), (1, (2.0, 1.0)))
+            for name, value, truth in zip("ab", values, (1.0, 2.0), strict=True)
+        ]
+    )
     assert paper.measured(rows, "MSE") == pytest.approx((0.75, 0.25, 2))
     assert paper.measured(rows, "RMSE")[0] == pytest.approx(0.75**0.5)
     assert paper.measured(rows, "Spearman")[0] == pytest.approx(0)
     assert paper.measured(rows, "regret")[0] == pytest.approx(0.5)
-    lost = [row | {"value": np.nan} for row in select(rows, seed=1)]
-    assert paper.measured(select(rows, seed=0) + lost, "MSE") == pytest.approx((0.5, 0, 1))
+    lost = [row | {"value": np.nan} for row in rows.where(seed=1)]
+    assert paper.measured(Rows([*rows.where(seed=0), *lost]), "MSE") == pytest.approx((0.5, 0, 1))
 
 
 @pytest.mark.parametrize("name", PAPERS)
@@ -138,9 +148,9 @@ def test_one_small_run_becomes_a_page(tmp_path, monkeypatch):
     monkeypatch.setattr(tang_wiens, "EPISODES", 300)
     monkeypatch.setattr(tang_wiens, "EPOCHS", range(0, 4))
     study = paper.study("tang-wiens", quick=False)
-    rows = [{"log": "simulated", "seed": 0, **row} for row in study.run({"log": "simulated"}, 0).rows]
+    rows = Rows({"log": "simulated", "seed": 0, **row} for row in study.run({"log": "simulated"}, 0).rows)
     assert {row["policy"] for row in rows} == {"epoch 0", "epoch 1", "epoch 2", "epoch 3"}
-    assert len(study.draw(Results(rows, {})).axes) == 1
+    assert len(study.draw(Results(rows)).axes) == 1
     folder = tmp_path / "papers"
     folder.mkdir()
     write_rows(folder / "tang-wiens.csv", rows)

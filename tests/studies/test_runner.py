@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from ope_vpm.outside import write_whole
 from ope_vpm.studies.catalogue import MODULES, find_study
 from ope_vpm.studies.runner import read_rows, reproduce
-from ope_vpm.studies.study import Outcome, Study, Table, mean_and_error
+from ope_vpm.studies.study import Outcome, Rows, Study, Table
 
 CALLS: list[tuple[str, int]] = []
 
@@ -89,7 +89,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
 
 
 def test_mean_and_standard_error_by_hand():
-    assert mean_and_error([{"v": 1.0}, {"v": 3.0}], "v") == pytest.approx((2.0, 1.0))
+    assert Rows([{"v": 1.0}, {"v": 3.0}]).mean_and_error("v") == pytest.approx((2.0, 1.0))
 
 
 @pytest.mark.parametrize("name", MODULES)

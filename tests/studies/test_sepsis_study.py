@@ -7,7 +7,7 @@ pytest.importorskip("icu_sepsis")
 
 from ope_vpm.envs.wild.tables import clinicians
 from ope_vpm.studies import sepsis
-from ope_vpm.studies.study import Results, select
+from ope_vpm.studies.study import Results, Rows
 
 
 def test_the_optimal_policy_saves_most_and_the_mixture_lies_between():
@@ -21,11 +21,11 @@ def test_the_optimal_policy_saves_most_and_the_mixture_lies_between():
 
 def test_every_method_answers_within_what_is_possible():
     cell = {"target": "half-way", "episodes": 50}
-    rows = [cell | {"seed": 3000} | row for row in sepsis.run(cell, 3000).rows]
+    rows = Rows(cell | {"seed": 3000} | row for row in sepsis.run(cell, 3000).rows)
     exact, _ = sepsis.truth("half-way")
     assert [row["method"] for row in rows] == list(sepsis.METHODS)
     assert all(0 <= exact + row["error"] <= 1 for row in rows)
-    (line,) = sepsis.table(Results(rows, {})).rows
+    (line,) = sepsis.table(Results(rows)).rows
     assert line[:2] == ["half-way", "50"]
-    assert line[2] == f"{abs(select(rows, method='auto')[0]['error']):.3f}"
-    assert len(sepsis.draw(Results(rows, {})).axes) == 2
+    assert line[2] == f"{abs(rows.where(method='auto')[0]['error']):.3f}"
+    assert len(sepsis.draw(Results(rows)).axes) == 2

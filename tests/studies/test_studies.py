@@ -9,7 +9,7 @@ from ope_vpm.chain import Transitions
 from ope_vpm.studies import convergence, queue, sde
 from ope_vpm.studies.distance import Truth, hmc_path
 from ope_vpm.studies.mcmc import GaussianModel
-from ope_vpm.studies.study import Results
+from ope_vpm.studies.study import Results, Rows
 
 SEEDS = range(3000, 3010)
 
@@ -62,7 +62,7 @@ def test_slope_of_a_pure_power():
         {"method": "damped", "samples_a_step": 0, "step": step, "mean_residual": step**-0.5}
         for step in (100, 200, 500, 1000)
     ]
-    assert convergence.slope(Results(rows, {}), 0) == pytest.approx(-0.5)
+    assert convergence.slope(Results(Rows(rows)), 0) == pytest.approx(-0.5)
 
 
 def test_the_gaussian_model_learns_a_linear_chain():

@@ -10,14 +10,14 @@ import pytest
 from ope_vpm.envs import taxi as task
 from ope_vpm.envs.taxi_bound import cramer_rao_bound
 from ope_vpm.studies import taxi
-from ope_vpm.studies.study import Results, select
+from ope_vpm.studies.study import Results, Rows
 
 CELL = {"trajectories": 50, "length": 100, "alpha": 0.5}
 
 
 @pytest.fixture(scope="module")
 def rows():
-    return [CELL | {"seed": seed} | row for seed in range(3000, 3010) for row in taxi.run(CELL, seed).rows]
+    return Rows(CELL | {"seed": seed} | row for seed in range(3000, 3010) for row in taxi.run(CELL, seed).rows)
 
 
 def test_every_method_answers_every_log(rows):
@@ -27,7 +27,7 @@ def test_every_method_answers_every_log(rows):
 
 
 def test_vpm_is_far_nearer_than_the_paper_s_preset_and_the_logged_mean(rows):
-    found = {name: taxi.log_mse(select(rows, method=name))[0] for name in taxi.NAMES}
+    found = {name: taxi.log_mse(rows.where(method=name))[0] for name in taxi.NAMES}
     assert found["VPM"] < found["VPM (paper)"] - 0.5
     assert found["VPM"] < found["logged mean"]
     assert found["VPM"] < found[taxi.BOUND] + 0.7
@@ -54,6 +54,6 @@ def test_sweeps_cross_in_one_cell():
 
 
 def test_table_and_picture(rows):
-    results = Results(rows, {})
+    results = Results(rows)
     assert taxi.table(results).rows[0][:2] == ["50x100", "0.5"]
     assert len(taxi.draw(results).axes) == 3

@@ -7,7 +7,7 @@ from ope_vpm.outside import write_text
 from ope_vpm.studies.catalogue import PAPERS
 from ope_vpm.studies.papers.paper import Paper, read, table
 from ope_vpm.studies.runner import read_rows
-from ope_vpm.studies.study import Results, Row, Table
+from ope_vpm.studies.study import Results, Row, Rows, Table
 
 INTRODUCTION = """# Other papers' figures, and ours
 
@@ -39,14 +39,14 @@ def _section(name: str, paper: Paper, rows: list[Row], folder: Path) -> str:
     seconds = sum(float(row["seconds"]) for row in rows)
     when = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))["finished"][:10]
     first = [*paper.data_cells, *paper.cells][: paper.shown]
-    shown = [row for row in rows if any(cell.items() <= row.items() for cell in first)]
+    shown = Rows(row for row in rows if any(cell.items() <= row.items() for cell in first))
     data = f" --data {paper.data}" if paper.data else ""
     return "\n".join(
         [
             f"## {paper.title}\n",
             f"{paper.reference}. Published figures: {paper.source}.\n",
             f"{paper.protocol} Runs: {paper.runs}.\n",
-            _markdown(table(paper, Results(shown, {}))),
+            _markdown(table(paper, Results(shown))),
             f"\n![{name}]({folder.name}/{name}.png)\n",
             *(f"- {sentence}" for sentence in paper.conclusions),
             f"\nNot reproduced: {paper.missing}\n",

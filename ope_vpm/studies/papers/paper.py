@@ -1,7 +1,7 @@
 """A paper as a study: what it published, ours of the same method, ours at its best; its TOML file says the rest."""
 
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -16,7 +16,7 @@ from scipy.stats import spearmanr
 from ope_vpm.arrays import Floats
 from ope_vpm.ope.evaluate import evaluate
 from ope_vpm.ope.inference.value import PolicyValue
-from ope_vpm.studies.study import Cell, Outcome, Results, Row, Study, Table, cells_in, panels, select, timed
+from ope_vpm.studies.study import Cell, Outcome, Results, Row, Rows, Study, Table, panels, timed
 
 FOLDER = Path(__file__).parent
 MEASURES: dict[str, Callable[[Floats, Floats], float]] = {
@@ -130,11 +130,11 @@ def number(method: str, policy: str, truth: float, value: float, seconds: float 
     return {**plain, "low": np.nan, "high": np.nan, "verdict": "", "seconds": round(seconds, 4)}
 
 
-def measured(rows: Sequence[Row], measure: str) -> tuple[float, float, int]:
+def measured(rows: Rows, measure: str) -> tuple[float, float, int]:
     """A score's mean over runs, its standard error, and the number of runs; a run that lacks a value is left out."""
     scores = []
     for seed in sorted({row["seed"] for row in rows}):
-        own = select(rows, seed=seed)
+        own = rows.where(seed=seed)
         value, truth = (np.array([row[name] for row in own], dtype=float) for name in ("value", "truth"))
         if np.isfinite(value).all():
             scores.append(MEASURES[measure](value, truth))
@@ -153,13 +153,13 @@ def table(paper: Paper, results: Results) -> Table:
         for name in ([f"{measure}, published", "ours"] if _is_told(paper, measure) else [measure])
     ]
     head = [*paper.cells[0], "method", *columns, "intervals that hold", "reliable / caution / unreliable"]
-    lines = [line for cell in cells_in(results.rows, *paper.cells[0]) for line in _lines(paper, cell, results.rows)]
+    lines = [line for cell in results.rows.cells(*paper.cells[0]) for line in _lines(paper, cell, results.rows)]
     return Table(head, lines, "mean ± standard error over runs")
 
 
-def _lines(paper: Paper, cell: Cell, rows: Sequence[Row]) -> list[list[str]]:
-    own, told = select(rows, **cell), _told(paper, cell)
-    found = {method: select(own, method=method) for method in [*told, *dict.fromkeys(row["method"] for row in own)]}
+def _lines(paper: Paper, cell: Cell, rows: Rows) -> list[list[str]]:
+    own, told = rows.where(**cell), _told(paper, cell)
+    found = {method: own.where(method=method) for method in [*told, *dict.fromkeys(row["method"] for row in own)]}
     scores = {(method, name): measured(some, name) for method, some in found.items() for name in paper.measures}
     lowest = {name: np.nanmin([scores[method, name][0] for method in found]) for name in paper.measures}
     lines = []
@@ -189,7 +189,7 @@ def _number(value: Any) -> str:
     return "" if value is None else value if isinstance(value, str) else f"{value:.4g}"
 
 
-def _ours(mean: float, error: float, runs: int, best: bool, rows: Sequence[Row]) -> str:
+def _ours(mean: float, error: float, runs: int, best: bool, rows: Rows) -> str:
     if not rows:
         return ""
     if runs == 0:
@@ -200,20 +200,20 @@ def _ours(mean: float, error: float, runs: int, best: bool, rows: Sequence[Row])
     return (f"**{text}**" if best else text) + spread + (f" ({runs} of {asked} runs)" if runs < asked else "")
 
 
-def _held(rows: Sequence[Row]) -> str:
+def _held(rows: Rows) -> str:
     known = [row for row in rows if np.isfinite(row["low"])]
     held = sum(row["low"] <= row["truth"] <= row["high"] for row in known)
     return f"{held} of {len(known)}" if known else ""
 
 
-def _verdicts(rows: Sequence[Row]) -> str:
+def _verdicts(rows: Rows) -> str:
     counts = [sum(row["verdict"] == word for row in rows) for word in ("reliable", "caution", "unreliable")]
     return " / ".join(map(str, counts)) if any(counts) else ""
 
 
 def draw(paper: Paper, results: Results) -> Figure:
     """The first measure, one panel a cell: published figures as rings, ours as dots with standard errors."""
-    cells = cells_in(results.rows, *paper.cells[0])
+    cells = results.rows.cells(*paper.cells[0])
     figure, axes = panels(-(-len(cells) // 2), min(len(cells), 2), height=3.0, width=5.2)
     for axis, cell in zip(axes, cells, strict=False):
         _panel(axis, paper, cell, results.rows)
@@ -223,11 +223,11 @@ def draw(paper: Paper, results: Results) -> Figure:
     return figure
 
 
-def _panel(axis: Axes, paper: Paper, cell: Cell, rows: Sequence[Row]) -> None:
-    own, told, measure = select(rows, **cell), _told(paper, cell), paper.measures[0]
+def _panel(axis: Axes, paper: Paper, cell: Cell, rows: Rows) -> None:
+    own, told, measure = rows.where(**cell), _told(paper, cell), paper.measures[0]
     methods = list(dict.fromkeys([*told, *(row["method"] for row in own)]))
     for place, method in enumerate(methods):
-        mean, error, runs = measured(select(own, method=method), measure)
+        mean, error, runs = measured(own.where(method=method), measure)
         if runs:
             axis.errorbar(mean, -place, xerr=error, fmt="o", color="C3", capsize=2)
         if published := told.get(method, {}).get(measure):

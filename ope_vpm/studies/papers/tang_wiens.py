@@ -16,7 +16,7 @@ from ope_vpm.logged import LoggedDataset
 from ope_vpm.policy import TablePolicy
 from ope_vpm.studies.papers.paper import answers, number
 from ope_vpm.studies.papers.sepsis import GAMMA, TRAIN, counted_model, counted_policy
-from ope_vpm.studies.study import Cell, Row, select, timed
+from ope_vpm.studies.study import Cell, Row, Rows, timed
 
 SOFTENED = 0.01
 """The probability that their WIS and WDR give to other actions than the target's."""
@@ -45,11 +45,11 @@ def tang_wiens(cell: Cell, seed: int, path: str | None) -> list[Row]:
     return [
         row | {"policy": epoch, "seconds": row["seconds"] * (row["policy"] == epoch)}
         for epoch, actions in which.items()
-        for row in select(found, policy=earliest[actions.tobytes()])
+        for row in found.where(policy=earliest[actions.tobytes()])
     ]
 
 
-def by_policy(data: LoggedDataset, policies: dict[str, Floats], truths: dict[str, float]) -> list[Row]:
+def by_policy(data: LoggedDataset, policies: dict[str, Floats], truths: dict[str, float]) -> Rows:
     """Their four estimators by their definitions, for which an episode that was cut pays nothing more, and ours."""
     ended = _without_cuts(data)
     soft = {name: table * (1 - SOFTENED) + (1 - table) * SOFTENED / 7 for name, table in policies.items()}
@@ -59,7 +59,8 @@ def by_policy(data: LoggedDataset, policies: dict[str, Floats], truths: dict[str
     for name, table in policies.items():
         found, seconds = timed(partial(solve.estimates, table, soft[name][pairs] / behaviour[pairs]))
         rows += [number(method, name, truths[name], value, seconds / len(found)) for method, value in found.items()]
-    return rows + answers(data, policies, truths, {"WIS": wis, "wdr": "wdr", "auto": "auto"}, gamma=GAMMA)
+    asked = {"WIS": wis, "wdr": "wdr", "auto": "auto"}
+    return Rows([*rows, *answers(data, policies, truths, asked, gamma=GAMMA)])
 
 
 @dataclass(frozen=True, eq=False)
