@@ -129,19 +129,39 @@ class Halves:
     """(n,): 0 or 1."""
 
     @cached_property
+    def rows(self) -> list[Integers]:
+        """The numbers of the rows of each half."""
+        return [np.flatnonzero(self.fold == half) for half in (0, 1)]
+
+    @cached_property
+    def halves(self) -> list[Array]:
+        """The rows of x of each half."""
+        return [self.x[rows] for rows in self.rows]
+
+    @cached_property
     def grams(self) -> list[Floats]:
         """Σ xxᵀ of each half, whatever is predicted."""
         # Sums of single-precision regressors are solved in double precision: a column of zeros needs its pivot.
-        halves = [self.x[self.fold == half] for half in (0, 1)]
-        return [(half.T @ half).astype(np.float64, copy=False) for half in halves]
+        return [(half.T @ half).astype(np.float64, copy=False) for half in self.halves]
+
+    def products(self, values: Floats) -> list[Floats]:
+        """Σ x·value over the rows of each half, whatever the columns and the ridge."""
+        return [half.T @ values[rows] for half, rows in zip(self.halves, self.rows, strict=True)]
 
     def predicted(self, values: Floats, ridge: float, columns: Integers | slice = slice(None)) -> Floats:
         """The values, (n,) or (n, m), as some columns of x predict them; the ridge is in units of mean squares."""
-        predicted, x = np.empty_like(values), self.x[:, columns]
-        for half in (0, 1):
-            others, gram = self.fold != half, self.grams[1 - half][columns][:, columns]
-            fitted = solve_gram(gram, gram_penalty(gram, ridge), x[others].T @ values[others])
-            predicted[~others] = x[~others] @ fitted
+        return self.each_predicted(self.products(values), [(ridge, columns)])[:, 0]
+
+    def each_predicted(self, products: Sequence[Floats], asked: Sequence[tuple[float, Integers | slice]]) -> Floats:
+        """(n, asked, …): the values that have these `products`, for each of some ridges and columns of x."""
+        predicted = np.empty((len(self.x), len(asked), *products[0].shape[1:]))
+        for half, rows in enumerate(self.rows):
+            product = products[1 - half]
+            fitted = np.zeros((len(product), len(asked), *product.shape[1:]))
+            for number, (ridge, columns) in enumerate(asked):
+                gram = self.grams[1 - half][columns][:, columns]
+                fitted[columns, number] = solve_gram(gram, gram_penalty(gram, ridge), product[columns])
+            predicted[rows] = np.tensordot(self.halves[half], fitted, axes=1)
         return predicted
 
     def predicted_mean(self, y: Floats, at: Floats, group: Integers, ridges: Sequence[float]) -> tuple[float, float]:
@@ -156,9 +176,11 @@ class Halves:
             group: (n,): the number of each row's group, from 0; all of a group are in one half.
             ridges: to choose from, in units of the regressors' mean squares.
         """
-        ridge = min(ridges, key=lambda ridge: float(np.sum((y - self.predicted(y, ridge)) ** 2)))
+        products = self.products(y)
+        predicted = self.each_predicted(products, [(ridge, slice(None)) for ridge in ridges])
+        ridge = ridges[int(np.argmin(np.sum((y[:, None] - predicted) ** 2, axis=0)))]
         gram = self.grams[0] + self.grams[1]
-        both = solve_gram(gram, gram_penalty(gram, ridge), np.stack([self.x.T @ y, at], axis=1))
+        both = solve_gram(gram, gram_penalty(gram, ridge), np.stack([products[0] + products[1], at], axis=1))
         influence = np.bincount(group, (self.x @ both[:, 1]) * (y - self.x @ both[:, 0]))
         return float(at @ both[:, 0]), float(np.linalg.norm(influence))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 from scipy.special import expit
@@ -69,7 +70,7 @@ class Inputs:
         x = z if self.n_actions is not None else np.hstack([z, actions])
         angle = x @ self.frequencies + self.phases
         cosines(angle, angle)
-        base = np.hstack([with_products(x), angle])
+        base = np.concatenate([with_products(x), angle], axis=1)
         if self.n_actions is None:
             return base
         blocks = np.zeros((len(z), self.n_actions, base.shape[1]))
@@ -129,8 +130,15 @@ class World(Inputs):
 
 def with_products(x: Floats) -> Floats:
     """[1, x, products of coordinates of x]; squares only where there are too many coordinates."""
-    rows, columns = np.triu_indices(x.shape[1]) if x.shape[1] <= MOST_PRODUCTS else (np.arange(x.shape[1]),) * 2
-    return np.hstack([np.ones((len(x), 1)), x, x[:, rows] * x[:, columns]])
+    rows, columns = _multiplied(x.shape[1])
+    return np.concatenate([np.ones((len(x), 1)), x, x.take(rows, axis=1) * x.take(columns, axis=1)], axis=1)
+
+
+@cache
+def _multiplied(size: int) -> tuple[Integers, Integers]:
+    """The coordinates that are multiplied with one another, as two columns of their numbers."""
+    rows, columns = np.triu_indices(size) if size <= MOST_PRODUCTS else (np.arange(size),) * 2
+    return rows, columns
 
 
 def world_of(problem: Problem) -> World | None:

@@ -172,23 +172,29 @@ class PastSteps:
         values = residual[self.place]
         if np.sqrt(np.mean(values**2)) <= ROUNDING * size:
             return 0.0, 0.0
-        _, alone, joint = self.columns
-        return self._gain(values, alone, SURE), self._gain(values, joint, JOINT_SURE)
+        known, *more = self.columns
+        asked = [known, *(np.concatenate([known, each]) for each in more)]
+        predicted = self.halves.each_predicted(self.halves.products(values), [(RIDGE, each) for each in asked])
+        left = np.square(values[:, None] - predicted)
+        alone, jointly = (
+            self._gain(left[:, 0], left[:, place], len(asked[place]), sure)
+            for place, sure in ((1, SURE), (2, JOINT_SURE))
+        )
+        return alone, jointly
 
-    def _gain(self, values: Floats, more: Integers, sure: float) -> float:
-        """The share of the squares of values by which more regressors improve their prediction.
+    def _gain(self, plain: Floats, better: Floats, columns: int, sure: float) -> float:
+        """The share of squared residuals by which more regressors make them smaller.
 
         0 where noise alone may be the reason, or there are too few steps to tell.
 
         Args:
-            values: (n,): what is predicted.
-            more: the columns that are asked about, beside those that predict anyway.
+            plain: (n,): the squares that are left without them.
+            better: (n,): those that are left with them.
+            columns: how many regressors there are with them.
             sure: how many standard errors the gain must have.
         """
-        known, both = self.columns[0], np.concatenate([self.columns[0], more])
-        if min(np.bincount(self.halves.fold, minlength=2)) <= 2 * len(both):
+        if min(np.bincount(self.halves.fold, minlength=2)) <= 2 * columns:
             return 0.0
-        plain, better = (np.square(values - self.halves.predicted(values, RIDGE, each)) for each in (known, both))
         by_episode = np.bincount(self.episode, plain - better)
         gained, noise = float(by_episode.sum()), float(np.sqrt(np.sum(by_episode**2)))
         return gained / float(plain.sum()) if gained > sure * noise else 0.0
