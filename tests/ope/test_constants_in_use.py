@@ -94,7 +94,9 @@ def test_far_is_what_one_step_in_a_hundred_of_the_behaviour_is(monkeypatch):
         np.zeros((4, 1)), np.zeros((4, 1)), np.zeros(4), np.zeros((4, 1)), truncated=[0, 1, 0, 1]
     )
     log = Problem.pose(data, GaussianPolicy(lambda s: (s, 1.0)), ignore=QUIET).log
-    line = SimpleNamespace(states=np.asarray, to_actions=np.asarray, step=lambda z, actions: (z, 0.0, 0.0))
+    line = SimpleNamespace(
+        states=np.asarray, to_actions=np.asarray, n_actions=None, step=lambda z, actions: (z, 0.0, 0.0)
+    )
     assert state_shifts._of_behaviour.__wrapped__(log, line, 0)[1] == 198
 
 

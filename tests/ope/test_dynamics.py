@@ -11,7 +11,7 @@ from ope_vpm.ope.auto.estimator import Auto, _with_state_shift
 from ope_vpm.ope.dynamics.ahead import Charge, Simulator
 from ope_vpm.ope.dynamics.estimate import find_followed
 from ope_vpm.ope.dynamics.regression import RIDGES, Regression
-from ope_vpm.ope.dynamics.state_shift import Surroundings, Walks, nearest, state_shift
+from ope_vpm.ope.dynamics.state_shift import Walks, nearest, squared_distances, state_shift
 from ope_vpm.ope.dynamics.world import fit_world, with_products, world_of
 from ope_vpm.ope.inference.doubts import SUPPORT
 from ope_vpm.ope.inference.estimate import RawEstimate
@@ -230,8 +230,8 @@ def test_walks_by_hand():
 
 
 def test_nearest_states_by_hand():
-    around = Surroundings(np.array([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]]), np.arange(3), np.zeros((1, 2)))
-    square = around.squared_distances(np.array([[3.0, 0.0], [6.0, 9.0]]))
+    logged = np.array([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]])
+    square = squared_distances(np.array([[3.0, 0.0], [6.0, 9.0]]), logged)
     np.testing.assert_allclose(square, [[9, 16, 73], [117, 34, 1]])
     assert [set(row) for row in nearest(square, 2)] == [{0, 1}, {1, 2}]
     assert set(nearest(square, 5)[0]) == {0, 1, 2}
@@ -245,6 +245,29 @@ def test_a_target_that_leaves_the_logged_states_is_noticed_and_the_behaviour_is_
     same = Problem.pose(data, controller(BEHAVIOUR_GAIN), gamma=GAMMA)
     assert state_shift(same) < 0.05
     assert state_shift(posed(data)) < 0.05  # the target steers to the middle of the log
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ends_by_an_action_carry_the_target_no_farther_than_the_log(seed):
+    """Action 0 ends the task where it is, action 1 adds 1 to 5 points: ends say nothing of the state they are in."""
+    rng = np.random.default_rng(seed)
+    drawn = []
+    for _ in range(600):
+        points, ended = rng.integers(4, 12), False
+        while not ended:
+            action = int(rng.random() < (0.8 if points < 15 else 0.2))
+            after = points + action * rng.integers(1, 6)
+            ended = action == 0 or after > 21
+            drawn.append((points, action, float(ended and after <= 21), after, ended))
+            points = after
+    now, action, reward, after, ended = (np.array(column) for column in zip(*drawn, strict=True))
+    data = ov.LoggedDataset.from_arrays(now[:, None] * 1.0, action, reward, after[:, None] * 1.0, ended)
+
+    def bolder(observations):
+        again = np.where(observations[:, 0] < 17, 0.9, 0.1)
+        return np.column_stack([1 - again, again])
+
+    assert state_shift(Problem.pose(data, ov.as_policy(bolder), gamma=1.0)) < 0.05
 
 
 def test_auto_does_not_trust_a_value_beyond_the_logged_states():

@@ -414,7 +414,9 @@ def test_no_model_of_states_that_are_numbers_or_of_too_few_rows():
 
 
 class Line:
-    """A world on a line that moves by the action and ends with probability ½ beyond 2; everything in its own units."""
+    """A world on a line that moves by the action; everything in its own units."""
+
+    n_actions = None
 
     @staticmethod
     def states(observations):
@@ -437,39 +439,58 @@ class Line:
         return z[:, 0] >= 100
 
     @staticmethod
-    def end_probability(z):
-        return np.where(z[:, 0] > 2, 0.5, 0.0)
-
-    def step(self, z, actions):
-        after = z + actions
-        return after, np.zeros(len(z)), self.end_probability(after)
+    def step(z, actions):
+        return z + actions, np.zeros(len(z)), np.zeros(len(z))
 
 
-def test_walks_by_hand():
-    """Four steps from 0 by 1 each: at 0, 1, 2 and 3, there with probability ½; distances from logged states 0 and 1."""
+def test_walks_by_hand(monkeypatch):
+    """Four steps from 0 by 1 each: at 0, 1, 2 and 3, and the task ends where it did on arriving there."""
     data = ov.LoggedDataset.from_arrays(
         np.zeros((8, 1)), np.ones((8, 1)), np.arange(8.0), np.zeros((8, 1)), truncated=np.arange(8) % 4 == 3
     )
     log = Problem.pose(data, GaussianPolicy(lambda s: (0 * s, 1.0), action_dimension=1), ignore=QUIET).log
-    near, rng = np.array([[0.0], [1.0]]), np.random.default_rng(0)
+    near, pairs = np.array([[0.0], [1.0]]), np.column_stack([np.arange(4.0), np.ones(4)])
+    monkeypatch.setattr(state_shifts, "NEIGHBOURS", 1)
 
-    def walked(missed, gamma=1.0):
-        around = Surroundings(near, np.ones((2, 1)), np.array([[missed]]))
-        return state_shifts._walks(log, Line(), around, lambda z, near: np.ones((len(z), 1)), rng, 4, gamma)
+    def walked(missed, ended, gamma=1.0):
+        found = pairs, np.array(ended, dtype=bool), pairs, np.array(missed)[:, None]
+        around = Surroundings(Line(), near, np.ones((2, 1)), *found)
+        acting, rng = (lambda z, near: np.ones((len(z), 1))), np.random.default_rng(0)
+        return state_shifts._walks(log, around, acting, rng, 4, gamma)
 
-    walks = walked(0.0)
+    walks = walked([0.0] * 4, [0, 0, 0, 1])
     assert walks.distance.shape == (4, state_shifts.COPIES)
     np.testing.assert_allclose(walks.distance[:, 0], [0, 0, 1, 2])
-    np.testing.assert_allclose(walks.alive[:, 0], [1, 1, 1, 0.5])
-    assert walks.beyond(0.5) == pytest.approx(1.5 / 3.5)
-    shifted = walked(0.5)  # by 1.5 each: at 0, 1.5, 3 and 4.5, there with probability ½ and ¼
-    np.testing.assert_allclose(shifted.distance[:, 0], [0, 0.5, 2, 3.5])
-    np.testing.assert_allclose(shifted.alive[:, 0], [1, 1, 0.5, 0.25])
-    np.testing.assert_allclose(walked(0.5, 0.5).alive[:, 0], [1, 0.5, 0.125, 0.03125])
-    far = walked(200.0)  # beyond the model's limits, wherever that is
+    np.testing.assert_allclose(walks.alive[:, 0], [1, 1, 1, 0])
+    assert walks.beyond(0.5) == pytest.approx(1 / 3)
+    assert len(walked([0.0] * 4, [0, 0, 1, 0]).alive) == 3  # nobody is left to be followed
+    shifted = walked([0.75, 0.0, -0.5, 0.0], [0] * 4, 0.5)  # at 0, 1.75 (like 2), 2.25 (like 2) and 2.75
+    np.testing.assert_allclose(shifted.distance[:, 0], [0, 0.75, 1.25, 1.75])
+    np.testing.assert_allclose(shifted.alive[:, 0], [1, 0.5, 0.25, 0.125])
+    far = walked([0.0, 0.0, 200.0, 0.0], [0] * 4)  # beyond the model's limits, wherever that is
     assert far.distance[3, 0] == np.inf
-    assert far.quantile(0.99) == 0
-    assert far.beyond(1e9) == pytest.approx(0.875 / 1.875)
+    assert far.quantile(0.99) == 1
+    assert far.beyond(1e9) == pytest.approx(1 / 4)
+
+
+def test_of_neighbours_that_arrive_alike_the_share_ends(monkeypatch):
+    """Of the two nearest arrivals one ended: half of each walk does."""
+    monkeypatch.setattr(state_shifts, "NEIGHBOURS", 2)
+    arrivals, ended = np.array([[1.0, 1.0], [1.5, 1.0], [9.0, 1.0]]), np.array([True, False, True])
+    around = Surroundings(Line(), np.zeros((1, 1)), np.ones((1, 1)), arrivals, ended, arrivals, np.zeros((3, 1)))
+    assert around.step(np.zeros((1, 1)), np.ones((1, 1)), np.random.default_rng(0))[1].tolist() == [0.5]
+
+
+def test_rows_of_another_action_tell_of_a_step_where_no_row_has_its_own(monkeypatch):
+    """Held out: action 0 from 0, which ended there, and action 1 from 50, which missed 7 and ended nothing."""
+    monkeypatch.setattr(state_shifts, "NEIGHBOURS", 1)
+    world = SimpleNamespace(n_actions=3, step=lambda z, actions: (z, 0.0, 0.0), inside=lambda z: z)
+    pairs = state_shifts._pairs(world, np.array([[0.0], [50.0]]), np.array([0, 1]))
+    ended, missed = np.array([True, False]), np.array([[0.0], [7.0]])
+    around = Surroundings(world, np.zeros((1, 1)), np.zeros(1), pairs, ended, pairs, missed)
+    after, ending = around.step(np.zeros((3, 1)), np.array([0, 1, 2]), np.random.default_rng(0))
+    assert after.ravel().tolist() == [0, 7, 0]  # of action 2 the nearest state tells
+    assert ending.tolist() == [1, 0, 1]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 The target is followed in a learned model from the logged initial states, and beside it, in the same model, the log's
 own behaviour: in each state it takes an action that was logged in a state nearby. What the model misses of a step is
-added to each, drawn from held-out rows, so that noise carries both as far as it carried the log. A model that is wrong
+added to each, drawn from a held-out row with a state and an action like its own, and the task ends as often as on
+logged rows that arrived alike, so that noise and ends carry both as far as they carried the log. A model that is wrong
 leads both astray; a target that goes where nobody logged goes there alone. So the share of the target's steps that lie
 farther from any logged state than nearly all steps of the behaviour is evidence against an estimate, however little the
 model explains. It is followed for as long as the question asks, which may be longer than any logged episode: where the
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ope_vpm.arrays import Array, Floats, Integers
+from ope_vpm.arrays import Array, Bools, Floats, Integers
 from ope_vpm.ope.dynamics.world import World, fit_world, world_of
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.memory import remembered
@@ -32,10 +33,14 @@ LONGEST = 300
 REMAINDER = 0.05
 """The discounted weight after the last step of the target's walks: with γ = 0.99 they have 299 steps, with 0.9 29."""
 NEIGHBOURS = 5
-"""The nearest logged states: the behaviour takes the action that was logged in one of them, and so is as random as the
-log."""
+"""The nearest logged rows: the behaviour takes the action of one of them, and so is as random as the log; what the
+model misses, and how often the task ends, is what came of them."""
+OTHER_ACTION = 100.0
+"""The distance between two discrete actions, in deviations of the state: farther than logged states are apart, so that
+rows of another action tell of a step only where that action was never held out."""
 USUAL = 0.99
-"""The share of the behaviour's steps that lies nearer to the logged states than what is called far."""
+"""The share of the behaviour's steps that lies nearer to the logged states than what is called far; nothing is far that
+lies nearer than they are apart."""
 
 
 @dataclass(frozen=True)
@@ -61,28 +66,56 @@ class Walks:
 
 @dataclass(frozen=True, eq=False)
 class Surroundings:
-    """Logged states with what was done there, in the units of a model."""
+    """Logged states with what was done there, and what came of it, in the units of a model."""
 
+    world: World
     states: Floats
     actions: Array
+    arrivals: Floats
+    """Of the rows whose next state is known, that state beside the action: what tells whether a task ends."""
+    ended: Bools
+    """Whether it ended on them."""
+    held_out: Floats
+    """Of rows that the model was not fitted to, the state beside the action."""
     missed: Floats
-    """What the model misses of the state that follows, on held-out rows."""
+    """What the model misses of the state that follows, on those rows."""
 
     @classmethod
     def of(cls, log: Log, world: World, rng: np.random.Generator) -> Surroundings:
         """Drawn in the canonical order of the log."""
-        data = log.data
+        data, known = log.data, np.asarray(log.data.next_known)[log.rows]
         rows = some_of(log.rows, LOGGED_STATES, rng)
-        judging = log.rows[log.held_out[log.rows] & np.asarray(data.next_known)[log.rows]]
-        judging = some_of(judging, LOGGED_STATES, rng)
-        states, actions = world.states(data.observations[judging]), world.to_actions(data.actions[judging])
-        missed = world.states(data.next_observations[judging]) - world.step(states, actions)[0]
-        return cls(world.states(data.observations[rows]), world.to_actions(data.actions[rows]), missed)
+        judging = some_of(log.rows[log.held_out[log.rows] & known], LOGGED_STATES, rng)
+        arrived = some_of(log.rows[known], LOGGED_STATES, rng)
 
-    def squared_distances(self, z: Floats) -> Floats:
-        """(n, logged states): the squared distance of each state from each logged one."""
-        square: Floats = np.sum(self.states**2, axis=1) + np.sum(z**2, axis=1)[:, None] - 2 * z @ self.states.T
-        return np.maximum(square, 0.0)
+        def of(seen: Array, rows: Integers) -> tuple[Floats, Array]:
+            return world.states(seen[rows]), world.to_actions(data.actions[rows])
+
+        held_out, arrivals = of(data.observations, judging), of(data.next_observations, arrived)
+        missed = world.states(data.next_observations[judging]) - world.step(*held_out)[0]
+        ended = np.asarray(data.terminated)[arrived]
+        logged = of(data.observations, rows)
+        return cls(world, *logged, _pairs(world, *arrivals), ended, _pairs(world, *held_out), missed)
+
+    def step(self, z: Floats, actions: Array, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """The next states, with what the model missed on rows like each, and the shares of such rows that ended."""
+        near = nearest(squared_distances(_pairs(self.world, z, actions), self.held_out), NEIGHBOURS)
+        after = self.world.inside(self.world.step(z, actions)[0] + self.missed[one_of_each(near, rng)])
+        near = nearest(squared_distances(_pairs(self.world, after, actions), self.arrivals), NEIGHBOURS)
+        return after, self.ended[near].mean(axis=1)
+
+
+def _pairs(world: World, z: Floats, actions: Array) -> Floats:
+    """(n, coordinates): states beside actions, where distances tell how much alike two steps are."""
+    if world.n_actions is None:
+        return np.hstack([z, actions])
+    return np.hstack([z, OTHER_ACTION * np.eye(world.n_actions)[actions]])
+
+
+def squared_distances(z: Floats, others: Floats) -> Floats:
+    """(n, others): the squared distance of each row from each of the others."""
+    square: Floats = np.sum(others**2, axis=1) + np.sum(z**2, axis=1)[:, None] - 2 * z @ others.T
+    return np.maximum(square, 0.0)
 
 
 def nearest(square: Floats, count: int) -> Integers:
@@ -90,6 +123,11 @@ def nearest(square: Floats, count: int) -> Integers:
     if count >= square.shape[1]:
         return np.tile(np.arange(square.shape[1]), (len(square), 1))
     return np.argpartition(square, count - 1, axis=1)[:, :count]
+
+
+def one_of_each(near: Integers, rng: np.random.Generator) -> Integers:
+    """One of each row's numbers, drawn at random."""
+    return near[np.arange(len(near)), rng.integers(near.shape[1], size=len(near))]
 
 
 def state_shift(problem: Problem) -> float | None:
@@ -116,7 +154,7 @@ def _state_shift(log: Log, policy: TargetPolicy, seed: int, gamma: float, steps:
     def of_target(z: Floats, square: Floats) -> Array:
         return world.to_actions(policy.sample(world.observations(z, log.data.observations), rng))
 
-    return max(_walks(log, world, around, of_target, rng, steps, gamma).beyond(usual) - own, 0.0)
+    return max(_walks(log, around, of_target, rng, steps, gamma).beyond(usual) - own, 0.0)
 
 
 def unfamiliar(problem: Problem) -> float | None:
@@ -154,13 +192,20 @@ def _of_behaviour(log: Log, world: World, seed: int) -> tuple[Surroundings, floa
     around = Surroundings.of(log, world, rng)
 
     def of_log(z: Floats, square: Floats) -> Array:
-        near = nearest(square, NEIGHBOURS)
-        return around.actions[near[np.arange(len(z)), rng.integers(near.shape[1], size=len(z))]]
+        return around.actions[one_of_each(nearest(square, NEIGHBOURS), rng)]
 
-    usual = int(min(np.median(log.data.lengths), LONGEST))
-    walks = _walks(log, world, around, of_log, rng, usual)
-    far = walks.quantile(USUAL)
+    lengths = log.data.lengths
+    usual = min(np.median(np.repeat(lengths, lengths)), LONGEST)  # of the episode that a row is of: short ones have few
+    walks = _walks(log, around, of_log, rng, int(usual))
+    far = max(walks.quantile(USUAL), _spacing(around.states))
     return around, far, walks.beyond(far)
+
+
+def _spacing(states: Floats) -> float:
+    """How far different logged states lie apart: where states are counts, walks come back to them exactly or nearly."""
+    square = squared_distances(different := np.unique(states, axis=0), different)
+    np.fill_diagonal(square, np.inf)
+    return float(np.sqrt(np.median(square.min(axis=1)))) if len(different) > 1 else 0.0
 
 
 Acting = Callable[[Floats, Floats], Array]
@@ -168,23 +213,19 @@ Acting = Callable[[Floats, Floats], Array]
 
 
 def _walks(
-    log: Log,
-    world: World,
-    around: Surroundings,
-    acting: Acting,
-    rng: np.random.Generator,
-    steps: int,
-    gamma: float = 1.0,
+    log: Log, around: Surroundings, acting: Acting, rng: np.random.Generator, steps: int, gamma: float = 1.0
 ) -> Walks:
     """Walks from logged initial states, some steps long, the step at time t counting γᵗ."""
+    world = around.world
     first = world.states(log.initial_observations)
     z, alive = first[rng.integers(len(first), size=COPIES)], np.ones(COPIES)
     distances, going_on = [], []
     for _ in range(steps):
-        square = around.squared_distances(z)
+        square = squared_distances(z, around.states)
         distances.append(np.where(world.at_limits(z), np.inf, np.sqrt(square.min(axis=1))))
         going_on.append(alive)
-        missed = around.missed[rng.integers(len(around.missed), size=COPIES)]
-        z = world.inside(world.step(z, acting(z, square))[0] + missed)
-        alive = gamma * alive * (1 - world.end_probability(z))
+        if not alive.any():
+            break
+        z, ending = around.step(z, acting(z, square), rng)
+        alive = gamma * alive * (1 - ending)
     return Walks(np.array(distances), np.array(going_on))
