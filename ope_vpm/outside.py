@@ -48,6 +48,16 @@ def reading(path: Path, kind: str) -> Iterator[None]:
         raise ValueError(message) from error
 
 
+@contextmanager
+def about(name: str) -> Iterator[None]:
+    """Put a name in front of the sentence by which something is refused, where one of many is."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        kind = ValueError if isinstance(error, ValueError) else TypeError
+        raise kind(f"{name}: {error}") from error
+
+
 class Shown:
     """A result that prints as text, in notebooks as well."""
 

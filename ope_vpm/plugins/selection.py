@@ -20,7 +20,7 @@ from ope_vpm.ope.inference.uncertainty import LEVEL
 from ope_vpm.ope.inference.value import EpisodeReturn, PolicyValue
 from ope_vpm.ope.questions.paired import Evaluated, evaluated, student
 from ope_vpm.ope.questions.returns import worst_tenth
-from ope_vpm.outside import printable
+from ope_vpm.outside import about, printable
 from ope_vpm.plugins.race import Rough, screened, worth_a_race
 from ope_vpm.plugins.valuation import Choices, Valuation
 
@@ -234,11 +234,14 @@ def select(
     choices.check(gamma)  # a misspelt name is answered before a large file is read
     valuation = Valuation.of(data if isinstance(data, LoggedDataset) else scan_dataset(data), choices)
     targets = {name: target_of(valuation.log.data, policy) for name, policy in named.items()}
-    problem = valuation.problem(next(iter(targets.values())))
+    first = next(iter(targets))
+    with about(first):
+        problem = valuation.problem(targets[first])
     raced = race and rank_by != "cvar" and worth_a_race(valuation.estimator, problem, len(targets))
     found = screened(valuation, targets) if raced else {}
     for name in (each for each in targets if each not in found):
-        found[name] = evaluated(valuation.estimator, valuation.problem(targets[name]), ignore)
+        with about(name):
+            found[name] = evaluated(valuation.estimator, valuation.problem(targets[name]), ignore)
         if progress is not None:
             progress(len(found))
     if rank_by == "cvar":

@@ -15,6 +15,7 @@ import ope_vpm as ov
 from ope_vpm.cli import app
 from ope_vpm.envs.collect import collect
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, GaussianController, LinearGaussian
+from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.logged import streamed
 from ope_vpm.ope import log as logs
 from ope_vpm.ope.inference.value import PolicyValue
@@ -270,3 +271,12 @@ def test_the_worst_tenth_prefers_what_is_safe():
     assert chosen.sentence().startswith("safe has the highest mean of the worst tenth of returns: it is 1,")
     assert chosen.to_frame()["compared"].tolist() == pytest.approx([1, -2])
     json.dumps(chosen.as_dict())
+
+
+def test_a_policy_that_does_not_fit_is_named():
+    mdp = RandomMDP.draw(4, 2, seed=0)
+    data, wrong = mdp.dataset(5, 5, mdp.policy(1), 2), {"right": mdp.policy(2), "wrong": mdp.policy(3)[:2]}
+    with pytest.raises(ValueError, match=r"^wrong: the table knows states below \(2,\)"):
+        select(data, wrong)
+    with pytest.raises(TypeError, match="policies must be a mapping from names to policies, or a list"):
+        select(data, ov.as_policy(mdp.policy(2)))

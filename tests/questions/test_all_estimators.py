@@ -57,3 +57,5 @@ def test_the_command(log, tmp_path):
         catch_exceptions=False,
     )
     assert "the same equations: " in found.stdout
+    reasons = [line for line in found.stdout.splitlines() if "the logged mean is the behaviour's value" in line]
+    assert reasons == ["  - the logged mean is the behaviour's value, whatever the target does"]

@@ -180,6 +180,8 @@ def test_the_commands(folder):
             assert (found.exit_code, json.loads(found.stdout)["decision"]) == (code, decision)
             assert bool(json.loads(found.stdout)["would_decide"]) == (decision == "not decided")
     assert run("gate", log, "--candidate", folder / "good.npy", "--min-gain", "0.9").exit_code == 3
+    often = run("gate", log, "--candidate", folder / "good.npy", "--anytime").stdout
+    assert "  at all looks together [{:.6g}, {:.6g}]".format(*direct.anytime_interval) in often
 
 
 @pytest.mark.parametrize(

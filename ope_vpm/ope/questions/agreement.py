@@ -60,9 +60,8 @@ class AllValues(PolicyValues[str, PolicyValue]):
         return super().to_frame().assign(equations=[number[name] for name in self])
 
     def __str__(self) -> str:
-        lines = self._lines()
-        lines += [f"the same equations: {', '.join(group)}" for group in self.groups if len(group) > 1]
+        lines = [f"the same equations: {', '.join(group)}" for group in self.groups if len(group) > 1]
         apart = [f"{one} and {other} lie {size:.1f} errors apart" for (one, other), size in self.disagreements.items()]
         lines += apart or [f"no two kinds lie more than {APART:g} errors apart"]
         lines += [f"left out: {name} ({why})" for name, why in self.left_out.items()]
-        return "\n".join(map(printable, lines))
+        return "\n".join([*self._lines(), *map(printable, lines)])

@@ -55,6 +55,8 @@ class Gate(Shown):
 
     def __str__(self) -> str:
         lines = [f"{self.decision} (exit code {self.exit_code})", str(self.comparison)]
+        if self.anytime and self.interval is not None:
+            lines.append("  at all looks together [{:.6g}, {:.6g}]".format(*self.interval))
         return "\n".join([*lines, *([f"  what would decide it: {self.would_decide}"] if self.would_decide else [])])
 
 
