@@ -48,7 +48,10 @@ class MinimaxQ(RatioEstimator):
         """
         equations = lstd.equations
         problem, system = equations.problem, equations.system
-        theta = scaled_least_squares(system.matrix, system.reward, system.scale, lstd.ridge)
+        level = np.zeros_like(system.reward)
+        level[0] = system.reward[0] / system.matrix[0, 0]  # taken out first: rewards far from 0 cost no digits
+        rest = system.reward - system.matrix @ level
+        theta = level + scaled_least_squares(system.matrix, rest, system.scale, lstd.ridge)
         _, beta = system.solve(lstd.ridge)
         tau, residual = equations.apply(beta, theta)
         sums = equations.influence(tau, residual, theta)

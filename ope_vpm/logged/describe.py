@@ -7,6 +7,7 @@ import numpy as np
 
 from ope_vpm.arrays import Array
 from ope_vpm.logged.dataset import LoggedDataset
+from ope_vpm.outside import printable
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Description:
             *_lines("observation", self.observations, names=self.columns),
             *([self._discrete()] if self.n_actions else _lines("action", self.actions)),
         ]
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))
 
     def _discrete(self) -> str:
         named = "" if self.names is None else f" ({', '.join(self.names)})"

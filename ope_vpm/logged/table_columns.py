@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,18 +15,18 @@ from typing import Any, Literal
 import numpy as np
 
 from ope_vpm.arrays import Array, Bools
-from ope_vpm.logged.formats.csv import read_cells
 from ope_vpm.logged.formats.table import check_unique
+from ope_vpm.logged.table_files import of_records, read_file
 from ope_vpm.optional import library
-from ope_vpm.outside import check_regular, reading
 
 Kind = Literal["number", "flag", "label", "date"]
 FRAMES = ("pandas", "polars", "pyarrow")
 """Kinds of data frames, the first that is installed being given to policies where the table was none itself."""
 DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d.*)?")
 """How text begins that is read as a date: ISO 8601."""
-FLAGS = {"true": True, "false": False}
 DAY = np.timedelta64(1, "D")
+MOST_WHOLE = 1 << 63
+"""Whole numbers from here on do not fit into 64 bits, and become floats."""
 MOST_ROWS_NAMED = 5
 """Rows that an error names: enough to find the others by."""
 
@@ -94,9 +93,9 @@ def read_table(table: Any) -> tuple[dict[str, Column], str | None]:
     """
     frame = next((name for name in FRAMES if find_spec(name) is not None), None)
     if isinstance(table, str | Path):
-        table = _read_file(Path(table).expanduser())
+        table = read_file(Path(table).expanduser())
     if isinstance(table, list) and table and all(isinstance(record, Mapping) for record in table):
-        table = _of_records(table)
+        table = of_records(table)
     if isinstance(table, Mapping):
         arrays = {str(name): _as_array(values) for name, values in table.items()}
         columns = {
@@ -145,53 +144,6 @@ def _of_frame(table: Any) -> tuple[dict[str, Column], str]:
             series = series.cast(nw.String)
         columns |= {part: _column(part, each, declared) for part, each in _entries(str(name), series.to_numpy())}
     return _checked(columns), frame.implementation.value
-
-
-def _read_file(path: Path) -> Any:
-    check_regular(path)
-    with reading(path, "a table"):
-        if path.suffix == ".csv":
-            return {name: _of_cells(cells) for name, cells in read_cells(path).items()}
-        if path.suffix in (".parquet", ".pq"):
-            return library("pyarrow.parquet", "parquet").read_table(path)
-        if path.suffix in (".jsonl", ".ndjson"):
-            lines = path.read_text(encoding="utf-8-sig").splitlines()
-            return [json.loads(line) for line in lines if line.strip()]
-    raise ValueError(f"a table is read from .csv, .parquet or .jsonl: got {path}")
-
-
-def _of_records(records: list[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Columns from records; a record within a record becomes columns such as `request.length`."""
-    flat = [
-        {
-            key: value
-            for name, entry in record.items()
-            for key, value in (
-                {f"{name}.{part}": inner for part, inner in entry.items()}
-                if isinstance(entry, Mapping)
-                else {str(name): entry}
-            ).items()
-        }
-        for record in records
-    ]
-    names = dict.fromkeys(name for record in flat for name in record)
-    return {name: [record.get(name) for record in flat] for name in names}
-
-
-def _of_cells(cells: list[str]) -> Array:
-    """Flags where every cell is true or false, numbers where every cell is one, otherwise texts; empty is missing."""
-    known = [cell for cell in cells if cell]
-    if known and all(cell.lower() in FLAGS for cell in known):
-        return np.array([FLAGS.get(cell.lower()) for cell in cells], dtype=object)
-    try:
-        if len(known) == len(cells):
-            return np.array([int(cell) for cell in cells], dtype=np.int64)
-    except (ValueError, OverflowError):
-        pass
-    try:
-        return np.array([float(cell or "nan") for cell in cells])
-    except ValueError:
-        return np.array([cell or None for cell in cells], dtype=object)
 
 
 def _as_array(values: Any) -> Array:
@@ -245,10 +197,10 @@ def _of_objects(name: str, values: Array, declared: tuple[str, ...]) -> Column:
 
     if all(isinstance(value, bool | np.bool_) for value in known) and known:
         return Column(name, "flag", filled(known, np.nan, np.float64), missing)
-    if all(isinstance(value, Integral) for value in known) and not missing.any():
+    if all(isinstance(value, Integral) and abs(int(value)) < MOST_WHOLE for value in known) and not missing.any():
         return Column(name, "number", filled(known, 0, np.int64), missing)
     if all(isinstance(value, Real | Decimal) and not isinstance(value, bool) for value in known):
-        return Column(name, "number", filled([float(value) for value in known], np.nan, np.float64), missing)
+        return Column(name, "number", filled([_float(value) for value in known], np.nan, np.float64), missing)
     if all(isinstance(value, timedelta) for value in known):
         return Column(name, "number", filled([value / timedelta(days=1) for value in known], np.nan, float), missing)
     dates = known if not all(isinstance(value, str) for value in known) else _dates(known)
@@ -261,6 +213,13 @@ def _of_objects(name: str, values: Array, declared: tuple[str, ...]) -> Column:
         f"a column must hold numbers, texts, dates, or true and false, all of one kind: {name!r} holds "
         f"{' and '.join(kinds)} (convert it, or leave it out with drop=[{name!r}])"
     )
+
+
+def _float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf")  # which the doctor refuses by its row
 
 
 def is_missing(value: Any) -> bool:

@@ -229,7 +229,8 @@ class Table:
         return f"{len(data)} rows, {data.n_episodes} episodes: {described(self.roles, encoding)}; {end}"
 
     def ask(self) -> None:
-        """Warn of whole-number columns that may as well mean something else, and how to say so."""
+        """Warn of what may as well mean something else: whole-number columns, and rows at one time of an episode."""
+        self._warn_of_ties()
         alone = len(self.roles["state"]) == 1
         said = {*self.labels, *self.numbers}
         whole = [self.columns[name] for name in self.roles["state"] if name not in said and self.columns[name].whole]
@@ -246,6 +247,22 @@ class Table:
                 f"the few whole numbers of {', '.join(amounts)} are taken for amounts: say labels={amounts!r} if they "
                 f"are names, numbers={amounts!r} if they are not",
                 stacklevel=3,
+            )
+
+    def _warn_of_ties(self) -> None:
+        """Warn of rows that the time does not put in order; the table is sorted."""
+        time, episode = self.role("time"), self.role("episode")
+        if time is None or self.one_step:
+            return
+        same = time.values[1:] == time.values[:-1]
+        same &= episode is None or episode.values[1:] == episode.values[:-1]
+        if same.any():
+            after = int(np.argmax(same)) + 1
+            rows = (after - 1, after) if self.order is None else tuple(self.order[after - 1 : after + 1])
+            warnings.warn(
+                f"{time.name} does not order all rows of an episode: {np.count_nonzero(same)} have the time of the one "
+                f"before, such as rows {rows[0]} and {rows[1]}, and stay in the order of the table",
+                stacklevel=4,
             )
 
 

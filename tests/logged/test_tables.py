@@ -294,3 +294,53 @@ def test_frames_without_names_are_refused_in_one_sentence(table: Any, said: str)
     with pytest.raises(TypeError, match=said) as refused:
         ov.from_table(table)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("log.jsonl", '{"action": "x", "reward": 1}\n[1, 2]\n', "line 2 of .*log.jsonl must be an object"),
+        ("log.jsonl", "\n", "log.jsonl has no lines"),
+        ("log.csv", "state,action,reward\n1_0.5,x,1\n2.5,y,0\n", None),
+        ("log.csv", "state,action,reward\n1_0,x,1\n20,y,0\n", None),
+        ("log.csv", "state,action,reward\n１.5,x,1\n2.5,y,0\n", None),
+    ],
+)
+def test_files_hold_what_they_say(name: str, text: str, said: str | None, tmp_path: Path) -> None:
+    """Python's `float` and `int` take `1_0` and digits of any script, which are no numbers but labels."""
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    if said is None:
+        assert ov.from_table(tmp_path / name, verbose=False).observations.dtype == np.int64
+        return
+    with pytest.raises(ValueError, match=said):
+        ov.from_table(tmp_path / name)
+
+
+def test_a_line_of_json_may_hold_marks_of_lines(tmp_path: Path) -> None:
+    """U+2028 and U+0085 end a line for Python's `splitlines`, and not for JSON."""
+    records = [{"text": "one\u2028two\x85three", "action": "x", "reward": n % 2} for n in range(4)]
+    lines = "\n".join(json.dumps(each, ensure_ascii=False) for each in records)
+    (tmp_path / "log.jsonl").write_text(lines + "\n", encoding="utf-8")
+    assert len(ov.from_table(tmp_path / "log.jsonl", verbose=False)) == 4
+
+
+@pytest.mark.parametrize("large", [10**30, 10**400])
+def test_whole_numbers_beyond_64_bits(large: int) -> None:
+    """They are floats; what no float holds is found by the doctor."""
+    data = ov.from_table({"x": [0.5] * 4, "action": list("abab"), "reward": [1, 2, 3, large]}, verbose=False)
+    assert data.rewards[:3].tolist() == [1, 2, 3]
+    assert data.rewards[3] == (1e30 if large == 10**30 else np.inf)
+
+
+def test_rows_at_one_time_of_an_episode_are_told() -> None:
+    table = {"x": [0.5, 1.5, 2.5, 3.5], "action": list("abab"), "reward": [1.0, 2, 3, 4]}
+    with pytest.warns(UserWarning, match="day does not order all rows .* 1 have the time .* such as rows 0 and 2"):
+        data = ov.from_table({**table, "visit": [7, 8, 7, 8], "day": [1, 1, 1, 2]}, episode="visit", time="day")
+    assert data.rewards.tolist() == [1, 3, 2, 4]
+
+
+def test_commands_to_the_terminal_do_not_reach_it() -> None:
+    table = {"place": ["a\x1b[2J", "b"] * 4, "action": ["x\x07", "y"] * 4, "reward": [1.0, 0.0] * 4}
+    data = ov.from_table(table, verbose=False)
+    assert "\x1b" not in str(ov.inspect(data))
+    assert "\x07" not in str(ov.inspect(data))

@@ -148,3 +148,17 @@ def test_where_no_state_differs_from_another_the_verdict_is_caution_at_best(name
     found = ov.evaluate(logged(still, still), controller(TARGET, [0, 1]), name, **FAST.get(name, {}), **known)
     assert found.verdict != "reliable"
     assert any("Nothing tells one state from another" in reason for reason in found.reasons)
+
+
+@pytest.mark.parametrize("gamma", [1.0, 0.9])
+@pytest.mark.parametrize("name", NAMES)
+def test_rewards_far_from_zero(name, gamma):
+    """Below γ = 1 what products of ratios miss may be an end, after which nothing is paid: 0 is no offset there."""
+    data = logged(LOG.observations, LOG.next_observations, rewards=LOG.rewards + 1e7)
+    found = ask_continuous(name, gamma, data, lambda rule: controller(rule, [0, 1]))
+    expected = continuous_answer(name, gamma)
+    slack = (TRAINED if name in ("model", "fqe", "liu") else 1e-4) * (expected.interval[1] - expected.interval[0])
+    assert found.value - 1e7 == pytest.approx(expected.value, abs=slack)
+    assert found.verdict == expected.verdict
+    if gamma == 1 or name not in ("wist", "wiss"):
+        assert np.array(found.interval) - 1e7 == pytest.approx(expected.interval, abs=slack)
