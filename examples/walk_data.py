@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from typing import Any
 
@@ -18,12 +17,11 @@ from ope_vpm.studies.obp_estimators import folder, thompson_at_start
 
 
 def make() -> dict[str, Any]:
-    """All five."""
+    """All of them."""
     d3rlpy.seed(0)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))  # d3rlpy is talkative
     rng = np.random.default_rng(0)
     df = shop(rng)
-    write_router(rng)
     steps = ("step-0020000", "step-0040000", "step-0060000")  # half-trained policies
     torques = [ov.load_policy(POLICIES / "Pendulum-v1" / f"{step}.npz").more_random(2.0) for step in steps]
     collect("Pendulum-v1", torques, 30, 200, seed=0).save("pendulum.h5")
@@ -49,26 +47,6 @@ def shop(rng: np.random.Generator) -> pd.DataFrame:
     shipped = (df["offer"] == "free_shipping") * south
     df["revenue"] = (20 + 8 * shipped - 5 * (df["offer"] == "discount") + rng.normal(0, 5, rows)).round(2)
     return df.sample(frac=1, random_state=0)
-
-
-def write_router(rng: np.random.Generator) -> None:
-    """400 requests; code mostly needs the large model, which costs 0.2."""
-    with open("router.jsonl", "w") as file:
-        for _ in range(400):
-            length, code = float(rng.lognormal(6, 1)), bool(rng.random() < 0.4)
-            p = 0.2 if code else 0.5
-            large = rng.random() < p
-            good = rng.random() < (0.9 if large else 0.5 if code else 0.85)
-            json.dump(
-                {
-                    "request": {"length": round(length), "code": code},
-                    "chosen_model": "large" if large else "small",
-                    "reward": round(float(good) - 0.2 * large, 2),
-                    "propensity": p if large else 1 - p,
-                },
-                file,
-            )
-            file.write("\n")
 
 
 def patients() -> pd.DataFrame:

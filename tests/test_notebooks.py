@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_walks_page import digits_apart
+from tests.test_docs import digits_apart
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "examples").glob("*.ipynb"))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_docs import parts_of, run_command
+from benchmarks._pages import parts_of, run_command
 
 PAGE = Path(__file__).parents[1] / "docs" / "plugins.md"
 
@@ -14,9 +14,9 @@ PAGE = Path(__file__).parents[1] / "docs" / "plugins.md"
 def test_every_block_runs_in_twenty_lines(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names = {}
-    for kind, block in parts_of(PAGE):
+    for kind, block, _ in parts_of(PAGE):
         if kind == "bash":
-            run_command(block.strip(), monkeypatch)
+            run_command(block.strip())
         else:
             assert block.strip().count("\n") <= 20
             exec(compile(block, "plugins.md", "exec"), names)

@@ -1,22 +1,12 @@
 """The walks show what their code prints, but for digits and verdicts, and none has more than twenty lines of it."""
 
-import re
-import runpy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "walks.md").read_text()
-NUMBER = re.compile(r"[-+]?\d+(\.\d+)?(e-\d+)?")
-WALK = re.compile(r"```python\n(?P<code>.*?)^```\n\n```text\n(?P<shown>.*?)^```", re.DOTALL | re.MULTILINE)
-
-
-def digits_apart(text: str) -> str:
-    """A text without its digits, verdicts and reasons, which change with every estimator that gets better."""
-    lines = (line.rstrip() for line in text.splitlines() if not line.startswith("  - "))
-    return re.sub("(un)?reliable|caution", "#", NUMBER.sub("#", "\n".join(lines).rstrip()))
+from benchmarks._pages import DOCS, parts_of
+from tests.test_docs import digits_apart
 
 
 @pytest.mark.slow
@@ -25,13 +15,14 @@ def test_the_walks_print_what_the_page_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = runpy.run_path(str(ROOT / "examples" / "walk_data.py"))["make"]()
+    (_, setup, _), *walks = (part for part in parts_of(DOCS / "walks.md") if part[0] == "python")
+    names: dict[str, Any] = {}
+    exec(setup, names)
     capsys.readouterr()
-    walks = list(WALK.finditer(PAGE))
-    assert len(walks) == 6  # the shop has two blocks
-    for walk in walks:
-        assert sum(bool(line.strip()) for line in walk["code"].splitlines()) <= 20
-        exec(walk["code"], names)
-        assert digits_apart(capsys.readouterr().out) == digits_apart(walk["shown"])
+    assert len(walks) == 4
+    for _, code, shown in walks:
+        assert sum(bool(line.strip()) for line in code.splitlines()) <= 20
+        exec(code, names)
+        assert digits_apart(capsys.readouterr().out) == digits_apart(str(shown))
     assert (tmp_path / "epochs.png").exists()
     assert names["best"].checkpoint == Path("logs/td3bc") / f"model_{names['best'].step}.d3"

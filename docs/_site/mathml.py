@@ -21,7 +21,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         if found["code"] is not None:
             return found[0]
         block = found["block"] is not None
-        page.formulas.append(convert(found["block"] or found["inline"], display="block" if block else "inline"))
+        formula = convert(found["block"] or found["inline"], display="block" if block else "inline")
+        page.formulas.append(f'<span style="display: block; overflow-x: auto">{formula}</span>' if block else formula)
         return f"FORMULA{len(page.formulas) - 1}END"
 
     return PART.sub(mark, markdown)

@@ -23,8 +23,9 @@ PAPER_STEPS = 1000
 SIMULATED_STEPS = 200
 """The length of the paper's model-based simulation."""
 
-PAPER_VPM: dict[str, Any] = {"steps": PAPER_STEPS, "damping": "sqrt", "unseen": "restart"}
-"""The paper's recipe: closed-form updates with α = 1/√t and λ = 1."""
+PAPER_VPM: dict[str, Any] = {"steps": PAPER_STEPS, "damping": "sqrt", "unseen": "restart", "classes": "all"}
+"""The paper's recipe: closed-form updates with α = 1/√t and λ = 1, on all states, even those that do not lead to one
+another."""
 OUR_VPM: dict[str, Any] = {"pool_increments": True}
 """Our default for ordered states: each state's distribution of increments x' - x is shrunk towards the pooled one, with
 the strength that maximises the likelihood."""

@@ -118,7 +118,7 @@ def reproduce(study: Study, runs: int, folder: Path, processes: int | None = Non
     files = {label(cell): _arrays_file(study, folder, cell) for cell in study.cells}
     results = Results(rows, {name: read_arrays(file) for name, file in files.items() if file.exists()})
     write_text(folder / f"{study.name}.json", _report(study, rows))
-    _write_figure(study, results, folder)
+    write_figure(study, results, folder)
     return results
 
 
@@ -198,7 +198,8 @@ def _arrays_file(study: Study, folder: Path, cell: Cell) -> Path:
     return folder / f"{study.name}-arrays" / f"{label(cell)}.npz"
 
 
-def _write_figure(study: Study, results: Results, folder: Path) -> None:
+def write_figure(study: Study, results: Results, folder: Path) -> None:
+    """Draw a study, as NAME.png and NAME.svg in a folder."""
     figure = study.draw(results)
 
     def save(temporary: Path) -> None:

@@ -154,9 +154,11 @@ def test_one_small_run_becomes_a_page(tmp_path, monkeypatch):
     folder = tmp_path / "papers"
     folder.mkdir()
     write_rows(folder / "tang-wiens.csv", rows)
-    (folder / "tang-wiens.json").write_text('{"finished": "2026-11-19T00:00:00Z"}')
+    (folder / "tang-wiens.json").write_text('{"finished": "2026-11-19T00:00:00Z", "versions": {"ope-vpm": "0.2.0"}}')
     text = page.write_page(folder).read_text()
     assert "| simulated | auto |" in text
+    assert "| simulated | wdr |" not in text  # a method that the page does not show
+    assert "ope-vpm 0.2.0, 2026-11-19" in text
     with pytest.raises(ValueError, match="no paper was run in"):
         page.write_page(tmp_path / "nothing")
 

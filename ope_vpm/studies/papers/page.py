@@ -1,6 +1,7 @@
 """One page of all papers that were run: tables, pictures and conclusions, as Markdown."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from ope_vpm.outside import write_text
@@ -11,16 +12,15 @@ from ope_vpm.studies.study import Results, Row, Rows, Table
 
 INTRODUCTION = """# Other papers' figures, and ours
 
-Papers on off-policy evaluation, run again: their logs, or logs of the same kind and size; the figures that they
-published, ours of the same method, and what `auto` makes of it. An estimator that both have by one definition must
-agree; the others show who is nearer. The lowest error of a setting is in bold, and an interval holds where the truth is
-in it. Numbers are returns of an episode unless a section says otherwise.
+Papers on off-policy evaluation, run again: their logs, or logs of the same kind and size; the published figures, ours
+of the same method, and what `auto` makes of it. The lowest error is in bold. "Held" counts the intervals with the truth
+in them, "verdicts" the answers that are called reliable/caution/unreliable.
 
 This page is made by `ope-vpm reproduce NAME --output docs/papers` for each paper, and then
-`ope-vpm reproduce papers --output docs/papers`. Every run is in `docs/papers/NAME.csv`.
+`ope-vpm reproduce papers --output docs/papers`; `--runs 0` prints all methods and settings of a paper. Every run is in
+`docs/papers/NAME.csv`.
 
-Not here: COBS (Voloshin, Le, Jiang, Yue 2021), whose figures are tables of the paper's appendix and not of its
-repository, so that ours would stand beside none.
+Not here: COBS (Voloshin and others 2021), whose repository has no figures to stand beside ours.
 """
 
 
@@ -36,25 +36,38 @@ def write_page(folder: Path) -> Path:
 
 
 def _section(name: str, paper: Paper, rows: list[Row], folder: Path) -> str:
-    seconds = sum(float(row["seconds"]) for row in rows)
-    when = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))["finished"][:10]
-    first = [*paper.data_cells, *paper.cells][: paper.shown]
-    shown = Rows(row for row in rows if any(cell.items() <= row.items() for cell in first))
+    report = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+    made = f"ope-vpm {report['versions']['ope-vpm']}, {report['finished'][:10]}"
+    minutes = sum(float(row["seconds"]) for row in rows) / 60
     data = f" --data {paper.data}" if paper.data else ""
     return "\n".join(
         [
             f"## {paper.title}\n",
-            f"{paper.reference}. Published figures: {paper.source}.\n",
+            f"*{paper.reference.partition(': ')[2]}*. Published figures: {paper.source}.\n",
             f"{paper.protocol} Runs: {paper.runs}.\n",
-            _markdown(table(paper, Results(shown))),
+            _markdown(_compact(paper, rows)),
             f"\n![{name}]({folder.name}/{name}.png)\n",
             *(f"- {sentence}" for sentence in paper.conclusions),
-            f"\nNot reproduced: {paper.missing}\n",
-            f"`ope-vpm reproduce {name}{data}`: {seconds / 60:.1f} minutes in estimators, beside other work, {when}.\n",
+            f"\nNot reproduced: {paper.missing} `ope-vpm reproduce {name}{data}`: {made}, {minutes:.1f} minutes.\n",
         ]
     )
 
 
+def _compact(paper: Paper, rows: list[Row]) -> Table:
+    """The rows and columns of a paper's table that its page shows."""
+    shown, cells = paper.page, paper.page.get("cells", [{}])
+    kept_rows = Rows(
+        row for row in rows if row["method"] in shown["methods"] and any(cell.items() <= row.items() for cell in cells)
+    )
+    whole = table(replace(paper, measures=shown["measures"]), Results(kept_rows))
+    named = list(paper.cells[0])
+    kept = [n for n, column in enumerate(whole.columns) if n >= len(named) or column in shown["by"]]
+    lines = [line for line in whole.rows if line[len(named)] in shown["methods"]]
+    heads = [*whole.columns[:-2], "held", "verdicts"]
+    return Table([heads[n] for n in kept], [[line[n] for n in kept] for line in lines])
+
+
 def _markdown(found: Table) -> str:
-    lines = [list(found.columns), ["---"] * len(found.columns), *map(list, found.rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    head, *lines = (f"| {' | '.join(line)} |" for line in (found.columns, *found.rows))
+    text = "\n".join([head, "|---" * len(found.columns) + "|", *lines])
+    return text.replace(" ± ", "±").replace(" / ", "/")

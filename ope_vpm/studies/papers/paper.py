@@ -57,8 +57,9 @@ class Paper:
     conclusions: list[str]
     missing: str
     """What could not be reproduced, and why."""
-    shown: int = 1000
-    """How many of the cells are in the page's table; all of them, if not given."""
+    page: dict[str, Any] = field(default_factory=dict)
+    """What the page's table shows: the columns `by` which its rows are named, its `methods` and `measures`, and its
+    `cells` by some of their columns; all cells, if they are not given."""
     data: str = ""
     """The file with the paper's own log, where there is one."""
     data_cells: list[Cell] = field(default_factory=list)
