@@ -1,5 +1,7 @@
 """d3rlpy's own fitted Q evaluation, as a cross-check on greedy d3rlpy policies: it knows no others."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,7 +13,18 @@ from ope_vpm.ope.authoring import Bootstrap, Problem, ProblemEstimator, RawEstim
 from ope_vpm.ope.inference.doubts import remarks
 from ope_vpm.ope.inference.uncertainty import initial_sums
 from ope_vpm.optional import is_from, library
-from ope_vpm.with_torch import torch
+from ope_vpm.with_torch import own_generator
+
+
+@contextmanager
+def _numpy_generator(seed: int) -> Iterator[None]:
+    """NumPy's global generator, from which d3rlpy draws batches, seeded and put back as it was."""
+    state = np.random.get_state()  # noqa: NPY002
+    try:
+        np.random.seed(seed % 2**32)  # noqa: NPY002
+        yield
+    finally:
+        np.random.set_state(state)  # noqa: NPY002
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,20 +70,14 @@ class D3rlpyFQE(ProblemEstimator):
             gamma=problem.gamma, learning_rate=self.learning_rate, batch_size=self.batch_size, **settings
         )
         fqe = (ope.DiscreteFQE if discrete else ope.FQE)(algo=algo, config=config)
-        state = np.random.get_state()  # noqa: NPY002  # d3rlpy draws batches from the global generator
-        try:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(problem.seed)
-                np.random.seed(problem.seed % 2**32)  # noqa: NPY002
-                fqe.fit(
-                    to_d3rlpy(problem.data.select(problem.log.episodes)),
-                    n_steps=self.training_steps,
-                    n_steps_per_epoch=self.training_steps,
-                    logger_adapter=logging.NoopAdapterFactory(),
-                    show_progress=False,
-                )
-                observations = np.asarray(first, dtype=np.float32).reshape(len(first), *algo.observation_shape)
-                values = fqe.predict_value(observations, algo.predict(observations))
-        finally:
-            np.random.set_state(state)  # noqa: NPY002
+        with own_generator(problem.seed), _numpy_generator(problem.seed):
+            fqe.fit(
+                to_d3rlpy(problem.data.select(problem.log.episodes)),
+                n_steps=self.training_steps,
+                n_steps_per_epoch=self.training_steps,
+                logger_adapter=logging.NoopAdapterFactory(),
+                show_progress=False,
+            )
+            observations = np.asarray(first, dtype=np.float32).reshape(len(first), *algo.observation_shape)
+            values = fqe.predict_value(observations, algo.predict(observations))
         return np.asarray(values, dtype=np.float64).reshape(-1)

@@ -6,14 +6,16 @@ Whatever does without networks does without torch; `from ope_vpm.with_torch impo
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from ope_vpm.optional import library
 from ope_vpm.threads import limit_loaded
 
-__all__ = ["has_torch", "is_distribution", "is_network", "is_tensor", "torch"]
+__all__ = ["has_torch", "is_distribution", "is_network", "is_tensor", "own_generator", "torch"]
 
 if TYPE_CHECKING:
     import torch
@@ -31,6 +33,18 @@ else:
             return getattr(_Torch._module, name)
 
     torch = _Torch()
+
+
+_GENERATOR = RLock()
+
+
+@contextmanager
+def own_generator(seed: int | None = None) -> Iterator[None]:
+    """Torch's global generator for this thread alone, put back as it was afterwards; seeded where a seed is given."""
+    with _GENERATOR, torch.random.fork_rng(devices=[]):
+        if seed is not None:
+            torch.manual_seed(seed)
+        yield
 
 
 def has_torch() -> bool:

@@ -81,15 +81,15 @@ def test_functions_are_short():
     assert found <= LONG_FUNCTIONS
 
 
-MEMORY = ROOT / "ope" / "memory.py"
-"""Its decorator is passed over: a function that is remembered is called by the one that asks for it."""
+PASSED_OVER = {ROOT / "ope" / "memory.py", ROOT / "lazy.py", ROOT / "threads.py"}
+"""What they are given is called by those who ask for it: functions that are remembered or work at once, properties."""
 
 
 def module_of(frame):
     """The module of the nearest caller in this package; None where there is none."""
     while frame is not None:
         path = Path(frame.f_code.co_filename)
-        if path.is_relative_to(ROOT) and path != MEMORY:
+        if path.is_relative_to(ROOT) and path not in PASSED_OVER:
             return ".".join(path.relative_to(ROOT).with_suffix("").parts)
         frame = frame.f_back
     return None
@@ -102,7 +102,7 @@ def calls_of(function):
     def follow(frame, event, _):
         path = Path(frame.f_code.co_filename)
         resumed = frame.f_code.co_flags & inspect.CO_GENERATOR  # it runs where it is asked, not where it was made
-        if event == "call" and path.is_relative_to(ROOT) and path != MEMORY and not resumed:
+        if event == "call" and path.is_relative_to(ROOT) and path not in PASSED_OVER and not resumed:
             calls.add((module_of(frame.f_back), ".".join(path.relative_to(ROOT).with_suffix("").parts)))
 
     sys.setprofile(follow)

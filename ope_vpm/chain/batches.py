@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import cast
 
 import numpy as np
 
 from ope_vpm.arrays import Array, Floats, Integers, chunks
 from ope_vpm.chain.transitions import Transitions
+from ope_vpm.lazy import cached_property
 from ope_vpm.linear.features import BATCH_ROWS
 from ope_vpm.linear.moments import Batch
 

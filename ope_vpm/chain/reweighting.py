@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from ope_vpm.arrays import Array, Floats
 from ope_vpm.chain.estimate import Expectation, StationaryEstimate
 from ope_vpm.chain.transitions import Transitions
 from ope_vpm.chain.vpm import VPM
+from ope_vpm.lazy import cached_property
 
 Trajectories = npt.ArrayLike | Sequence[npt.ArrayLike]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
+from ope_vpm.lazy import cached_property
 from ope_vpm.linear.moments import Batch, Batches, combined
 
 

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from scipy.linalg import eigvals, lu_solve, solve
 from scipy.linalg.lapack import dgetrf
 
 from ope_vpm.arrays import Array, Floats, Integers
+from ope_vpm.lazy import cached_property
 from ope_vpm.linear.moments import Means
 
 JITTER = 1e-10

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +12,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers, mean_and_deviation, read_only
+from ope_vpm.lazy import cached_property
 from ope_vpm.logged.columns import (
     action_column,
     as_precise,

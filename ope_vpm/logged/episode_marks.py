@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers
+from ope_vpm.lazy import cached_property
 from ope_vpm.logged.columns import episode_column, flag_column, refuse_turns
 
 if TYPE_CHECKING:

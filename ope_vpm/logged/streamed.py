@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers
+from ope_vpm.lazy import cached_property
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.episode_marks import EpisodeTable, RewardFacts
 from ope_vpm.logged.spaces import Space, state_sizes

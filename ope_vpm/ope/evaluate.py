@@ -1,7 +1,8 @@
 """One call: data and policies and estimators in, values out."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import Any, Literal, Unpack, overload
 
@@ -17,6 +18,7 @@ from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.inference.values import PolicyValues
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.questions.agreement import AllValues
+from ope_vpm.threads import at_once, check_jobs
 
 ALL: Literal["all"] = "all"
 """Stands for every estimator of this package that fits the question."""
@@ -105,6 +107,7 @@ def evaluate(
     ignore: Collection[str] = (),
     state_features: Any = None,
     behaviour: Behaviour = "cloned",
+    jobs: int | None = None,
     **options: Any,
 ) -> Any:
     """Estimate the value of a policy from data that somebody else logged.
@@ -126,6 +129,8 @@ def evaluate(
             observations: pairs that were never logged are then predicted from the same action in similar states.
         behaviour: where action ratios π/b take the policy that logged the data from: "cloned" fits it to the log,
             "logged" takes the propensities of the data, a policy in any form that `as_policy` takes is taken as it is.
+        jobs: of several policies on less than 50 000 rows so many are worked on at once, each in a thread; None: one on
+            each core. No answer depends on it.
         options: the estimator's own settings; with several estimators, give instances instead.
 
     Returns:
@@ -141,15 +146,15 @@ def evaluate(
     choices: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit}
     discounts = _discounts(gamma)
     log = data if isinstance(data, LoggedDataset) else scan_dataset(data)
-    first: Problem | None = None
+    known = {"state_features": state_features, "behaviour": behaviour, "seed": seed, "ignore": ignore}
 
-    def one(target: Any) -> Any:
-        nonlocal first
-        if first is None:
-            known = {"state_features": state_features, "behaviour": behaviour}
-            base = first = Problem.pose(log, target, gamma=discounts[0], seed=seed, ignore=ignore, **known, **choices)
-        else:
-            base = first.with_policy(target)
+    def every(targets: Sequence[Any]) -> Iterator[Any]:
+        first = Problem.pose(log, targets[0], gamma=discounts[0], **known, **choices)
+        together = partial(one, first, targets[0])
+        return at_once(together, targets, len(first.data), jobs)
+
+    def one(first: Problem, posed: Any, target: Any) -> Any:
+        base = first if target is posed else first.with_policy(target)
         problems = [base, *(base.with_gamma(each, **choices) for each in discounts[1:])]
         together = tuple(problem.discount for problem in problems)
         problems = [replace(problem, together=together) for problem in problems]
@@ -169,11 +174,12 @@ def evaluate(
 
     if isinstance(policy, Mapping | list | tuple) and not policy:
         raise ValueError(f"policy must be one policy, or a list or mapping of at least one: got {policy!r}")
+    check_jobs(jobs)
     if isinstance(policy, Mapping) and not is_one_policy(log, policy):
-        return PolicyValues((name, one(target)) for name, target in policy.items())
+        return PolicyValues(zip(policy, every(list(policy.values())), strict=True))
     if isinstance(policy, list | tuple) and not is_table(policy):
-        return [one(target) for target in policy]
-    return one(policy)
+        return list(every(policy))
+    return next(every([policy]))
 
 
 def _check(estimator: Estimator, problem: Problem) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers
+from ope_vpm.lazy import cached_property
 from ope_vpm.linear.features import DistinctColumns, Standardiser
 from ope_vpm.logged import Finding, LoggedDataset
 from ope_vpm.logged.checks import CHECKS, DUPLICATED, STEP_NUMBER, copied_episodes

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
+from threading import RLock
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary, ref
 
@@ -21,6 +22,7 @@ class Memory:
 
     def __init__(self, owner: Memory | None = None) -> None:
         self._results: dict[Any, Any] = {}
+        self._lock = RLock()
         self._of_policies: WeakKeyDictionary[TargetPolicy, Memory] = WeakKeyDictionary()
         self._owner = None if owner is None else ref(owner)
 
@@ -36,7 +38,13 @@ class Memory:
 
     def of(self, policy: TargetPolicy) -> Memory:
         """The memory of a policy."""
-        return self._of_policies.setdefault(policy, Memory())
+        with self._lock:
+            return self._of_policies.setdefault(policy, Memory())
+
+    def forget(self, policy: TargetPolicy) -> None:
+        """Let go of what was computed about a policy, which may be asked about again."""
+        with self._lock:
+            self._of_policies.pop(policy, None)
 
     def lent(self) -> Memory:
         """A weak reference to this memory, for objects that are stored inside it.
@@ -45,6 +53,15 @@ class Memory:
         are: ten evaluations of 20 000 rows each kept 2 GB alive.
         """
         return Memory(self) if self._owner is None else self
+
+
+class _Once:
+    """A result that one thread computes and all others wait for."""
+
+    __slots__ = ("done", "lock", "result")
+
+    def __init__(self) -> None:
+        self.lock, self.done, self.result = RLock(), False, None
 
 
 def remembered(make: Callable[Given, Result]) -> Callable[Given, Result]:
@@ -64,10 +81,12 @@ def remembered(make: Callable[Given, Result]) -> Callable[Given, Result]:
         first, *rest = bound.args
         by_policy = bool(rest) and isinstance(rest[0], TargetPolicy)
         results = (first.memory.of(rest[0]) if by_policy else first.memory).results
-        key = make, *rest[by_policy:]
-        if key not in results:
-            results[key] = make(first.lent() if hasattr(first, "lent") else first, *rest)  # type: ignore[call-arg]
-        return results[key]
+        once = results.setdefault((make, *rest[by_policy:]), _Once())
+        with once.lock:  # other threads wait for the result
+            if not once.done:
+                lent = first.lent() if hasattr(first, "lent") else first
+                once.result, once.done = make(lent, *rest), True  # type: ignore[call-arg]
+        return once.result
 
     return found
 

@@ -17,7 +17,7 @@ from ope_vpm.ope.inference.doubts import remarks
 from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.linear import find_lstd
-from ope_vpm.ope.questions.paired import Evaluated, evaluated
+from ope_vpm.ope.questions.paired import Evaluated
 from ope_vpm.ope.vpm.estimator import VPMEstimator
 from ope_vpm.plugins.valuation import Valuation
 from ope_vpm.policy import TargetPolicy
@@ -53,9 +53,11 @@ def worth_a_race(estimator: Estimator, problem: Problem, policies: int) -> bool:
     return isinstance(estimator, Auto | VPMEstimator) and not problem.finite and policies >= LEAST_POLICIES
 
 
-def screened(valuation: Valuation, targets: Mapping[str, TargetPolicy]) -> dict[str, Evaluated]:
+def screened(
+    valuation: Valuation, targets: Mapping[str, TargetPolicy], jobs: int | None = None
+) -> dict[str, Evaluated]:
     """The rough solutions of policies that are not the best, by more than the error of a difference allows."""
-    rough = {name: evaluated(Rough(), valuation.problem(target)) for name, target in targets.items()}
+    rough = dict(zip(targets, valuation.each(list(targets.values()), jobs, Rough()), strict=True))
     leads = {name: each.of_return or each for name, each in rough.items()}
     return {name: rough[name] for name in leads if any(beats(other, leads[name]) for other in leads.values())}
 

@@ -18,7 +18,7 @@ from ope_vpm.ope.estimator import Estimator
 from ope_vpm.ope.inference.estimate import return_range, reward_range
 from ope_vpm.ope.inference.uncertainty import LEVEL
 from ope_vpm.ope.inference.value import EpisodeReturn, PolicyValue
-from ope_vpm.ope.questions.paired import Evaluated, evaluated, student
+from ope_vpm.ope.questions.paired import Evaluated, student
 from ope_vpm.ope.questions.returns import worst_tenth
 from ope_vpm.outside import about, printable
 from ope_vpm.plugins.race import Rough, screened, worth_a_race
@@ -189,6 +189,7 @@ def select(
     ignore: Collection[str] = (),
     behaviour: Behaviour = "cloned",
     progress: Callable[[int], None] | None = None,
+    jobs: int | None = None,
     **options: Unpack[Settings],
 ) -> Selection:
     """Evaluate all policies on one log and put them in order.
@@ -211,6 +212,7 @@ def select(
         time_limit: what follows a truncation, see `ov.evaluate`.
         ignore: codes of the doctor's findings to pass over.
         behaviour: where action ratios take the policy that logged the data from, see `ov.evaluate`.
+        jobs: how many policies are worked on at once, see `ov.evaluate`.
         progress: called with the number of policies that are done.
         options: the estimator's own settings.
     """
@@ -221,16 +223,8 @@ def select(
     named = dict(policies) if isinstance(policies, Mapping) else {str(n): each for n, each in enumerate(policies)}
     if not named:
         raise ValueError("there must be at least one policy to choose from: got none")
-    choices = Choices(
-        estimator=estimator,
-        gamma=gamma,
-        seed=seed,
-        on_end=on_end,
-        time_limit=time_limit,
-        ignore=ignore,
-        behaviour=behaviour,
-        options=options,
-    )
+    meaning: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit, "behaviour": behaviour}
+    choices = Choices(estimator=estimator, gamma=gamma, seed=seed, ignore=ignore, options=options, **meaning)
     choices.check(gamma)  # a misspelt name is answered before a large file is read
     valuation = Valuation.of(data if isinstance(data, LoggedDataset) else scan_dataset(data), choices)
     targets = {name: target_of(valuation.log.data, policy) for name, policy in named.items()}
@@ -238,10 +232,12 @@ def select(
     with about(first):
         problem = valuation.problem(targets[first])
     raced = race and rank_by != "cvar" and worth_a_race(valuation.estimator, problem, len(targets))
-    found = screened(valuation, targets) if raced else {}
-    for name in (each for each in targets if each not in found):
+    found = screened(valuation, targets, jobs) if raced else {}
+    left = [name for name in targets if name not in found]
+    answers = valuation.each([targets[name] for name in left], jobs)
+    for name in left:
         with about(name):
-            found[name] = evaluated(valuation.estimator, valuation.problem(targets[name]), ignore)
+            found[name] = next(answers)
         if progress is not None:
             progress(len(found))
     if rank_by == "cvar":

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property
 from typing import Any, Self
 
+from ope_vpm.lazy import cached_property
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.doctor import check_ignored
 from ope_vpm.logged.streamed import StreamedDataset
@@ -21,6 +21,7 @@ from ope_vpm.ope.questions.compare import LOGGED, compared, of_log
 from ope_vpm.ope.questions.gate import Gate, check_gain
 from ope_vpm.ope.questions.paired import Evaluated, evaluated
 from ope_vpm.policy import TargetPolicy
+from ope_vpm.threads import at_once
 
 NAN = float("nan")
 
@@ -113,6 +114,25 @@ class Valuation:
             time_limit=choices.time_limit,
             behaviour=choices.behaviour,
         )
+
+    def each(
+        self, policies: Sequence[TargetPolicy], jobs: int | None = None, estimator: Estimator | None = None
+    ) -> Iterator[Evaluated]:
+        """What `evaluated` says of each policy, in their order, several at once; what was computed is forgotten.
+
+        Args:
+            policies: the targets.
+            jobs: how many at once, see `ope_vpm.ope.evaluate`.
+            estimator: in the place of the valuation's own.
+        """
+
+        def one(policy: TargetPolicy) -> Evaluated:
+            problem = self.problem(policy)
+            found = evaluated(estimator or self.estimator, problem, self.choices.ignore)
+            problem.log.memory.forget(problem.policy)
+            return found
+
+        return at_once(one, policies, len(self.log.data), jobs)
 
     def answered(self, policy: TargetPolicy) -> tuple[PolicyValue, Gate | None]:
         """The answer of `ov.evaluate`, at the cost of what depends on the policy, and whether it beats the baseline.

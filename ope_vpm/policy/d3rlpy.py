@@ -23,7 +23,7 @@ from ope_vpm.policy.described import describe
 from ope_vpm.policy.discrete import CategoricalPolicy, one_hot
 from ope_vpm.policy.networks import as_torch, only_tensors, read_tensors
 from ope_vpm.policy.target import TargetPolicy, checked_actions
-from ope_vpm.with_torch import torch
+from ope_vpm.with_torch import own_generator, torch
 
 MAKERS: tuple[Callable[..., Any], ...] = (torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn)
 """The functions that make a tensor of a size that is given."""
@@ -153,7 +153,7 @@ def _greedy_of(algo: Any, policy: TargetPolicy) -> TargetPolicy:
 
 def _greedy(algo: Any) -> Callable[[Array], Array]:
     def action(observations: Array, seed: int = 0) -> Array:
-        with running(observations), torch.random.fork_rng(devices=[]):
+        with running(observations), own_generator():
             _seed(seed)
             actions: Array = algo.predict(_shaped(algo, observations))
         return actions

@@ -19,6 +19,7 @@ from ope_vpm.policy.calls import Call, as_array
 from ope_vpm.policy.continuous import GaussianPolicy
 from ope_vpm.policy.discrete import CategoricalPolicy
 from ope_vpm.policy.target import DRAWS, Generator, TargetPolicy, in_batches
+from ope_vpm.with_torch import own_generator
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,8 +206,7 @@ class DistributionPolicy(TargetPolicy):
         def draw(distribution: Distribution, rows: int) -> Array:
             return as_array(distribution.sample()).reshape(rows, -1)
 
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            torch.manual_seed(int(rng.integers(2**63)))
+        with own_generator(int(rng.integers(2**63))), torch.no_grad():
             return in_batches(self._call.reading(draw), observations)
 
     def log_prob(self, observations: Array, actions: Array) -> Floats:

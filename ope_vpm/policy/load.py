@@ -20,7 +20,7 @@ from ope_vpm.policy.arrays import load_arrays
 from ope_vpm.policy.discrete import TablePolicy
 from ope_vpm.policy.function import Output, from_function, from_module
 from ope_vpm.policy.target import TargetPolicy
-from ope_vpm.with_torch import is_network, is_tensor, torch
+from ope_vpm.with_torch import is_network, is_tensor, own_generator
 
 KINDS = ".zip of stable-baselines3, .d3 of d3rlpy, .pt of torch, .onnx, a network in .npz, or a table in .npy or .csv"
 
@@ -116,7 +116,7 @@ def _load(
         )
     if kind in ("sb3", "d3rlpy", "torch"):
         # Libraries draw random weights before they read the stored ones: the global generator is put back.
-        with torch.random.fork_rng(devices=[]):
+        with own_generator():
             if kind == "sb3":
                 from ope_vpm.policy.sb3_files import load_sb3
 

@@ -9,7 +9,6 @@ to j.
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -18,6 +17,7 @@ from scipy.sparse import csgraph
 from scipy.sparse import linalg as splinalg
 
 from ope_vpm.arrays import Bools, Floats, Integers
+from ope_vpm.lazy import cached_property
 
 SparseMatrix = Any
 

@@ -19,7 +19,7 @@ from ope_vpm.chain.solvers.network import HiddenFeatures, NeuralRatio
 from ope_vpm.chain.solvers.solution import Ratio, Solution, select
 from ope_vpm.chain.transitions import Transitions
 from ope_vpm.linear.features import Standardiser
-from ope_vpm.with_torch import torch
+from ope_vpm.with_torch import own_generator, torch
 
 if TYPE_CHECKING:
     from ope_vpm.chain.solvers.ratio_network import RatioNetwork
@@ -134,8 +134,7 @@ class Neural:
         """The network to train, seeded without touching the global generator, and a copy."""
         from ope_vpm.chain.solvers.ratio_network import RatioNetwork  # which needs torch
 
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with own_generator(seed):
             network = RatioNetwork(dimension, tuple(self.hidden), self.start_at_one)
         network = network.to(device=self.device, dtype=getattr(torch, self.dtype))
         return network, copy.deepcopy(network)

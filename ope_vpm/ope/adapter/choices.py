@@ -75,6 +75,7 @@ class Choices(Settings, total=False):
     ignore: Collection[str]
     state_features: Any
     behaviour: Behaviour
+    jobs: int | None
 
 
 def checked_behaviour(data: LoggedDataset, target: TargetPolicy, behaviour: Behaviour) -> Behaviour:

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks
+from ope_vpm.lazy import cached_property
 from ope_vpm.linear.features import BATCH_ROWS
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.encoding import Encoder

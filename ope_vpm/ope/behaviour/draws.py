@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr
 
 from ope_vpm.arrays import Bools, Floats, Integers, group_sums
+from ope_vpm.lazy import cached_property
 from ope_vpm.ope.memory import Memory, remembered
 from ope_vpm.policy.continuous import LOG_ROOT_TWO_PI, log_densities
 

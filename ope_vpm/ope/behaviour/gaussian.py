@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from ope_vpm.arrays import Bools, Floats, Integers, group_sums
+from ope_vpm.lazy import cached_property
 from ope_vpm.ope.behaviour.draws import Draws
 from ope_vpm.ope.behaviour.regression import NO_RIDGE, Design, Gaussian, Regression, expectation
 from ope_vpm.ope.memory import Memory, remembered

@@ -11,11 +11,11 @@ held-out episodes; how far models differ that the data allow as well; and how fa
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
+from ope_vpm.lazy import cached_property
 from ope_vpm.linear.system import RIDGES, LinearSystem, choose_ridge, penalty_scale
 from ope_vpm.ope.adapter.pair_stream import pair_features
 from ope_vpm.ope.dynamics.ahead import NO_CHARGE, Ahead, Charge, Simulator

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from scipy import sparse
 
 from ope_vpm.arrays import ROUNDING, Array, Bools, Floats, Integers, are_ones, group_sums, number_codes
 from ope_vpm.chain.finite.solve import SparseMatrix
+from ope_vpm.lazy import cached_property
 from ope_vpm.ope.adapter.encoding import Encoder
 from ope_vpm.ope.adapter.ends import Steps
 from ope_vpm.ope.log import Log

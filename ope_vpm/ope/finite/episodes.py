@@ -17,11 +17,11 @@ episode follows, and (1 - γ)·R where nothing does. A logged step moves R by
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
 from ope_vpm.arrays import Floats
+from ope_vpm.lazy import cached_property
 from ope_vpm.ope.finite.fit import Fit, fitted
 from ope_vpm.ope.finite.model import CompletedModel
 from ope_vpm.ope.finite.problem import FiniteProblem, finite_problem

@@ -14,11 +14,11 @@ logs of one setting.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
 from ope_vpm.arrays import ROUNDING, Floats, effective_sample_size, group_sums
+from ope_vpm.lazy import cached_property
 from ope_vpm.ope.finite.behaviour import BehaviourModel, centred_log_probabilities
 from ope_vpm.ope.finite.counts import PairCounts
 from ope_vpm.ope.finite.model import CompletedModel

@@ -10,7 +10,6 @@ intervals all use this one map.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from scipy import sparse
 from ope_vpm.arrays import ROUNDING, Floats, Integers
 from ope_vpm.chain.finite.chain import FiniteChain, named_states, reducibility
 from ope_vpm.chain.finite.solve import SparseMatrix
+from ope_vpm.lazy import cached_property
 from ope_vpm.ope.finite.mixture import Mixture
 from ope_vpm.ope.finite.problem import FiniteProblem
 

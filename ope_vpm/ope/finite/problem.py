@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from ope_vpm.arrays import ROUNDING, Floats, group_sums
+from ope_vpm.lazy import cached_property
 from ope_vpm.ope.adapter.pairs import absorbed_share
 from ope_vpm.ope.finite.counts import PairCounts, count_pairs
 from ope_vpm.ope.finite.similar import Borrowed, borrowed, standardised_features

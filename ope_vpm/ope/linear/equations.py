@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
+from ope_vpm.lazy import cached_property
 from ope_vpm.linear.folds import accumulate_folds, all_but_each
 from ope_vpm.linear.moments import Means, accumulate_initial
 from ope_vpm.linear.passes import Coefficients, WeightSums, apply, apply_all

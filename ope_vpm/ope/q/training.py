@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from ope_vpm.arrays import Integers
-from ope_vpm.with_torch import torch
+from ope_vpm.with_torch import own_generator, torch
 
 BATCH = 256
 """Rows in each gradient."""
@@ -40,8 +40,7 @@ class Ensemble(torch.nn.Module):
 
 def mlp(inputs: int, outputs: int, seed: int, hidden: int = 64) -> torch.nn.Sequential:
     """Tanh layers; initialised from the seed without touching the global generator."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with own_generator(seed):
         return torch.nn.Sequential(
             torch.nn.Linear(inputs, hidden),
             torch.nn.Tanh(),

@@ -13,12 +13,12 @@ which is ever repeated, b is 0.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from scipy.linalg import lu_factor, lu_solve
 
 from ope_vpm.arrays import Floats
+from ope_vpm.lazy import cached_property
 from ope_vpm.ope.adapter.pair_stream import pair_features
 from ope_vpm.ope.behaviour.source import behaviour_log_prob
 from ope_vpm.ope.memory import Memory

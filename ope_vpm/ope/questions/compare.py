@@ -24,6 +24,7 @@ from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.questions.gate import Decision, Gate, check_gain, sequence_reach
 from ope_vpm.ope.questions.paired import Evaluated, evaluated, found, noise_of, student
 from ope_vpm.outside import Shown, printable
+from ope_vpm.threads import at_once
 
 LOGGED = "logged"
 SURE = 2.6
@@ -183,12 +184,12 @@ def compare(
     time_limit: TimeLimit = "continue",
     ignore: Collection[str] = (),
     behaviour: Behaviour = "cloned",
+    jobs: int | None = None,
     **options: Unpack[Settings],
 ) -> Comparison:
     """Is one policy better than another, or than the one that logged the data?
 
-    Both are valued on the same log. An episode that flatters one usually flatters the other, so the difference is far
-    better known than either value: see `ope_vpm.ope.questions.paired` for its error.
+    An episode that flatters one mostly flatters the other: errors are paired (`ope_vpm.ope.questions.paired`).
 
     Args:
         data: the log, or whatever `ov.evaluate` takes for one.
@@ -201,14 +202,11 @@ def compare(
         time_limit: what follows a truncation, see `ov.evaluate`.
         ignore: codes of the doctor's findings to pass over.
         behaviour: where action ratios take the policy that logged the data from, see `ov.evaluate`.
+        jobs: how many policies are worked on at once, see `ov.evaluate`.
         options: the estimator's own settings.
 
     Returns:
         The difference with its interval, the probability that new is better, and a verdict.
-
-    Example:
-        >>> found = ov.compare(data, new_policy, "logged", gamma=0.99)  # doctest: +SKIP
-        >>> found.value, found.interval, found.probability  # doctest: +SKIP
     """
     made = made_of(estimator, options)
     against_log = isinstance(old, str) and old == LOGGED
@@ -221,9 +219,9 @@ def compare(
     if other is not None and other.policy.n_actions != problem.policy.n_actions:
         counts = problem.policy.n_actions, other.policy.n_actions
         raise ValueError("new and old must choose from the same actions: {} != {} (another task?)".format(*counts))
-    mine = evaluated(made, problem, ignore)
-    its = of_log(problem) if other is None else evaluated(made, other, ignore)
-    return compared(problem, mine, its)
+    asked = [problem] if other is None else [problem, other]
+    mine, *its = at_once(lambda one: evaluated(made, one, ignore), asked, len(problem.data), jobs)
+    return compared(problem, mine, its[0] if its else of_log(problem))
 
 
 def of_log(problem: Problem) -> Evaluated:

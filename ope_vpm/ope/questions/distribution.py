@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from scipy import optimize
 
 from ope_vpm.arrays import Array, Floats, is_number
+from ope_vpm.lazy import cached_property
 from ope_vpm.ope.inference.doubts import Level
 from ope_vpm.ope.inference.uncertainty import LEVEL, Interval
 from ope_vpm.outside import Shown, printable

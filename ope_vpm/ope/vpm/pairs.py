@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import replace
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -110,9 +111,13 @@ def _with_return(
     return replace(found, per_episode=of_return.doubted(DISAGREEMENT.suspects(abs(apart))))
 
 
+_WARNINGS = RLock()
+"""What is warned of is one setting for all threads."""
+
+
 def fit_quietly(method: VPM, transitions: Transitions) -> StationaryEstimate:
     """Fit the ratio; what the chain would warn of stands in the diagnostics' notes."""
-    with warnings.catch_warnings():
+    with _WARNINGS, warnings.catch_warnings():
         warnings.simplefilter("ignore", StationaryWarning)
         return method.fit(transitions)
 
