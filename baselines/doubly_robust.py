@@ -130,6 +130,8 @@ def _of_bandit(problem: Problem, model: Callable[[Array], Array]) -> RawEstimate
     ratio = np.exp(problem.target_log_prob - behaviour_log_prob(problem).log_prob)
     expected = np.sum(problem.policy.probabilities(data.observations) * q, axis=1)
     each = expected + ratio * (data.rewards - q[np.arange(len(data)), data.actions])
+    if problem.gamma < 1 and problem.on_end == "absorb":
+        each *= 1 - problem.gamma  # nothing is paid after the one step
     sums = EpisodeSums(each[:, None], np.ones((len(data), 1)))
     doubts = doubts_of_weights(data, ratio)
     found = RawEstimate(value=float(each.mean()), uncertainty=Bootstrap(episodes=sums), weights=ratio, doubts=doubts)

@@ -266,3 +266,21 @@ def test_actions_that_nobody_took_are_unreliable(name):
     value = ov.evaluate(data, far, name, gamma=0.9)
     assert value.verdict == "unreliable"
     assert any("what the target does" in reason or "not logged" in reason for reason in value.reasons)
+
+
+@pytest.mark.parametrize("gamma", [1.0, 0.5])
+def test_a_q_of_ones_own_for_a_bandit_by_hand(gamma):
+    """Fair coins, π takes action 1, π/b = 2: q + (r - q)·π/b is 2, 2 + 2·(1 - 2), 2 and 2 + 2·(6 - 2), 3.5 on average.
+
+    Nothing follows: that is the return for every discount.
+    """
+    data = ov.LoggedDataset.from_arrays([0] * 4, [0, 1, 0, 1], [9.0, 1.0, 9.0, 6.0], terminated=[True] * 4)
+    value = ov.evaluate(data, [[0.0, 1.0]], "dr", gamma=gamma, q=lambda seen: np.full((4, 2), 2.0), ignore=QUIET)
+    assert value.as_return() == pytest.approx((2 + 0 + 2 + 10) / 4)
+    assert value.per == ("episode" if gamma == 1 else "step")
+
+
+def test_folds_are_judged_by_the_q_of_the_others():
+    data = LinearGaussian().dataset(10, 20, BEHAVIOUR, 0)
+    one, two = (ov.evaluate(data, TARGET.policy(), "dr", gamma=0.9, n_features=40, folds=n).value for n in (1, 2))
+    assert one != two

@@ -29,7 +29,7 @@ import pytest
 from tests.mutation.changes import ROOT, Mutant
 
 LIBRARIES = ("torch", "scipy.stats", "scipy.sparse.linalg", "gymnasium", "stable_baselines3", "d3rlpy", "h5py")
-TESTED = ("tests/linear", "tests/chain", "tests/logged", "tests/baselines", "tests/ope")
+TESTED = ("tests/linear", "tests/chain", "tests/logged", "tests/baselines", "tests/ope", "tests/questions")
 QUIET = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:cov", "-m", "not long")
 BROKEN = 70
 """The exit code of a child that failed before its tests began; those end with 0 to 5."""

@@ -12,10 +12,17 @@ from ope_vpm.baselines.fqe import FQE
 from ope_vpm.baselines.model import ModelBased
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
-from ope_vpm.ope.inference.doubts import COEFFICIENTS
+from ope_vpm.ope.inference.doubts import COEFFICIENTS, UNSEEN
 from ope_vpm.ope.inference.uncertainty import Bootstrap, Likelihood
 from ope_vpm.ope.linear.missed import Missed
-from ope_vpm.ope.linear.residuals import History, PastSteps, joint_actions, regressors, residual_correlation
+from ope_vpm.ope.linear.residuals import (
+    History,
+    PastSteps,
+    earlier_actions,
+    joint_actions,
+    regressors,
+    residual_correlation,
+)
 from ope_vpm.ope.linear.sensitivity import RowDoubt
 from ope_vpm.ope.q.linear import find_lstd, lstd_equations
 from ope_vpm.ope.q.networks import inputs, train
@@ -33,7 +40,8 @@ def test_what_is_suspected_of_residuals_by_hand():
     """B·√((|ρ| - 0.2)² + h) with B = 9, ρ = -0.6 and h = 0.09; √(5² - 1.4²) of what is missed."""
     doubt = RowDoubt(bound=9.0, history=History(-0.6, 0.09, 0.04), missed=Missed(5.0, 1.4))
     assert {each.code: each.bias for each in doubt.doubts} == pytest.approx({"past": 4.5, "missed": 4.8})
-    assert History(0.0, 0.04, 0.16).bias(10.0) == pytest.approx(4)  # the larger share of the two
+    assert History(0.0, 0.04, 0.16).bias(10.0) == pytest.approx(4)  # the largest share
+    assert History(0.0, 0.04, 0.16, 0.25).bias(10.0) == pytest.approx(5)
     assert History(0.2, 0.0).share == 0
 
 
@@ -70,9 +78,9 @@ def test_the_share_that_the_action_before_foretells():
     def foretold(residual, rows=slice(None)):
         place = np.arange(4000)[rows]
         still, number = nothing[rows], episode[rows]
-        steps = PastSteps.of(place, [*regressors(still, still, before[rows]), still], number, number % 2)
-        alone, jointly = steps.predicted(residual, 1.0)
-        assert jointly == 0
+        steps = PastSteps.of(place, [*regressors(still, still, before[rows]), still, still], number, number % 2)
+        alone, jointly, earlier = steps.predicted(residual, 1.0)
+        assert jointly == earlier == 0
         return alone
 
     assert foretold(2 * before[:, 0] + noise) == pytest.approx(0.5, abs=4 * np.sqrt(2 / 4000))
@@ -89,8 +97,9 @@ def test_halves_are_predicted_by_each_other():
     episode = np.repeat(np.arange(40), 30)
     z, now, last = (rng.standard_normal((1200, 1)) for _ in range(3))
     residual = np.append(99.0, last[:, 0] * (1 + 2 * z[:, 0]))  # the first row is not among the steps
-    steps = PastSteps.of(np.arange(1, 1201), [*regressors(z, now, last), np.zeros((1200, 1))], episode, episode % 2)
-    assert steps.predicted(residual, 1.0) == (pytest.approx(1, abs=1e-6), 0)
+    nothing = [np.zeros((1200, 1))] * 2
+    steps = PastSteps.of(np.arange(1, 1201), [*regressors(z, now, last), *nothing], episode, episode % 2)
+    assert steps.predicted(residual, 1.0) == [pytest.approx(1, abs=1e-6), 0, 0]
     assert steps.predicted(residual, 1.0) == steps.predicted(residual, 1.0)  # by what was remembered
 
 
@@ -114,11 +123,10 @@ def test_the_share_that_both_actions_foretell_together():
     noise = np.sqrt(3) * rng.standard_normal(4000)
 
     def foretold(residual, joint):
-        steps = PastSteps.of(
-            np.arange(4000), [*regressors(nothing, now[:, None], last[:, None]), joint], episode, episode % 2
-        )
-        alone, jointly = steps.predicted(residual, 1.0)
-        assert alone == 0
+        parts = [*regressors(nothing, now[:, None], last[:, None]), joint, nothing]
+        steps = PastSteps.of(np.arange(4000), parts, episode, episode % 2)
+        alone, jointly, earlier = steps.predicted(residual, 1.0)
+        assert alone == earlier == 0
         return jointly
 
     paid = np.where(now == last, 1.0, -1.0) + noise
@@ -126,6 +134,46 @@ def test_the_share_that_both_actions_foretell_together():
     assert foretold(paid, both) == pytest.approx(0.25, abs=4 * 0.25 * np.sqrt(4 / 4000 * 3))
     assert foretold(paid, nothing) == 0
     assert foretold(noise, both) == 0
+
+
+def test_earlier_actions_by_hand():
+    """Two steps before counts 1, three 0.7; a row that does not follow the one before it begins again."""
+    actions = np.array([[1.0], [10.0], [100.0], [1000.0], [5.0], [7.0], [9.0]])
+    together = np.array([True, True, True, False, True, True])
+    found = earlier_actions(actions, together)
+    np.testing.assert_allclose(found[:, 0], [0, 0, 1, 10 + 0.7, 0, 0, 5])
+
+
+def shown_later(seed, lag, discrete, finite, episodes=100, steps=12):
+    """An advertisement that nobody sees before some steps have gone by; what pays is what was shown then."""
+    rng = np.random.default_rng(seed)
+    shown = rng.random((episodes, steps)) < 0.3 if discrete else rng.standard_normal((episodes, steps))
+    seen = np.concatenate([np.zeros((episodes, lag)), shown[:, : steps - lag]], axis=1)
+    rewards = seen + 0.3 * rng.standard_normal((episodes, steps))
+    states = rng.integers(3, size=(episodes, steps)) if finite else rng.standard_normal((episodes, steps))
+    last = np.tile(np.arange(steps) == steps - 1, episodes)
+    taken = shown.astype(int).reshape(-1) if discrete else shown.reshape(-1, 1)
+    return ov.LoggedDataset.from_arrays(states.reshape(-1), taken, rewards.reshape(-1), terminated=last)
+
+
+@pytest.mark.parametrize(("lag", "noticed"), [(0, False), (2, True), (3, True)])
+@pytest.mark.parametrize("discrete", [True, False])
+def test_actions_that_work_later_are_noticed_on_continuous_states(discrete, lag, noticed):
+    policy = ov.as_policy(lambda seen: np.ones(len(seen), dtype=int), n_actions=2)
+    if not discrete:
+        policy = GaussianPolicy(lambda seen: (np.ones((len(seen), 1)), np.full((len(seen), 1), 0.5)))
+    for seed in range(3):
+        found = ov.evaluate(shown_later(seed, lag, discrete, finite=False), policy, "vpm", gamma=0.9, n_features=40)
+        assert any("what went before" in reason for reason in found.reasons) == noticed
+        assert found.verdict != "reliable" or not noticed
+
+
+@pytest.mark.parametrize(("lag", "noticed"), [(0, False), (1, True), (2, True)])
+def test_actions_that_work_later_are_noticed_on_finite_states(lag, noticed):
+    for seed in range(3):
+        found = ov.evaluate(shown_later(seed, lag, discrete=True, finite=True), [[0.0, 1.0]] * 3, gamma=0.9)
+        assert any("what went before" in reason for reason in found.reasons) == noticed
+        assert found.verdict != "reliable" or not noticed
 
 
 class Habit:
@@ -312,3 +360,7 @@ def test_networks_learn_what_the_action_adds():
     assert np.corrcoef(q.numpy(), rewards[0].numpy())[0, 1] > 0.9
     slope = np.polyfit(problem.data.actions[problem.steps.rows][:, 0], q.numpy(), 1)[0]
     assert slope == pytest.approx(2, abs=0.7)
+
+
+def test_pairs_never_logged_ask_for_caution_and_more():
+    assert [UNSEEN.judge(share) for share in (0.29, 0.31, 0.96, 0.98)] == [0, 1, 1, 2]

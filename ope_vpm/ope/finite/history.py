@@ -46,56 +46,60 @@ def history(problem: Problem, solution: FiniteSolution) -> History:
     solved = SolvedSteps.of(problem, solution, None)
     # Residuals as multiples of a power of two, which rounds nothing: powers of 1e-160 are not held by floats.
     exponent = int(np.frexp(size)[1])
-    found = over_steps(problem, Pasts.of, solved, exponent)
+    found, earlier = (over_steps(problem, Pasts.of, solved, exponent, lag) for lag in (1, 2))
     number, _, square = found.moments[:3].sum(axis=1)
     rms = ldexp(float(np.sqrt(square / number)), exponent) if number else 0.0
     if rms <= ROUNDING * size:
         return History(0.0, 0.0)
-    share = max(found.predicted(each) for each in (counts.state_of_pair, counts.action_of_pair))
+    asked = (found, counts.state_of_pair), (found, counts.action_of_pair), (earlier, counts.action_of_pair)
+    share = max(pasts.predicted(kind) for pasts, kind in asked)
     ratio = float(np.sqrt(counts.times @ solved.ratio**2 / counts.times.sum()))
     return History(share, ratio * float(np.sqrt(share)) * rms)
 
 
 @dataclass(frozen=True, eq=False)
 class Pasts:
-    """Moments of residuals by pair and by the pair before; those of parts are merged."""
+    """Moments of residuals by pair and by the pair one or two steps before; those of parts are merged."""
 
     pairs: int
     """How many there are."""
+    lag: int
+    """How many steps before."""
     code: Integers
     """pair · pairs + the pair before, rising."""
     moments: Floats
     """(5, codes): Σ eᵏ, k from 0 to 4, over the steps of each code."""
     ends: tuple[Floats, ...]
-    """The first step and the last one, as columns of row, episode, pair and residual; empty where there is none."""
+    """The first and the last steps, `lag` of them, as columns of row, episode, pair and residual."""
 
     @classmethod
-    def of(cls, logged: LoggedSteps, solved: SolvedSteps, exponent: int) -> Pasts:
+    def of(cls, logged: LoggedSteps, solved: SolvedSteps, exponent: int, lag: int = 1) -> Pasts:
         """Over the steps of a log, or of one part."""
-        pieces = (cls.of_some(some, logged.first, solved, exponent) for some in logged.pieces)
-        none = cls(len(solved.ratio), np.zeros(0, dtype=np.int64), np.zeros((5, 0)), (np.zeros((4, 0)),) * 2)
+        pieces = (cls.of_some(some, logged.first, solved, exponent, lag) for some in logged.pieces)
+        none = cls(len(solved.ratio), lag, np.zeros(0, dtype=np.int64), np.zeros((5, 0)), (np.zeros((4, 0)),) * 2)
         return reduce(Pasts.merge, pieces, none)
 
     @classmethod
-    def of_some(cls, some: SomeSteps, first: int, solved: SolvedSteps, exponent: int) -> Pasts:
+    def of_some(cls, some: SomeSteps, first: int, solved: SolvedSteps, exponent: int, lag: int) -> Pasts:
         """Over some steps, without those that ended the task: what follows them is another episode."""
         outcome = some.rewards + solved.gamma * solved.values[some.after]
         left = np.ldexp(outcome - solved.mean[some.pair], -exponent)
         steps = np.array([some.row, first + some.episode, some.pair, left])[:, ~some.end]
-        return cls._added(len(solved.ratio), [_followed(len(solved.ratio), steps)], (steps[:, :1], steps[:, -1:]))
+        pairs = len(solved.ratio)
+        return cls._added(pairs, lag, [_followed(pairs, lag, steps)], (steps[:, :lag], steps[:, -lag:]))
 
     def merge(self, other: Pasts) -> Pasts:
         """The moments of two parts, one after another: an episode may go on from one into the other."""
         border = np.hstack([self.ends[1], other.ends[0]])
-        first = self.ends[0] if self.ends[0].size else other.ends[0]
-        last = other.ends[1] if other.ends[1].size else self.ends[1]
+        first, last = (np.hstack([mine, its]) for mine, its in zip(self.ends, other.ends, strict=True))
         tables = [(each.code, each.moments) for each in (self, other)]
-        return self._added(self.pairs, [*tables, _followed(self.pairs, border)], (first, last))
+        ends = first[:, : self.lag], last[:, -self.lag :]
+        return self._added(self.pairs, self.lag, [*tables, _followed(self.pairs, self.lag, border)], ends)
 
     @classmethod
-    def _added(cls, pairs: int, tables: list[tuple[Integers, Floats]], ends: tuple[Floats, ...]) -> Pasts:
+    def _added(cls, pairs: int, lag: int, tables: list[tuple[Integers, Floats]], ends: tuple[Floats, ...]) -> Pasts:
         codes, moments = (np.concatenate(some, axis=-1) for some in zip(*tables, strict=True))
-        return cls(pairs, *_summed(codes, moments), ends)
+        return cls(pairs, lag, *_summed(codes, moments), ends)
 
     def predicted(self, kind: Integers) -> float:
         """The share of the variance of residuals that is between steps of one pair with different pasts.
@@ -110,11 +114,12 @@ class Pasts:
         return found / number if found > SURE * noise > 0 else 0.0
 
 
-def _followed(pairs: int, steps: Floats) -> tuple[Integers, Floats]:
-    """Codes and moments of those steps, (4, steps), that follow the one before in their episode."""
-    later = np.flatnonzero((np.diff(steps[0]) == 1) & (np.diff(steps[1]) == 0)) + 1
+def _followed(pairs: int, lag: int, steps: Floats) -> tuple[Integers, Floats]:
+    """Codes and moments of those steps, (4, steps), that come so many steps after one of their episode."""
+    apart = steps[:2, lag:] - steps[:2, :-lag]
+    later = np.flatnonzero((apart[0] == lag) & (apart[1] == 0)) + lag
     pair = steps[2].astype(np.int64)
-    return pair[later] * pairs + pair[later - 1], steps[3, later] ** np.arange(5)[:, None]
+    return pair[later] * pairs + pair[later - lag], steps[3, later] ** np.arange(5)[:, None]
 
 
 def _summed(code: Integers, moments: Floats) -> tuple[Integers, Floats]:
