@@ -28,7 +28,7 @@ from ope_vpm.ope.authoring import (
     doubts_of_weights,
     remarks,
 )
-from ope_vpm.ope.behaviour.source import behaviour_log_prob
+from ope_vpm.ope.behaviour.clone import behaviour_log_prob
 from ope_vpm.ope.finite.counted import counted_estimate
 from ope_vpm.ope.finite.cross_fit import CrossFit
 from ope_vpm.ope.inference.doubts import SUPPORT, UNSEEN, Doubts, scaled

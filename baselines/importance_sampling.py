@@ -16,7 +16,7 @@ from ope_vpm.ope.authoring import (
     doubts_of_weights,
     remarks,
 )
-from ope_vpm.ope.behaviour.source import behaviour_log_prob, check_behaviour
+from ope_vpm.ope.behaviour.clone import behaviour_log_prob, check_behaviour
 from ope_vpm.ope.finite.limits import with_rare_rewards
 from ope_vpm.ope.inference.doubts import DISAGREEMENT, Doubts
 from ope_vpm.ope.inference.estimate import value_or_nan
@@ -46,7 +46,7 @@ class ActionRatios(ProblemEstimator):
         return problem.target_log_prob - clone.log_prob, fit
 
 
-def weighted_mean(
+def ratio_of_sums(
     problem: Problem, sums: EpisodeSums, weights: Floats, doubts: Doubts, diagnostics: dict[str, Any]
 ) -> RawEstimate:
     """The estimate Σ_k Σ_e numerator_ek / Σ_e denominator_ek.
@@ -88,7 +88,7 @@ class TrajectoryWise(ActionRatios):
             beyond = weight * ~problem.ends * data.from_reset * problem.gamma**data.lengths / (1 - problem.gamma)
             unlogged = float(beyond.sum()) / whole_time
         sums = reward_sums(data, weights, tail * weight, problem.time_limit).sums
-        found = weighted_mean(problem, sums, weights, cut_short(problem, sums, weights, unlogged), fit)
+        found = ratio_of_sums(problem, sums, weights, cut_short(problem, sums, weights, unlogged), fit)
         found = with_lost_weight(problem, found, np.exp(np.minimum(whole, LARGEST_LOG)))
         if problem.episodic:
             found = with_weighted_return(problem, found)
@@ -110,7 +110,7 @@ class StepWise(ActionRatios):
         """The sum over time of ratios, the weighted mean reward at each time."""
         log_ratio, fit = self.log_ratio(problem)
         sums, weights, time, unlogged = step_wise(problem, log_ratio, problem.data.rewards)
-        found = weighted_mean(problem, sums, weights, cut_short(problem, sums, weights, unlogged), fit)
+        found = ratio_of_sums(problem, sums, weights, cut_short(problem, sums, weights, unlogged), fit)
         found = found.doubted(unsupported(problem, lost_weight(problem, log_ratio), OVERLAP))
         if not problem.episodic:
             return with_rare(problem, found, weights, 0.0)

@@ -22,14 +22,13 @@ from scipy import sparse
 from scipy.sparse.linalg import splu
 
 from ope_vpm.arrays import ROUNDING, Floats, Integers, group_sums
-from ope_vpm.baselines.importance_sampling import ActionRatios, weighted_mean
+from ope_vpm.baselines.importance_sampling import ActionRatios, ratio_of_sums
 from ope_vpm.linear.features import median_bandwidth
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.adapter.state_features import StateFeatures
 from ope_vpm.ope.authoring import EpisodeSums, Problem, RawEstimate, remarks
 from ope_vpm.ope.behaviour.action_ratio import ActionRatio
-from ope_vpm.ope.behaviour.clone import logged_frequencies
-from ope_vpm.ope.behaviour.source import asked_behaviour, behaviour_log_prob
+from ope_vpm.ope.behaviour.clone import asked_behaviour, behaviour_log_prob, logged_frequencies
 from ope_vpm.ope.finite.counts import number_states
 from ope_vpm.ope.inference.returns import with_weighted_return
 from ope_vpm.ope.inference.support import OVERLAP, unsupported
@@ -85,7 +84,7 @@ class Liu2018(ActionRatios):
         )
         fit = {"behaviour_held_out_log_likelihood": clone.held_out_log_likelihood}
         diagnostics = {**fit, "dropped": steps.dropped, "ended": steps.ended}
-        found = weighted_mean(problem, _reward_sums(problem, weights), weights, doubts, diagnostics)
+        found = ratio_of_sums(problem, _reward_sums(problem, weights), weights, doubts, diagnostics)
         return with_weighted_return(problem, found) if problem.episodic else found
 
 

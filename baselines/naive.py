@@ -17,5 +17,5 @@ class Naive(ProblemEstimator):
     counts_parts: ClassVar[bool] = True
 
     def find(self, problem: Problem) -> RawEstimate:
-        """One ratio of sums."""
+        """Return the mean logged reward."""
         return logged_mean(problem)

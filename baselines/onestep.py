@@ -11,7 +11,7 @@ from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.choices import Behaviour
 from ope_vpm.ope.authoring import Problem, RawEstimate
 from ope_vpm.ope.behaviour.action_ratio import CAP, ActionRatio, RatioModel, action_ratio, ratio_model
-from ope_vpm.ope.behaviour.source import asked_behaviour, behaviour_log_prob
+from ope_vpm.ope.behaviour.clone import asked_behaviour, behaviour_log_prob
 from ope_vpm.ope.estimator import NEEDS_ROWS
 from ope_vpm.ope.inference.doubts import remarks
 from ope_vpm.ope.inference.estimate import doubts_of_sums, value_or_nan

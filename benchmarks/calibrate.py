@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 from scipy import optimize, stats
 
+from benchmarks._generated import Task, generated
 from ope_vpm.arrays import Floats
-from ope_vpm.envs.generated import Task, generated
 from ope_vpm.ope.auto.estimator import Auto
 from ope_vpm.ope.inference import doubts
 from ope_vpm.ope.inference.estimate import RawEstimate, noise_of

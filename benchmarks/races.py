@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ope_vpm.envs.generated import Task, generated, worth
-from ope_vpm.envs.systems import Linear
+from benchmarks._generated import Task, generated, worth
+from benchmarks._systems import Linear
 from ope_vpm.ope.adapter.encoding import target_of
 from ope_vpm.plugins.race import REACH, screened
 from ope_vpm.plugins.valuation import Choices, Valuation

@@ -34,12 +34,12 @@ NORMAL = np.array([1, 1, 1, 2])
 
 
 def parts() -> Integers:
-    """What each state is made of, shape (8, 1440)."""
+    """The variables of each state, shape (8, 1440)."""
     return np.stack(np.unravel_index(np.arange(STATES), SHAPE))
 
 
 def pays() -> Integers:
-    """What reaching each state pays: -1 for death, 1 for discharge, 0 where the episode goes on."""
+    """The reward for reaching each state: -1 for death, 1 for discharge, 0 where the episode goes on."""
     state = parts()
     abnormal = (state[1:5] != NORMAL[:, None]).sum(axis=0)
     well = (abnormal == 0) & ~state[5:].any(axis=0)

@@ -35,7 +35,7 @@ class Archive:
         return self._archive.open(name)
 
     def read(self, name: str) -> bytes:
-        """A member's bytes."""
+        """Return the bytes of a member, exactly as many as its entry claims."""
         content = self._archive.read(name)
         if len(content) != self.info(name).file_size:
             raise ValueError(f"{name} must hold {self.info(name).file_size} bytes: it ends after {len(content)}")

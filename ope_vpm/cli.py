@@ -72,20 +72,12 @@ def inspect(
 @given.with_options
 def evaluate(
     dataset: given.Dataset,
-    policy: Annotated[
-        str,
-        typer.Option(
-            help="The target policy: .zip, .d3, .pt, .onnx, a table (.npy, .csv), or a shipped one as TASK:NAME, "
-            "such as reacher:target or Pendulum-v1:near."
-        ),
-    ],
-    options: given.Options,
+    policy: given.Target,
+    options: given.QuestionOptions,
     estimator: Annotated[
         list[str] | None, typer.Option(help="auto (default), vpm, naive, …, or all; may be repeated.")
     ] = None,
-    activation: Annotated[
-        str | None, typer.Option(help="What follows the hidden layers of a .pt that holds weights only: tanh, relu, …")
-    ] = None,
+    activation: given.Activation = None,
     report: Annotated[
         Path | None,
         typer.Option(help="Write a page for people to this .html file: the values, and where the weight sits."),

@@ -36,7 +36,7 @@ def named(group: str, name: str) -> Any:
 
 
 def loaded(point: EntryPoint) -> Any:
-    """What an entry point names; a package that is broken is told by its name."""
+    """Load what an entry point names; the error of a broken package names it."""
     try:
         return point.load()
     except Exception as error:  # an import runs whatever the package holds

@@ -144,7 +144,7 @@ def print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def with_help(error: Any) -> str:
-    """What is wrong with a command line, and where its help is; nothing where the help has been shown instead."""
+    """The message of a usage error with a pointer to the help; empty where the help has been shown instead."""
     message, context = error.format_message(), error.ctx
     where = "ope-vpm" if context is None else context.command_path
     return f"{message.rstrip('.')} (see {where} --help)" if message else ""

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks._generated import generated
+from benchmarks._systems import Linear
 from benchmarks.races import GAMMA, POLICIES, Race, policies_of, raced, summary
-from ope_vpm.envs.generated import generated
-from ope_vpm.envs.systems import Linear
 
 
 def test_a_race_of_a_generated_task_keeps_its_best_policy():

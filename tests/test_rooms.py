@@ -15,7 +15,7 @@ ROOT = Path(ov.__file__).parent
 MOST_LINES, MOST_STATEMENT_LINES = 300, 40
 
 LONG_FILES = {"logged.dataset"}
-LONG_FUNCTIONS = {"cli.evaluate", "logged.dataset.from_arrays", "ope.evaluate.evaluate", "plugins.selection.select"}
+LONG_FUNCTIONS = {"logged.dataset.from_arrays", "ope.evaluate.evaluate"}
 CALLS_UP = {
     "linear -> ope.adapter",  # batches of features, which the passes over rows iterate over
     "ope.estimator -> ope.vpm",  # the estimator itself, which its base class calls

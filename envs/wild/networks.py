@@ -64,18 +64,18 @@ class NetworkTask(WildTask):
             return uniform_over(made[0].action_space)
 
     def run(self, policies: list[TargetPolicy], episodes: int, limit: int, seed: int) -> LoggedDataset:
-        """In the environment itself."""
+        """Run the policies in the environment."""
         return collect(self._make(), policies, episodes, limit, seed)
 
     def content(self) -> bytes:
-        """The two files."""
+        """The bytes of the files of the target and the older policy."""
         return b"".join((self.folder / f"{name}.npz").read_bytes() for name in (self.target_name, self.older_name))
 
     def _make(self) -> MakeEnvironment:
         return without_limit(self.id, self.own_limit)
 
     def truth(self, gamma: float, per: Per = "step", *, cut: bool = True) -> Value:
-        """As stored."""
+        """The stored value of the target."""
         stored = self.stored_truth()
         if gamma == 1:
             return (stored.per_step if per == "step" else stored.per_episode)[self.steps(cut)]

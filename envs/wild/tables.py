@@ -57,16 +57,16 @@ class FiniteTask(WildTask):
         return _softmax_of(self, sweeps, factor)
 
     def run(self, policies: list[TargetPolicy], episodes: int, limit: int, seed: int) -> LoggedDataset:
-        """By drawing from the known outcomes: gymnasium's own environments draw from the same table."""
+        """Simulate by drawing from the known outcomes: gymnasium's own environments draw from the same table."""
         tables = [TablePolicy(policy.probabilities(np.arange(self.model.states))) for policy in policies]
         return self.model.simulate(tables, episodes, limit, seed)
 
     def content(self) -> bytes:
-        """The two tables."""
+        """The bytes of the tables of the target and the older policy."""
         return self.target.table.tobytes() + self.older().table.tobytes()
 
     def truth(self, gamma: float, per: Per = "step", *, cut: bool = True) -> Value:
-        """Solved exactly."""
+        """The exact value of the target."""
         if gamma != 1:
             check_gamma(gamma, per)
         return _solved(self, gamma, per, self.steps(cut))

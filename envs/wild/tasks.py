@@ -57,7 +57,7 @@ class WildTask(ABC):
 
     @abstractmethod
     def truth(self, gamma: float, per: Per = "step", *, cut: bool = True) -> Value:
-        """What the target is worth, with its standard error and the deviation of one on-policy episode.
+        """The true value of the target, with its standard error and the deviation of one on-policy episode.
 
         Args:
             gamma: 0.99 for (1 - γ)·E[Σ γ^t r_t] of the task without its time limit (`time_limit="continue"`), or 1 for
@@ -71,7 +71,7 @@ class WildTask(ABC):
         """The numbers of the target and the older policy, from which all others follow."""
 
     def behaviour(self, kind: str) -> list[TargetPolicy]:
-        """Who logs, episode by episode in turn: "near", "older", "mix" (both in turn), "poor", or "target"."""
+        """The policies that log in turn, by a name: "near", "older", "mix" (both in turn), "poor", or "target"."""
         if kind == "mix":
             return [self.near(), self.older()]
         if kind == "target":
@@ -104,7 +104,7 @@ def collect_log(task: WildTask, behaviour: str, episodes: int, seed: int, *, cut
 
 
 def check_gamma(gamma: float, per: Per) -> None:
-    """Refuse what has no truth."""
+    """Refuse a discount or a unit for which no truth is known."""
     if gamma != GAMMA:
         raise ValueError(f"the truth is known for gamma 1 and {GAMMA}: got {gamma:g}")
     if per != "step":

@@ -68,7 +68,7 @@ class TransitionBatches:
 
     @cached_property
     def size(self) -> int:
-        """D, the number of features."""
+        """The number of features, D."""
         return int(self.features(self.transitions.x[:1]).shape[1])
 
     @property
@@ -77,7 +77,7 @@ class TransitionBatches:
         return self.size
 
     def __iter__(self) -> Iterator[Batch]:
-        """All rows, in batches."""
+        """Iterate over all rows in batches of `BATCH_ROWS`."""
         data = self.transitions
         weight = self.weight
         if weight is None and data.weight is not None:

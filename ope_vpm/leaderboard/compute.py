@@ -31,7 +31,7 @@ VERDICTS = ("reliable", "caution", "unreliable")
 
 @dataclass(frozen=True)
 class Shared:
-    """What the jobs of a group share, made when the first needs it; if that fails, each job fails with the error."""
+    """Data, policy and checked log of a group of jobs, made when first needed; if that fails, each job fails."""
 
     first: Job
     folder: str | None = None

@@ -59,7 +59,7 @@ MOST_CELLS = 2_000_000
 
 @dataclass(frozen=True)
 class Job:
-    """What to compute, with the hash under which it is remembered."""
+    """One cell to compute, with the hash under which its result is stored."""
 
     key: str
     setting: Setting
@@ -85,7 +85,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a job."""
+    """The outcome of a job, or the error with which it failed."""
 
     key: str
     outcome: dict[str, Any] = field(default_factory=dict)
@@ -136,7 +136,7 @@ def grouped(jobs: Sequence[Job], most: int) -> Iterator[tuple[Job, ...]]:
 
 
 def _question(job: Job) -> tuple[Any, ...]:
-    """What decides data, policy and γ; references are each their own."""
+    """The key of a job's data, policy and γ, by which jobs are grouped; each reference is a group of its own."""
     return id(job.setting), job.policy, job.seed, job.key if job.entry is None else None
 
 

@@ -242,7 +242,7 @@ def _geometric(numbers: Sequence[Number]) -> Number:
 
 
 def _order(line: Line) -> tuple[bool, float]:
-    """By the ratio to the floor, or by log MSE where there is none; those without either last."""
+    """The sort key of a line: log₁₀ of its ratio to the floor, or half its log MSE; lines without either come last."""
     ratio, log_mse = line.numbers["ratio"][0], line.numbers["log_mse"][0]
     number = np.log10(ratio) if ratio else log_mse / 2 if log_mse is not None else None
     return number is None, 0.0 if number is None else float(number)

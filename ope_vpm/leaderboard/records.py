@@ -19,7 +19,7 @@ VERDICTS = {"reliable": scores.RELIABLE, "caution": 0.0, "unreliable": -1.0}
 
 @dataclass(frozen=True)
 class Known:
-    """What the policies of a setting are really worth: arrays (policies,)."""
+    """True values of the policies of a setting: arrays (policies,)."""
 
     truth: Floats
     """NaN where it is not known."""
@@ -81,7 +81,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class Block:
-    """One estimator on one setting."""
+    """The answers of one estimator on one setting, and how many cells failed or are missing."""
 
     entry: Entry
     answers: Answers
@@ -116,7 +116,7 @@ class Board:
 
     @cached_property
     def references(self) -> dict[tuple[str, float, str], Reference | None]:
-        """What policies are worth, by setting's label, γ and policy; None where it is not known."""
+        """True values by setting's label, γ and policy; None where the truth is not known."""
         asked = {(job.setting.label, job.setting.gamma, job.policy): job.key for job in self.jobs if job.entry is None}
         return {place: _reference(self.results.get(key)) for place, key in asked.items()}
 
@@ -126,11 +126,11 @@ class Board:
         return {(setting.label, setting.gamma): setting.task.names() for setting in self.suite.settings}
 
     def reference(self, setting: Setting, policy: str) -> Reference | None:
-        """What a policy is worth, where that is known."""
+        """The true value of a policy; None where it is not known."""
         return self.references.get((setting.label, setting.gamma, policy))
 
     def known(self, setting: Setting) -> Known:
-        """What is known of all policies of a setting."""
+        """The true values of all policies of a setting."""
         found = [self.reference(setting, policy) for policy in self.policies[setting.label, setting.gamma]]
         truth = [np.nan if one is None else one.truth for one in found]
         truth_error = [0.0 if one is None else one.truth_error for one in found]

@@ -28,7 +28,7 @@ SHARES = 4
 
 @dataclass(frozen=True)
 class Finished:
-    """What a call has done."""
+    """The board after a call of `run_suite`, and how many cells it has run."""
 
     board: Board
     computed: int
@@ -74,7 +74,7 @@ def run_suite(
 
 
 def _free(claims: Claims, jobs: Sequence[Job], workers: int) -> Iterator[tuple[Iterator[Group], int]]:
-    """What is free to be computed, and how many jobs are finished before it, again and again until all are.
+    """Groups of jobs that no other process has taken, with the number of jobs finished so far, until all jobs are.
 
     The second time and later there is something to do only if another process has died or stopped.
     """

@@ -117,7 +117,7 @@ class Store:
             self._connection.execute("commit")
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the connection to the file."""
         self._connection.close()
 
     @contextmanager
@@ -186,7 +186,7 @@ class Claims:
         return [job for job in jobs if job.key not in done]
 
     def take(self, jobs: Sequence[Job]) -> list[Job]:
-        """Those of the jobs that are neither finished nor another's; from now on they are ours."""
+        """Claim the jobs that are neither finished nor claimed by another process, and return them."""
         with self._store.writing() as connection:
             owners = _living(connection)
             free = [job for job in jobs if self._is_free(connection, job.key, owners)]

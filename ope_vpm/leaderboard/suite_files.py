@@ -23,7 +23,7 @@ def shipped() -> list[str]:
 
 
 def read_table(name: str, trust: bool) -> tuple[dict[str, Any], Path]:
-    """What a suite's file holds, and the folder from which its paths are seen."""
+    """The table of a suite's TOML file, and the folder to which its paths are relative."""
     text, folder = _text(name)
     try:
         table = tomllib.loads(text)
@@ -86,7 +86,7 @@ def _beside(path: str, folder: Path) -> str:
 
 
 class SuiteError(ValueError):
-    """What is wrong with a suite, every problem one sentence."""
+    """An invalid suite; the message has one sentence per problem."""
 
     def __init__(self, name: str, problems: Sequence[str]) -> None:
         self.problems = tuple(dict.fromkeys(problems))
@@ -105,7 +105,7 @@ WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or f
 
 
 def misfits(cls: type[Any], table: Mapping[str, Any], others: tuple[str, ...] = ()) -> list[str]:
-    """What keeps the table from being a `cls`; `others` are fields that are read elsewhere."""
+    """Why a table does not fit a dataclass, one sentence each; `others` are fields that are read elsewhere."""
     hints = get_type_hints(cls)
     known = {field.name: field for field in fields(cls)}
     strange = [name for name in table if name not in known and name not in others]
@@ -147,7 +147,7 @@ def fits(value: Any, hint: Any) -> bool:
 
 
 def described(hint: Any) -> str:
-    """A type in words."""
+    """Describe a type in words, for error messages."""
     option = _options(hint)[0]
     origin, inner = get_origin(option), get_args(option)
     if origin is tuple:

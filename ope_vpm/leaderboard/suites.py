@@ -48,7 +48,7 @@ class Entry:
     """Left out where it cannot do what is asked, instead of being a mistake; "all" enters everybody so."""
 
     def make(self) -> Estimator:
-        """The estimator itself."""
+        """Make the estimator."""
         return make(self.name, self.settings)
 
     def enters(self, task: str) -> bool:
@@ -68,7 +68,7 @@ class Setting:
 
     @property
     def label(self) -> str:
-        """The name with what varies."""
+        """The task's name with the sizes and the discount that vary."""
         axes = {name: value for name, value in self.task.axes().items() if value is not None}
         short = {"trajectories": "n", "length": "T", "alpha": "α"}
         sizes = [f"{short[name]}={value:g}" for name, value in axes.items()]
@@ -95,7 +95,7 @@ class Suite:
         return range(self.first_seed, self.first_seed + (1 if whole else setting.runs or self.runs))
 
     def competitors(self, setting: Setting) -> list[Entry]:
-        """Who runs on it."""
+        """The estimators that run on a setting."""
         return [
             entry
             for entry in self.entries
@@ -122,7 +122,7 @@ def read_suite(name: str) -> Suite:
 
 
 def parse_suite(name: str, trust: bool = False) -> tuple[Suite, list[str]]:
-    """As much of a suite as can be read, and what cannot; `trust` allows tasks that trust their files."""
+    """Parse a suite as far as possible, and list its problems; `trust` allows tasks that trust their files."""
     table, folder = read_table(name, trust)
     problems = misfits(Head, table, ("tasks", "estimators"))
     hints = get_type_hints(Head)
@@ -267,7 +267,7 @@ def _everybody(tables: list[Any], tasks: tuple[str, ...]) -> list[Entry]:
 
 
 def _made(entries: list[Entry], problems: list[str]) -> tuple[Entry, ...]:
-    """Those that exist and take their settings."""
+    """The entries whose estimator exists and accepts its settings; the others become problems."""
     good: list[Entry] = []
     for entry in entries:
         try:

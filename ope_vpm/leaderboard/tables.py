@@ -144,7 +144,7 @@ def _cell(text: str) -> str:
 
 
 def _scored(made: dict[str, Any]) -> Table:
-    """80 columns wide."""
+    """The table of scores for a terminal of 80 columns."""
     shown = _shown(made["overall"], SHORT)
     table = Table(title=_cell(made["title"]), caption=_cell(_sentence(made)), box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("  estimator", no_wrap=True)

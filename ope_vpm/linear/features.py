@@ -52,7 +52,7 @@ class Standardiser:
         return cls(mean, std, -unlimited, unlimited)
 
     def of_columns(self, columns: Integers) -> Standardiser:
-        """That of some of the coordinates."""
+        """The scaling of some of the coordinates."""
         return Standardiser(self.mean[columns], self.std[columns], self.low[columns], self.high[columns])
 
     @classmethod

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ope_vpm.arrays import Bools, Floats, Integers
-from ope_vpm.linear.folds import accumulate_folds, all_but_each
+from ope_vpm.linear.moments import accumulate_folds, all_but_each
 from ope_vpm.linear.nonnegative import FeatureRows
 from ope_vpm.linear.system import gram_penalty, solve_gram
 

@@ -37,7 +37,7 @@ class FeatureRows:
 
     @classmethod
     def of(cls, batches: Batches) -> FeatureRows:
-        """Compute and keep them."""
+        """Compute the features of all rows and keep them in memory."""
         here = np.empty((len(batches), batches.size), dtype=np.float32)
         there = np.empty((len(batches), batches.next_size), dtype=np.float32)
         weight = np.ones(len(batches), dtype=np.float32)

@@ -134,7 +134,7 @@ class SideBySide:
 
     @classmethod
     def of(cls, asked: Sequence[Coefficients]) -> SideBySide:
-        """Those of one pass."""
+        """The sums of one pass over the rows."""
         pairs = [np.column_stack([each.beta, each.theta]) for each in asked]
         return cls(asked, np.hstack(pairs), np.hstack([each.after_step for each in asked]))
 
@@ -179,7 +179,7 @@ class WeightSums:
         np.add.at(self.by_group, group[first], np.add.reduceat(positive, first, axis=0))
 
     def merge(self, other: WeightSums, mine: slice, theirs: slice) -> WeightSums:
-        """As `GroupSums.merge`."""
+        """Merge the sums of two sets of rows, as `GroupSums.merge` does."""
         return WeightSums(
             self.positive + other.positive,
             self.squares + other.squares,
@@ -187,7 +187,7 @@ class WeightSums:
         )
 
     def column(self, number: int) -> WeightSums:
-        """Those of one column."""
+        """The sums of one column of coefficients."""
         return WeightSums(self.positive[number], self.squares[number], self.by_group[:, number])
 
 

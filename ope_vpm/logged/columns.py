@@ -8,7 +8,7 @@ from gymnasium import spaces
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks
 from ope_vpm.joint_actions import combination_numbers
-from ope_vpm.logged.spaces import Space, numbered_space
+from ope_vpm.logged.spaces import Space, numbered_space, same_length
 from ope_vpm.outside import parse_number
 from ope_vpm.with_torch import is_tensor
 
@@ -167,14 +167,6 @@ def flag_column(name: str, values: object | None, length: int) -> Bools:
         row = int(np.argmax(wrong))
         raise ValueError(f"{name} must hold only true or false, 1 or 0: row {row} is {str(array[row])[:40]!r}")
     return array.astype(np.bool_, copy=False)
-
-
-def same_length(name: str, array: Array, length: int) -> None:
-    """Refuse a column that is not as long as the observations."""
-    if len(array) != length:
-        raise ValueError(
-            f"observations and {name} must have the same length: {length} != {len(array)} (is the last step missing?)"
-        )
 
 
 def _column(array: Array) -> Array:

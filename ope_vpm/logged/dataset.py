@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from ope_vpm.arrays import Array, Bools, Floats, Integers, mean_and_deviation, read_only
+from ope_vpm.arrays import Array, Bools, Floats, Integers, read_only
 from ope_vpm.lazy import cached_property
 from ope_vpm.logged.columns import (
     action_column,
@@ -22,10 +22,9 @@ from ope_vpm.logged.columns import (
     number_column,
     numbered_actions,
     observation_column,
-    same_length,
 )
 from ope_vpm.logged.episode_marks import EpisodeMarks, EpisodeTable, RewardFacts
-from ope_vpm.logged.spaces import Space, check_space, simple_space
+from ope_vpm.logged.spaces import Space, check_columns, simple_space
 
 if TYPE_CHECKING:
     from ope_vpm.logged.describe import Description
@@ -71,7 +70,7 @@ class LoggedDataset:
     """The names behind the numbers, where the log came from a table: see `ope_vpm.from_table`."""
 
     def __post_init__(self) -> None:
-        _check_columns(self)
+        check_columns(self)
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, np.ndarray):
@@ -118,25 +117,25 @@ class LoggedDataset:
         length = len(states)
         if length == 0:
             raise ValueError("observations are empty: a dataset needs at least one step")
-        ended = flag_column("terminated", terminated, length)
-        stopped = flag_column("truncated", truncated, length)
+        given = {"terminated": terminated, "truncated": truncated}
+        flags = {name: flag_column(name, values, length) for name, values in given.items()}
         actions, action_space = numbered_actions(actions, action_space)
-        marked = {"terminated": ended, "truncated": stopped} | ({} if episode is None else {"episode": episode})
-        starts = EpisodeMarks.of(marked).refuse_turns().starts
+        starts = EpisodeMarks.of(flags | ({} if episode is None else {"episode": episode})).refuse_turns().starts
+        log_prob = behaviour_log_prob
+        if log_prob is not None:
+            log_prob = number_column("behaviour_log_prob", log_prob, length)
         following, known = next_state_column(states, next_observations, next_known, starts)
         return cls(
             observations=states,
             actions=action_column(actions),
             rewards=number_column("rewards", rewards, length),
             next_observations=following,
-            terminated=ended,
-            truncated=stopped,
+            terminated=flags["terminated"],
+            truncated=flags["truncated"],
             next_known=known,
             starts=starts,
             from_reset=np.ones(len(starts), dtype=np.bool_),
-            behaviour_log_prob=None
-            if behaviour_log_prob is None
-            else number_column("behaviour_log_prob", behaviour_log_prob, length),
+            behaviour_log_prob=log_prob,
             observation_space=simple_space(observation_space),
             action_space=simple_space(action_space),
         )
@@ -269,10 +268,7 @@ class LoggedDataset:
     @cached_property
     def reward_facts(self) -> RewardFacts:
         """The range of the rewards, and what the ends of episodes pay."""
-        inner = np.asarray(self.rewards != 0)
-        inner[self.ends] = False
-        rewards, last, deviation = self.rewards, self.rewards[self.ends], float(mean_and_deviation(self.rewards)[1])
-        return RewardFacts(float(rewards.min()), float(rewards.max()), deviation, bool(inner.any()), np.asarray(last))
+        return RewardFacts.of(self.rewards, self.ends)
 
     @property
     def initial_observations(self) -> Array:
@@ -321,36 +317,3 @@ class LoggedDataset:
         from ope_vpm.logged.formats.minari import to_minari
 
         return to_minari(self, dataset_id)
-
-
-def _check_columns(data: LoggedDataset) -> None:
-    """Columns of one length and kind, episodes that cover the rows, flags only on last rows."""
-    length = len(data.observations)
-    for field in fields(data)[:7]:
-        same_length(field.name, getattr(data, field.name), length)
-    if data.behaviour_log_prob is not None:
-        same_length("behaviour_log_prob", data.behaviour_log_prob, length)
-    if data.starts[0] != 0 or (data.lengths < 1).any() or data.from_reset.shape != data.starts.shape:
-        raise ValueError(
-            "starts must rise from 0 and from_reset hold one value an episode: "
-            f"got {data.n_episodes} starts and shape {data.from_reset.shape}"
-        )
-    if data.next_observations.shape != data.observations.shape or (
-        data.next_observations.dtype.kind != data.observations.dtype.kind
-    ):
-        raise ValueError(
-            "observations and next_observations must be alike: "
-            f"{data.observations.dtype} {data.observations.shape} != "
-            f"{data.next_observations.dtype} {data.next_observations.shape}"
-        )
-    if data.finite and int(data.observations.min()) < 0:
-        row = int(np.argmin(data.observations.reshape(length, -1).min(axis=1)))
-        raise ValueError(f"discrete observations are counted from 0: row {row} is {data.observations[row]}")
-    inside = (data.terminated | data.truncated).copy()
-    inside[data.ends] = False
-    if inside.any():
-        raise ValueError(
-            f"an episode must end where terminated or truncated is set: row {int(np.argmax(inside))} goes on"
-        )
-    check_space("observations", data.observations, data.observation_space)
-    check_space("actions", data.actions, data.action_space)

@@ -81,6 +81,19 @@ def inspect(data: LoggedDataset | StreamedDataset, ignore: Collection[str] = ())
         data: what to look at. Of what `scan_dataset` has opened every row is read, some ten thousand at a time, and
             checks that ask more of a row than the next one look at a sample of episodes.
         ignore: codes of findings that you know to be harmless here.
+
+    Returns:
+        Counts and ranges, and findings, each with the rows it is about.
+
+    ```python
+    import numpy as np
+    import ope_vpm as ov
+
+    states = np.arange(6.0)
+    log = ov.LoggedDataset.from_arrays(states, np.zeros(6, dtype=int), states, np.roll(states, 1))
+    (found,) = ov.inspect(log).errors  # the states after the steps are not those of the next rows
+    assert found.code == "broken-chain"
+    ```
     """
     from ope_vpm.logged.page import looked_over
 

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ope_vpm.arrays import Array
-from ope_vpm.logged.columns import action_column, number_column, observation_column, same_length
+from ope_vpm.logged.columns import action_column, number_column, observation_column
 from ope_vpm.logged.dataset import LoggedDataset
-from ope_vpm.logged.spaces import Space
+from ope_vpm.logged.spaces import Space, same_length
 
 ROW_COLUMNS = (*(field.name for field in fields(LoggedDataset)[:7]), "behaviour_log_prob")
 """The fields with one entry a row."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ope_vpm.arrays import Array, Bools, Floats, Integers
+from ope_vpm.arrays import Array, Bools, Floats, Integers, mean_and_deviation
 from ope_vpm.lazy import cached_property
 from ope_vpm.logged.columns import episode_column, flag_column, refuse_turns
 
@@ -69,6 +69,14 @@ class RewardFacts:
     """Whether any row pays that is not the last one of its episode."""
     last: Floats
     """(episodes,): what the last row of each episode pays."""
+
+    @classmethod
+    def of(cls, rewards: Floats, ends: Integers) -> Self:
+        """From the reward of each row and the last row of each episode."""
+        inner = np.asarray(rewards != 0)
+        inner[ends] = False
+        deviation = float(mean_and_deviation(rewards)[1])
+        return cls(float(rewards.min()), float(rewards.max()), deviation, bool(inner.any()), np.asarray(rewards[ends]))
 
     @property
     def size(self) -> float:

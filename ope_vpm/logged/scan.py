@@ -206,7 +206,7 @@ def _run(log: StreamedDataset, asked: tuple[Callable[..., Result], tuple[Any, ..
 
 
 def started() -> Any:
-    """Ray, once it runs."""
+    """The ray module, after a cluster was started where none is running."""
     ray = library("ray", "ray")
     if not ray.is_initialized():
         start_ray(ray)

@@ -1,13 +1,19 @@
 """Spaces of states and actions: the flat one that fits a column, and what a column must be to fit."""
 
+from __future__ import annotations
+
+from dataclasses import fields
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium import spaces
 
 from ope_vpm.arrays import Array
 from ope_vpm.joint_actions import joint_sizes
+
+if TYPE_CHECKING:
+    from ope_vpm.logged.dataset import LoggedDataset
 
 Space = spaces.Space[Any]
 
@@ -92,3 +98,44 @@ def state_sizes(space: Space | None, seen: Array) -> tuple[int, ...]:
     if (np.atleast_1d(seen) > np.array(sizes)).any():
         raise ValueError(f"observations must be inside their space {space}: they reach {seen - 1}")
     return sizes
+
+
+def same_length(name: str, array: Array, length: int) -> None:
+    """Refuse a column that is not as long as the observations."""
+    if len(array) != length:
+        raise ValueError(
+            f"observations and {name} must have the same length: {length} != {len(array)} (is the last step missing?)"
+        )
+
+
+def check_columns(data: LoggedDataset) -> None:
+    """Columns of one length and kind, episodes that cover the rows, flags only on last rows."""
+    length = len(data.observations)
+    for field in fields(data)[:7]:
+        same_length(field.name, getattr(data, field.name), length)
+    if data.behaviour_log_prob is not None:
+        same_length("behaviour_log_prob", data.behaviour_log_prob, length)
+    if data.starts[0] != 0 or (data.lengths < 1).any() or data.from_reset.shape != data.starts.shape:
+        raise ValueError(
+            "starts must rise from 0 and from_reset hold one value an episode: "
+            f"got {data.n_episodes} starts and shape {data.from_reset.shape}"
+        )
+    if data.next_observations.shape != data.observations.shape or (
+        data.next_observations.dtype.kind != data.observations.dtype.kind
+    ):
+        raise ValueError(
+            "observations and next_observations must be alike: "
+            f"{data.observations.dtype} {data.observations.shape} != "
+            f"{data.next_observations.dtype} {data.next_observations.shape}"
+        )
+    if data.finite and int(data.observations.min()) < 0:
+        row = int(np.argmin(data.observations.reshape(length, -1).min(axis=1)))
+        raise ValueError(f"discrete observations are counted from 0: row {row} is {data.observations[row]}")
+    inside = (data.terminated | data.truncated).copy()
+    inside[data.ends] = False
+    if inside.any():
+        raise ValueError(
+            f"an episode must end where terminated or truncated is set: row {int(np.argmax(inside))} goes on"
+        )
+    check_space("observations", data.observations, data.observation_space)
+    check_space("actions", data.actions, data.action_space)

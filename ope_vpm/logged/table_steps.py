@@ -88,7 +88,7 @@ class Table:
                 )
 
     def dataset(self) -> LoggedDataset:
-        """The log, with its encoding."""
+        """Make the dataset, with its encoding."""
         rewards = self.columns[self.roles["reward"][0]].numbers("reward")
         episode = self._episode(len(rewards))
         encoding, observations = self._states(episode)

@@ -159,6 +159,15 @@ def from_table(
         verbose: whether to print the line.
 
     A role that is not given is recognised by the column's name; False says that there is none.
+
+    ```python
+    import ope_vpm as ov
+
+    table = {"customer": ["a", "a", "b"], "basket": [20.0, 35.0, 12.0], "offer": ["none", "mail", "mail"],
+             "revenue": [0.0, 3.0, 1.0]}
+    log = ov.from_table(table, action="offer", reward="revenue", episode="customer", verbose=False)
+    assert log.n_episodes == 2 and log.encoding.actions == ("mail", "none")
+    ```
     """
     if missing not in get_args(Missing) or ends not in (None, *get_args(End)):
         raise ValueError(

@@ -37,7 +37,7 @@ often has its region for itself, and that region has little weight. A round numb
 
 @dataclass(frozen=True)
 class Mixing:
-    """What the draws tell about whether their chains have mixed."""
+    """Convergence diagnostics of several chains: R̂, effective sample sizes, overlap."""
 
     chains: int
     """How many there are."""
@@ -70,7 +70,7 @@ class Mixing:
 
 
 def mixing(chains: Floats, seed: int) -> Mixing:
-    """Ask whether chains have mixed.
+    """Compute the convergence diagnostics of chains.
 
     Args:
         chains: shape (chains, draws, d).

@@ -141,6 +141,20 @@ def post_process_mcmc(
         bootstrap: the number of fits to resampled chains (segments of them, where chains are few) for the intervals;
             intervals are NaN with fewer than 2.
         seed: makes everything random repeatable.
+
+    Returns:
+        The weights, expectations without and with them, and a verdict on whether they helped.
+
+    ```python
+    import numpy as np
+    import ope_vpm as ov
+
+    rng, x = np.random.default_rng(0), np.full((200, 1), 3.0)  # chains around 0 that all begin at 3
+    draws = [x := 0.5 * x + rng.standard_normal((200, 1)) for _ in range(6)]
+    found = ov.post_process_mcmc(np.stack(draws, axis=1), chains=200, bootstrap=0)
+    (mean,) = found.coordinates
+    assert found.helped and abs(mean.value) < abs(mean.plain) / 2
+    ```
     """
     for name, number in (("bootstrap", bootstrap), ("seed", seed)):
         if not isinstance(number, int | np.integer) or number < 0:

@@ -91,7 +91,7 @@ NOT_MIXED = (
 
 @dataclass(frozen=True)
 class Plain:
-    """What the unweighted chains tell about themselves, apart from the stationarity residual."""
+    """Diagnostics of the unweighted chains beside the stationarity residual."""
 
     chains: int = 2
     """How many there are."""
@@ -153,7 +153,7 @@ def judge(
 
 
 def _as_they_are(plain: Plain) -> str:
-    """What to do with draws that need no weights, and what they cannot tell."""
+    """The advice for draws that need no weights, and what their diagnostics cannot see."""
     few = plain.independent < FEWEST
     advice = f"they are worth about {plain.independent:.0f} independent ones, so run longer" if few else USE_THEM
     return advice if plain.chains > 1 else f"{advice} ({ONE_CHAIN})"

@@ -113,7 +113,7 @@ class ProblemEstimator(ABC):
 
     @abstractmethod
     def find(self, problem: Problem) -> RawEstimate:
-        """Do the work.
+        """Estimate the value, before it has an interval and a verdict.
 
         At γ = 1 on tasks that end, the return of an episode is found by asking again about other rewards, unless the
         estimate has it already (`per_episode`).

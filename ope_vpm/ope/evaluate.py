@@ -140,6 +140,17 @@ def evaluate(
         `evaluate(data, {"a": one, "b": other}, ["auto", "dr"], gamma=[0.9, 1.0])["a"][0.9]["dr"]` is one value.
         Everything that can be shared is made once: the checked log and the features of its states for all policies,
         the moments of the rows for all discounts.
+
+    ```python
+    import numpy as np
+    import ope_vpm as ov
+
+    context, action = np.random.default_rng(0).integers(2, size=(2, 400))  # a coin decided what was done
+    paid = (context == action).astype(float)
+    log = ov.LoggedDataset.from_arrays(context, action, paid, terminated=np.ones(400))
+    value = ov.evaluate(log, np.eye(2))  # a table: in each of two states the action of its number
+    assert abs(value.as_return() - 1) < 0.05 and value.verdict == "reliable"
+    ```
     """
     gamma = gamma.tolist() if isinstance(gamma, np.ndarray) else gamma
     chosen = _estimators(estimator, options)

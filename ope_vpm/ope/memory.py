@@ -37,7 +37,7 @@ class Memory:
         return Memory, ()
 
     def of(self, policy: TargetPolicy) -> Memory:
-        """The memory of a policy."""
+        """The results cached for a policy, which live as long as it does."""
         with self._lock:
             return self._of_policies.setdefault(policy, Memory())
 

@@ -85,7 +85,7 @@ class Problem:
             time_limit: what follows a truncation; see there.
             ignore: codes of the doctor's findings to pass over.
             state_features: what is known of finite states: a row for each by its number, or a function of observations.
-            behaviour: where action ratios take the behaviour from; see `ope_vpm.ope.behaviour.source`.
+            behaviour: where action ratios take the behaviour from; see `ope_vpm.ope.behaviour.clone`.
         """
         if isinstance(data, LoggedDataset):  # what is cheap to check comes before the doctor looks at every row
             policy = target_of(data, policy)

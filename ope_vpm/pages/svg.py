@@ -65,7 +65,7 @@ def framed(title: str, parts: Sequence[Html], note: str = "") -> Html:
 
 
 def axis_names(names: tuple[str, str]) -> list[Html]:
-    """What the two axes are."""
+    """The labels of the two axes."""
     middle = TOP + (HEIGHT - TOP - BOTTOM) / 2
     turned = f"rotate(-90 11 {middle})"
     return [

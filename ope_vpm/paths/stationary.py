@@ -156,6 +156,16 @@ def stationary(
             sampled diffusion), take more than 1.
         seed: makes everything random repeatable.
         options: further settings of `VPM`.
+
+    Returns:
+        The mean with its standard error, probabilities and quantiles, and the weights of the logged rows.
+
+    ```python
+    import ope_vpm as ov
+
+    found = ov.stationary([0, 1, 0, 0, 1, 0, 1, 0], pool_increments=False)  # 0 goes to 1 in 3 of 4 steps, 1 always back
+    assert abs(found.mean - 3 / 7) < 1e-9 and found.logged_mean == 3 / 8
+    ```
     """
     arrays = _as_list(paths)
     joined = np.concatenate(arrays)

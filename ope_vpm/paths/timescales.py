@@ -75,6 +75,20 @@ def timescales(
         reversible: whether to take the most likely chain with detailed balance, whose eigenvalues are real.
         cells: of continuous paths.
         seed: of the cells' centres.
+
+    Returns:
+        The slowest relaxation times at each lag, in steps of the log.
+
+    ```python
+    import numpy as np
+    import ope_vpm as ov
+
+    rng, x = np.random.default_rng(0), [0]
+    for stays in rng.random(20_000) < 0.9:
+        x.append(x[-1] if stays else 1 - x[-1])
+    found = ov.timescales(np.array(x), lags=[1, 2], number=1)  # eigenvalue 0.9 - 0.1 = 0.8
+    assert np.allclose(found.times, -1 / np.log(0.8), rtol=0.1)
+    ```
     """
     lags = _checked(lags)
     number = at_least_one("number", number)

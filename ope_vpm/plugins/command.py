@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 Dataset = Annotated[
     str, typer.Argument(help="The log: a file, a Minari folder or id; or a folder or pattern of Parquet files.")
 ]
+POLICY = ".zip, .d3, .pt, .onnx, a table (.npy, .csv), or a shipped one as TASK:NAME"
+Target = Annotated[str, typer.Option(help=f"The target policy: {POLICY}, such as reacher:target or Pendulum-v1:near.")]
+Activation = Annotated[
+    str | None, typer.Option(help="What follows the hidden layers of a .pt that holds weights only: tanh, relu, …")
+]
 OneEstimator = Annotated[str, typer.Option("--estimator", help="auto, vpm, fqe, …")]
 Format = Annotated[str | None, typer.Option("--format", help="The dataset's format.")]
 Columns = Annotated[
@@ -41,7 +46,7 @@ LOGGED = "logged"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class QuestionOptions:
     """The options of every command that asks about policies: see `with_options`."""
 
     gamma: Annotated[float, typer.Option(help="1: average reward; below: discounted.")] = 1.0
@@ -90,13 +95,13 @@ class Options:
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with every field of `Options` as a parameter of its own, in place of its last one, `options`."""
+    """The command with every field of `QuestionOptions` as a parameter of its own, in place of `options`."""
     own = inspect.signature(command, eval_str=True).parameters
-    shared = inspect.signature(Options, eval_str=True).parameters
+    shared = inspect.signature(QuestionOptions, eval_str=True).parameters
 
     @wraps(command)
     def run(**given: Any) -> None:
-        options = Options(**{name: given.pop(name) for name in shared})
+        options = QuestionOptions(**{name: given.pop(name) for name in shared})
         command(**given, options=options)
 
     taken = [
@@ -138,16 +143,13 @@ def waiting(data: Any, title: str) -> Any:
     return working(title) if isinstance(data, LoggedDataset) else nullcontext()
 
 
-POLICY = ".zip, .d3, .pt, .onnx, a table (.npy, .csv), or a shipped one as TASK:NAME"
-
-
 @with_options
 def select(
     dataset: Dataset,
     policies: Annotated[
         list[str], typer.Option(help="Files of policies, as a pattern such as 'checkpoints/*.zip'; may be repeated.")
     ],
-    options: Options,
+    options: QuestionOptions,
     estimator: OneEstimator = "auto",
     rank_by: Annotated[
         str, typer.Option(help="lower: end of the interval; value; cvar: the worst tenth of returns.")
@@ -177,7 +179,7 @@ def select(
 def compare(
     dataset: Dataset,
     policy: Annotated[str, typer.Option(help=f"The new policy: {POLICY}.")],
-    options: Options,
+    options: QuestionOptions,
     baseline: Annotated[str, typer.Option(help="What to compare with: logged, or another policy.")] = LOGGED,
     estimator: OneEstimator = "auto",
 ) -> None:
@@ -190,7 +192,7 @@ def compare(
 def gate(
     dataset: Dataset,
     candidate: Annotated[str, typer.Option(help=f"The policy that may be deployed: {POLICY}.")],
-    options: Options,
+    options: QuestionOptions,
     baseline: Annotated[str, typer.Option(help="What it has to beat: logged, or another policy.")] = LOGGED,
     min_gain: Annotated[float, typer.Option(help="By how much, in units of the value that leads.")] = 0.0,
     anytime: Annotated[
@@ -229,7 +231,7 @@ def check_first(estimators: Iterable[str], report: Path | None = None) -> None:
 
 
 def _compared(
-    dataset: str, new: str, old: str, estimator: str, options: Options
+    dataset: str, new: str, old: str, estimator: str, options: QuestionOptions
 ) -> tuple[Comparison, list[TargetPolicy]]:
     """The comparison that a command asks for, and the policies in it."""
     from ope_vpm.ope.questions.compare import compare

@@ -21,7 +21,7 @@ from ope_vpm.ope.inference.doubts import LEVELS
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.questions.gate import Gate
 from ope_vpm.outside import Shown, printable
-from ope_vpm.plugins.valuation import NAN, Asked, Choices, Valuation, as_numbers
+from ope_vpm.plugins.valuation import NAN, CallbackChoices, Choices, Valuation, as_numbers
 from ope_vpm.policy.d3rlpy import from_d3rlpy
 
 Metric = Callable[[Any, Any], float]
@@ -57,7 +57,7 @@ class OPEEvaluator:
         *,
         data: LoggedDataset | str | Path | None = None,
         deterministic: bool = False,
-        **asked: Unpack[Asked],
+        **asked: Unpack[CallbackChoices],
     ) -> None:
         for name, number in (("every", every), ("n_episodes", n_episodes)):
             if number is not None and (not isinstance(number, int) or number < 1):

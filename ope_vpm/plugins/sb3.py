@@ -21,7 +21,7 @@ from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.questions.gate import Gate
 from ope_vpm.optional import library
 from ope_vpm.plugins.gymnasium import batched, check_new, row
-from ope_vpm.plugins.valuation import Asked, Choices, Valuation, as_numbers
+from ope_vpm.plugins.valuation import CallbackChoices, Choices, Valuation, as_numbers
 from ope_vpm.policy import TargetPolicy
 from ope_vpm.policy.sb3 import from_sb3
 
@@ -60,7 +60,7 @@ class OPECallback(BaseCallback):  # type: ignore[misc]  # the library is importe
         deterministic: bool = False,
         name: str = "ope",
         verbose: int = 0,
-        **asked: Unpack[Asked],
+        **asked: Unpack[CallbackChoices],
     ) -> None:
         super().__init__(verbose)
         if not isinstance(every, int) or every < 1:

@@ -1,9 +1,6 @@
-"""Which of several policies? Values of all of them from one log, and which differences are more than noise.
+"""Which of several policies? Values of all of them from one log, and which paired differences are more than noise."""
 
-Policies are compared by their paired differences, see `ope_vpm.ope.questions.paired`.
-"""
-
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Unpack, get_args
@@ -11,9 +8,8 @@ from typing import Any, Literal, Unpack, get_args
 import numpy as np
 
 from ope_vpm.logged import LoggedDataset, scan_dataset
-from ope_vpm.ope.adapter.choices import Behaviour, Settings
+from ope_vpm.ope.adapter.choices import QuestionChoices, divided
 from ope_vpm.ope.adapter.encoding import target_of
-from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
 from ope_vpm.ope.estimator import Estimator
 from ope_vpm.ope.inference.estimate import return_range, reward_range
 from ope_vpm.ope.inference.uncertainty import LEVEL
@@ -102,11 +98,11 @@ class Selection:
 
     @property
     def what(self) -> str:
-        """What was compared, in words."""
+        """The name of the quantity that was compared."""
         return WORST_RETURNS if self.rank_by == "cvar" else "return" if self.best.of else "value"
 
     def sentence(self) -> str:
-        """What was found, in words."""
+        """A summary in one sentence."""
         best, rest = self.best, len(self.not_told_apart)
         lead, what = best.lead, self.what
         its = "it" if self.rank_by == "cvar" else f"its {what}"
@@ -133,12 +129,10 @@ class Selection:
         """A data frame of pandas, a row per policy, best first: that of the values, and how they compare."""
         from ope_vpm.ope.reporting.tables import frame, rows_of
 
-        compared = [
-            {"compared": each.lead.value, "against_first": each.against_first, "regret": each.regret}
-            for each in self.candidates
-        ]
-        values = rows_of({each.name: each.value for each in self.candidates})
-        return frame([{**row, **other} for row, other in zip(values, compared, strict=True)])
+        rows = rows_of({each.name: each.value for each in self.candidates})
+        for row, each in zip(rows, self.candidates, strict=True):
+            row |= {"compared": each.lead.value, "against_first": each.against_first, "regret": each.regret}
+        return frame(rows)
 
     def plot(self, data: LoggedDataset | None = None, ax: Any = None) -> Any:
         """All values and intervals on axes of matplotlib, which are returned; with `data` beside what was logged."""
@@ -147,7 +141,7 @@ class Selection:
         return plot({each.name: each.value for each in self.candidates}, data, ax)
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
+        """The page's body, for notebooks."""
         from ope_vpm.plugins.selection_page import body
 
         return body(self)
@@ -183,20 +177,15 @@ def select(
     *,
     rank_by: RankBy = "lower",
     race: bool = True,
-    seed: int = 0,
-    on_end: OnEnd | None = None,
-    time_limit: TimeLimit = "continue",
-    ignore: Collection[str] = (),
-    behaviour: Behaviour = "cloned",
     progress: Callable[[int], None] | None = None,
     jobs: int | None = None,
-    **options: Unpack[Settings],
+    **choices: Unpack[QuestionChoices],
 ) -> Selection:
     """Evaluate all policies on one log and put them in order.
 
-    What depends on the log alone is made once. Policies whose verdict is "unreliable" come after all others.
-    Of many policies on continuous states, `auto` and `vpm` answer about those alone that may be the best by a rough
-    solution (`ope_vpm.plugins.race`); the others come last, with that solution, and are called "screened".
+    Policies whose verdict is "unreliable" come after all others. Of many policies on continuous states, `auto` and
+    `vpm` answer about those alone that may be the best by a rough solution (`ope_vpm.plugins.race`); the others come
+    last, with that solution, and are called "screened".
 
     Args:
         data: the log, or whatever `ov.evaluate` takes for one: Parquet files that are too many for memory are read in
@@ -204,29 +193,33 @@ def select(
         policies: targets by name, or a list of them, which are then called by their number.
         estimator: a name out of `ov.estimators()`, or an instance.
         gamma: the discount; at 1 returns of an episode are compared where episodes end, otherwise values per step.
-        rank_by: "lower" for the lower end of the interval, which prefers what is better known; "value"; or "cvar" for
-            the mean of the worst tenth of returns, see `PolicyValue.distribution`.
+        rank_by: "lower" for the lower end of the interval, "value", or "cvar" for the mean of the worst tenth of
+            returns, see `PolicyValue.distribution`.
         race: whether policies far behind may be screened; False answers about all of them.
-        seed: makes everything random repeatable.
-        on_end: what follows a termination, see `ov.evaluate`.
-        time_limit: what follows a truncation, see `ov.evaluate`.
-        ignore: codes of the doctor's findings to pass over.
-        behaviour: where action ratios take the policy that logged the data from, see `ov.evaluate`.
         jobs: how many policies are worked on at once, see `ov.evaluate`.
         progress: called with the number of policies that are done.
-        options: the estimator's own settings.
+        choices: `seed`, `on_end`, `time_limit`, `ignore`, `behaviour` and the estimator's settings: see `ov.evaluate`.
+
+    Returns:
+        The policies, best first, with what choosing each may cost compared with the best of all.
+
+    ```python
+    import numpy as np
+    import ope_vpm as ov
+
+    context, action = np.random.default_rng(0).integers(2, size=(2, 400))  # a coin decided what was done
+    log = ov.LoggedDataset.from_arrays(context, action, 1.0 * (context == action), terminated=np.ones(400))
+    found = ov.select(log, {"match": np.eye(2), "coin": np.full((2, 2), 0.5)})
+    assert found.best.name == "match" and found.not_told_apart == ()
+    ```
     """
     if rank_by not in get_args(RankBy):
         raise ValueError(f"rank_by must be 'lower', 'value' or 'cvar': got {rank_by!r}")
-    if not isinstance(policies, Mapping | list | tuple):
-        raise TypeError(f"policies must be a mapping from names to policies, or a list of them: got {policies!r:.80}")
-    named = dict(policies) if isinstance(policies, Mapping) else {str(n): each for n, each in enumerate(policies)}
-    if not named:
-        raise ValueError("there must be at least one policy to choose from: got none")
-    meaning: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit, "behaviour": behaviour}
-    choices = Choices(estimator=estimator, gamma=gamma, seed=seed, ignore=ignore, options=options, **meaning)
-    choices.check(gamma)  # a misspelt name is answered before a large file is read
-    valuation = Valuation.of(data if isinstance(data, LoggedDataset) else scan_dataset(data), choices)
+    named = _named(policies)
+    question, options = divided(choices)
+    asked = Choices(estimator=estimator, gamma=gamma, options=options, **question)
+    asked.check(gamma)  # a misspelt name is answered before a large file is read
+    valuation = Valuation.of(data if isinstance(data, LoggedDataset) else scan_dataset(data), asked)
     targets = {name: target_of(valuation.log.data, policy) for name, policy in named.items()}
     first = next(iter(targets))
     with about(first):
@@ -249,11 +242,21 @@ def select(
     return ranked(compared, rank_by, valuation.log.data.n_episodes, allowed.high - allowed.low)
 
 
+def _named(policies: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
+    """Policies by name; those of a list by their number."""
+    if not isinstance(policies, Mapping | list | tuple):
+        raise TypeError(f"policies must be a mapping from names to policies, or a list of them: got {policies!r:.80}")
+    named = dict(policies) if isinstance(policies, Mapping) else {str(n): each for n, each in enumerate(policies)}
+    if not named:
+        raise ValueError("there must be at least one policy to choose from: got none")
+    return named
+
+
 def ranked(found: Mapping[str, Evaluated], rank_by: RankBy, episodes: int, widest: float = np.inf) -> Selection:
     """Put estimates in order and compare them with the first.
 
-    Differences are judged by Student's quantiles with Bonferroni's correction for as many comparisons as there are
-    other policies, so that all statements about one policy hold together with a probability of 95 %.
+    Bonferroni's correction for the number of other policies makes all statements about one policy hold together with
+    a probability of 95 %.
 
     Args:
         found: estimates on one log by name.
@@ -287,7 +290,7 @@ def ranked(found: Mapping[str, Evaluated], rank_by: RankBy, episodes: int, wides
 
 
 def _rank(found: Evaluated, rank_by: RankBy) -> tuple[bool, bool, float, float]:
-    """What is largest comes first: usable ones, then by the lower end or the value, where there is no interval, too."""
+    """The sort key of a candidate, the largest first: usable ones, then by the lower end or the value."""
     value, screened = found.lead, found.value.estimator == Rough.name
     known = -np.inf if np.isnan(value.value) else float(value.value)
     usable = value.verdict != "unreliable", not screened

@@ -10,7 +10,7 @@ from ope_vpm.lazy import cached_property
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.doctor import check_ignored
 from ope_vpm.logged.streamed import StreamedDataset
-from ope_vpm.ope.adapter.choices import Behaviour, Settings, check_seed
+from ope_vpm.ope.adapter.choices import Behaviour, QuestionChoices, check_seed
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit, check_choices
 from ope_vpm.ope.estimator import Estimator, made_of
 from ope_vpm.ope.inference.doubts import LEVELS
@@ -26,14 +26,9 @@ from ope_vpm.threads import at_once
 NAN = float("nan")
 
 
-class Asked(Settings, total=False):
+class CallbackChoices(QuestionChoices, total=False):
     """What callbacks in training take beside their own arguments; see `Choices`."""
 
-    seed: int
-    on_end: OnEnd | None
-    time_limit: TimeLimit
-    ignore: Collection[str]
-    behaviour: Behaviour
     baseline: Any
     min_gain: float
 

@@ -129,7 +129,7 @@ class GaussianPolicy(TargetPolicy):
         return clipped_log_densities(z, std, *self.clipping.at_bounds(actions)).sum(axis=1)
 
     def action_moments(self, observations: Array, rng: Generator, draws: int = DRAWS) -> tuple[Floats, Floats]:
-        """In closed form, or by quantiles where tanh follows; nothing is drawn."""
+        """E_π[a] and E_π[a²] in closed form, or by quantiles where tanh follows; nothing is drawn."""
         mean, std = self.moments(observations)
         if self.squash:
             return squashed_moments(mean, std, self._centre, self._half)

@@ -47,6 +47,18 @@ def as_policy(
         n_actions: for functions and modules, how many discrete actions there are.
         output: for functions and modules, what they return; see `ope_vpm.policy.function.from_function`.
         batched: for functions, False if they take one observation at a time.
+
+    Returns:
+        A policy that can be asked for actions, and for what else can be told of it: see `TargetPolicy`.
+
+    ```python
+    import numpy as np
+    import ope_vpm as ov
+
+    policy = ov.as_policy(lambda x: -0.5 * x)  # of a batch of observations (n, d)
+    actions = policy.sample(np.ones((2, 1)), np.random.default_rng(0))
+    assert actions.tolist() == [[-0.5], [-0.5]]
+    ```
     """
     if isinstance(policy, TargetPolicy):
         return policy
@@ -144,7 +156,7 @@ def _checked(policy: Any, name: str) -> TargetPolicy:
 
 
 def _kind(path: Path) -> str:
-    """By content where it tells, by name where it does not."""
+    """The kind of a policy's file, by its content where that tells, otherwise by its name."""
     with path.open("rb") as file:
         head = file.read(8)
     if head.startswith(b"PK\x03\x04"):

@@ -25,6 +25,14 @@ def with_noise(
         std: for continuous actions, the standard deviation of added Gaussian noise. On a deterministic or
             plain Gaussian policy the result has a density; on others only draws.
         bounds: low and high to which noisy continuous actions are clipped.
+
+    ```python
+    import numpy as np
+    import ope_vpm as ov
+
+    careful = ov.with_noise(np.eye(2), epsilon=0.2)
+    assert np.allclose(careful.probabilities(np.array([0])), [[0.9, 0.1]])
+    ```
     """
     if (epsilon is None) == (std is None):
         raise ValueError("give either epsilon (discrete actions) or std (continuous ones), not both or none")

@@ -263,7 +263,7 @@ def _as_arrays(moments: Callable[[Array], tuple[Any, Any]]) -> Moments:
 
 
 def _unscaled(interface: Interface, actions: Array) -> Array:
-    """From [-1, 1] to the action space."""
+    """Scale actions from [-1, 1] to the action space."""
     low, high = interface.bounds
     return low + 0.5 * (actions + 1.0) * (high - low)
 

@@ -107,7 +107,7 @@ class Actor:
     interface: sb3.Interface
 
     def inputs(self, extractor: str) -> Callable[[Array], Any]:
-        """From observations to the vectors that the first layer takes; `features` says how long they are."""
+        """The function from observations to the inputs of the first layer, whose size `features` knows."""
         settings, network = self.settings, self.features(extractor)
 
         def vectors(seen: Array) -> Any:

@@ -37,7 +37,7 @@ class Clipping:
 
     @classmethod
     def at(cls, low: npt.ArrayLike, high: npt.ArrayLike) -> Clipping:
-        """From arrays or numbers."""
+        """Make the bounds from arrays or numbers."""
         sides = (np.asarray(side, dtype=np.float64).reshape(-1).tolist() for side in (low, high))
         return cls(*(tuple(side) for side in sides))
 

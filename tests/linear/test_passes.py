@@ -4,8 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from ope_vpm.linear.folds import accumulate_folds, all_but_each
-from ope_vpm.linear.moments import accumulate, accumulate_where_positive
+from ope_vpm.linear.moments import accumulate, accumulate_folds, accumulate_where_positive, all_but_each
 from ope_vpm.linear.passes import Coefficients, apply, apply_all, apply_to_groups
 from tests.linear.batches import by_hand, random_rows, same
 

@@ -65,7 +65,7 @@ class FiniteChain:
         return mu @ self.kernel + (mu @ self.enter) @ self.leave
 
     def distribution(self, start: Floats, gamma: float) -> Floats:
-        """Where the chain spends its time, μ = (1-γ)·start + γμ𝒯; at γ = 1 the long-run share of time in each state.
+        """The discounted distribution μ = (1-γ)·start + γμ𝒯; at γ = 1 the long-run share of time in each state.
 
         Args:
             start: the distribution of the first state. At γ = 1 it decides only how much of the time several closed
@@ -195,7 +195,7 @@ class FiniteChain:
         return self._blocks(1.0)
 
     def _resolvent(self, gamma: float) -> solve.Resolvent:
-        """What solves equations at a discount, kept for the next one."""
+        """The solver of (I - γ𝒯)y = b, cached by discount."""
         if gamma not in self._resolvents:
             self._resolvents[gamma] = solve.Resolvent(self._blocks(gamma))
         return self._resolvents[gamma]
@@ -216,7 +216,7 @@ class FiniteChain:
 
 
 def reducibility(chain: FiniteChain, share: Callable[[Integers], float], name: Callable[[Integers], str]) -> str | None:
-    """What to say of a chain that has no single stationary distribution, or one on a small part of the data.
+    """A warning where there is no single stationary distribution, or one on a small part of the data; else None.
 
     Args:
         chain: the chain.
@@ -237,7 +237,7 @@ def reducibility(chain: FiniteChain, share: Callable[[Integers], float], name: C
 
 
 def periodicity(chain: FiniteChain, name: Callable[[Integers], str], exact: bool) -> str | None:
-    """What to say of a periodic chain, whose distribution oscillates for ever under a power iteration."""
+    """A warning about a periodic chain, on which a power iteration oscillates for ever; else None."""
     period = chain.period
     if period == 1:
         return None

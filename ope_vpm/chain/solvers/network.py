@@ -40,12 +40,12 @@ class NeuralRatio:
     """What makes E_p[τ] = 1."""
 
     def inputs(self, x: Array) -> torch.Tensor:
-        """Standardised, on the network's device."""
+        """Standardised states as a tensor on the network's device."""
         head = self.network.head.weight
         return torch.as_tensor(self.standardise(x), dtype=head.dtype, device=head.device)
 
     def __call__(self, x: Array) -> Floats:
-        """τ(x), in chunks."""
+        """The ratio τ(x) of each state, computed some rows at a time."""
         with torch.no_grad():
             parts = [self.network(self.inputs(x[rows])).double().cpu() for rows in chunks(len(x), CHUNK_ROWS)]
         return torch.cat(parts).numpy() * self.factor
@@ -77,7 +77,7 @@ class NeuralRatio:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, Any]) -> NeuralRatio:
-        """What `arrays` gave; the layers' sizes are those of their weights."""
+        """Rebuild a ratio from what `arrays` returned; the layers' sizes are those of their weights."""
         from ope_vpm.chain.solvers.ratio_network import RatioNetwork  # which needs torch
 
         standardise = Standardiser.from_arrays(arrays)

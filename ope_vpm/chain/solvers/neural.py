@@ -179,7 +179,7 @@ class Batches:
         return index, self.successors[index, torch.from_numpy(which)]
 
     def draw_initial(self) -> torch.Tensor:
-        """Initial states, by weight."""
+        """Draw initial states with probabilities proportional to their weights."""
         if self.initial is None:
             raise ValueError("gamma < 1 needs initial states: give x_initial to Transitions")
         rows = self._rng.choice(len(self.initial), size=self._size, p=self._initial_probability)

@@ -9,7 +9,7 @@ from ope_vpm.with_torch import torch
 
 
 class RatioNetwork(torch.nn.Module):
-    """x → τ(x) > 0."""
+    """A network from states x to positive ratios τ(x)."""
 
     def __init__(self, dimension: int, hidden: tuple[int, ...], start_at_one: bool) -> None:
         super().__init__()

@@ -127,7 +127,7 @@ class Tabular:
     def _largest(
         self, transitions: Transitions, counted: CountedChain, unseen: str, gamma: float
     ) -> LargestClass | None:
-        """What is kept of a chain that falls apart; None: all of it."""
+        """The communicating class that is kept of a reducible chain; None where all states are kept."""
         whole = self.classes == "all" or gamma < 1 or self.pool_increments is not False
         if whole or transitions.next_weight is not None:
             return None
@@ -203,7 +203,7 @@ class Tabular:
 
 
 def choose_unseen(p: Floats, unseen: Floats, times: Floats | Integers) -> str:
-    """The rule behind unseen="auto".
+    """Choose the treatment of unseen states that unseen="auto" stands for.
 
     States seen once can stand for unseen ones if the rows' x' are drawn much as their x are. Then the share of
     x' that is unseen is about the share of rows whose x occurs once (Good and Turing). Where far more is
@@ -221,7 +221,7 @@ def choose_unseen(p: Floats, unseen: Floats, times: Floats | Integers) -> str:
 
 
 def _remarks(counted: CountedChain, exact: bool, largest: LargestClass | None) -> tuple[list[str], list[str]]:
-    """What makes the answer doubtful (a reducible chain), and what is to be noticed (a periodic one, rows left out)."""
+    """Warnings about the answer (a reducible chain), and notices (a periodic one, rows left out)."""
     chain = counted.chain
 
     def share(members: Integers) -> float:

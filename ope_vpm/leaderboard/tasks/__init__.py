@@ -43,7 +43,7 @@ FLOOR_SEED = 1_000_000
 
 @dataclass(frozen=True)
 class Reference:
-    """What a policy is worth, and how near an on-policy mean of as many episodes comes."""
+    """The true value of a policy, and the error of an on-policy mean of as many episodes."""
 
     truth: float
     truth_error: float = 0.0
@@ -79,7 +79,7 @@ class Task(ABC):
         """The truth, where there is one."""
 
     def problems(self) -> list[str]:
-        """What is wrong with the settings, one sentence each."""
+        """Problems of the settings, one sentence each."""
         return []
 
     def names(self) -> list[str]:
@@ -87,7 +87,7 @@ class Task(ABC):
         return list(self.targets())
 
     def choices(self, gamma: float) -> dict[str, Any]:
-        """What an estimator is told beside the data: on_end, time_limit, ignore."""
+        """The keyword arguments of an estimator beside data and policy: on_end, time_limit, ignore."""
         return {}
 
     def refusals(self, gamma: float) -> list[str]:
@@ -104,7 +104,7 @@ class Task(ABC):
         return {"kind": self.kind, **asdict(self)}
 
     def truth_identity(self, policy: str) -> dict[str, Any]:
-        """What decides the reference beyond that."""
+        """What decides the reference beyond `identity`, as JSON holds it."""
         return {}
 
     def axes(self) -> dict[str, Any]:
@@ -144,7 +144,7 @@ class Simulated(Task):
         return Reference(truth, 0.0, floor, float(squared.std(ddof=1) / sqrt(len(squared)) / (2 * floor)))
 
     def problems(self) -> list[str]:
-        """Sizes below one."""
+        """Refuse fewer than two trajectories, and none of at least one step."""
         return at_least(self, trajectories=2, length=1)
 
 

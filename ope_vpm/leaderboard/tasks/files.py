@@ -54,11 +54,11 @@ class FilesTask(Task):
         return found
 
     def names(self) -> list[str]:
-        """As the suite names them."""
+        """The policies' names in the suite."""
         return list(self.policies)
 
     def targets(self) -> dict[str, TargetPolicy]:
-        """Loaded from their files."""
+        """Load the policies from their files."""
         return {name: self._target(name) for name in self.policies}
 
     def dataset(self, seed: int) -> LoggedDataset:
@@ -80,7 +80,7 @@ class FilesTask(Task):
         return Reference(self.truth[policy], floor=spread / np.sqrt(episodes) or None)
 
     def choices(self, gamma: float) -> dict[str, Any]:
-        """As the suite gives them."""
+        """The choices that the suite gives."""
         return {"on_end": self.on_end, "time_limit": self.time_limit, "ignore": self.ignore}
 
     def small(self) -> FilesTask:
@@ -88,7 +88,7 @@ class FilesTask(Task):
         return self
 
     def identity(self, policy: str | None) -> dict[str, Any]:
-        """By content, not by path."""
+        """Hashes of the files' content, so that their paths do not matter."""
         return {
             "kind": self.kind,
             "dataset": digest(self.dataset_file),
@@ -99,7 +99,7 @@ class FilesTask(Task):
         }
 
     def truth_identity(self, policy: str) -> dict[str, Any]:
-        """The user's number."""
+        """The true value that the suite gives."""
         return {"truth": self.truth.get(policy)}
 
     def _whole(self) -> LoggedDataset:

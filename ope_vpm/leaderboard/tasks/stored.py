@@ -78,7 +78,7 @@ class BulletTask(Stored):
         return bullet.stored_truth(self.robot, policy).at(gamma, self.length)
 
     def axes(self) -> dict[str, Any]:
-        """A mixture has no α."""
+        """The sizes and α; None for a mixture, which has no α."""
         return {**super().axes(), "alpha": None if self.mix else self.alpha}
 
 

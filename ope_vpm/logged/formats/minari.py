@@ -155,7 +155,7 @@ def _open(source: Any, trust: bool) -> Any:
 
 
 def _folder(source: str | Path) -> Path:
-    """Where the files of a dataset lie, by its id, its folder, or its main file."""
+    """The folder with the files of a dataset, by its id, its folder, or its main file."""
     if isinstance(source, Path):
         outer = source.parent if source.is_file() else source
         return outer / "data" if (outer / "data").is_dir() else outer

@@ -69,7 +69,7 @@ def _mapped(path: Path, archive: Archive, name: str) -> Array:
 
 
 def _data_offset(path: Path, info: zipfile.ZipInfo) -> int:
-    """Where a stored member's bytes begin: after its local header, whose last two lengths vary."""
+    """The offset of a stored member's bytes: after its local header, whose last two lengths vary."""
     with path.open("rb") as file:
         file.seek(info.header_offset + 26)
         lengths = file.read(4)

@@ -22,7 +22,7 @@ SUFFIX = ".parts"
 
 
 def folder_of(path: Path) -> Path:
-    """Where the parts of a file are while it is being written."""
+    """The folder of a log's parts while it is being written."""
     return path.with_name(path.name + SUFFIX)
 
 

@@ -1,6 +1,6 @@
 """Settings beside the data and the policy, and refusals of choices that no data can mend."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, TypedDict
 
 import numpy as np
@@ -66,16 +66,28 @@ class Settings(TypedDict, total=False):
     weighted: bool
 
 
-class Choices(Settings, total=False):
-    """Arguments of `evaluate` beside the policy, the estimator and the discount."""
+class QuestionChoices(Settings, total=False):
+    """Arguments of `compare` and `select` beside policies, estimator and discount; their meaning is in `evaluate`."""
 
     seed: int
     on_end: OnEnd | None
     time_limit: TimeLimit
     ignore: Collection[str]
-    state_features: Any
     behaviour: Behaviour
+
+
+class Choices(QuestionChoices, total=False):
+    """Arguments of `evaluate` beside the policy, the estimator and the discount."""
+
+    state_features: Any
     jobs: int | None
+
+
+def divided(choices: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The choices about the question, and all others, which are the estimator's own settings."""
+    words = set(QuestionChoices.__annotations__) - set(Settings.__annotations__)
+    question = {name: value for name, value in choices.items() if name in words}
+    return question, {name: value for name, value in choices.items() if name not in words}
 
 
 def checked_behaviour(data: LoggedDataset, target: TargetPolicy, behaviour: Behaviour) -> Behaviour:

@@ -27,7 +27,7 @@ Gaussian kernel is e⁻⁸, so that smooth functions can have any value there.""
 
 @dataclass(frozen=True)
 class Encoder:
-    """From observations and actions to x, the same for logged, target and new pairs.
+    """Encodes pairs of observation and action as states x of a chain, alike for logged, target and new pairs.
 
     Finite states and actions: x = s · n_actions + a. Otherwise a vector: standardised observations (or a
     one-hot finite state), then standardised actions (or a one-hot discrete action).

@@ -64,7 +64,7 @@ class _Sourced:
     source: str
 
     def described(self) -> list[str]:
-        """Where it came from."""
+        """A line about the source of the policy."""
         return [self.source]
 
 

@@ -20,10 +20,10 @@ from ope_vpm.ope.adapter.pair_stream import Pairs
 from ope_vpm.ope.adapter.state_features import StateFeatures
 from ope_vpm.ope.adapter.state_rows import state_encoder
 from ope_vpm.ope.behaviour.categorical import CategoricalClone, fit_categorical
+from ope_vpm.ope.behaviour.clone import known_log_prob
 from ope_vpm.ope.behaviour.draws import Draws
 from ope_vpm.ope.behaviour.gaussian import CloneRows, GaussianClone, fit_gaussians
 from ope_vpm.ope.behaviour.regression import Design
-from ope_vpm.ope.behaviour.source import known_log_prob
 from ope_vpm.ope.log import Log, Precision
 from ope_vpm.ope.memory import remembered
 from ope_vpm.ope.problem import Problem
@@ -55,7 +55,7 @@ class ActionRatio:
 
     @classmethod
     def of_logs(cls, log_ratio: Floats, likelihood: float, cap: float = CAP) -> ActionRatio:
-        """From log π - log b̂ of each row and the clone's held-out log-likelihood."""
+        """The ratio from log π - log b̂ of each row and the clone's held-out log-likelihood."""
         raw = np.exp(np.minimum(log_ratio, LARGEST_LOG))
         mean = float(raw.mean())
         scaled = raw / mean if mean > 0 else raw

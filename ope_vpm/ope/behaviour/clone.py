@@ -1,5 +1,6 @@
-"""Clones of the behaviour policy from the log alone: counts for finite states and actions, otherwise a small network.
+"""Log-probabilities of the logged actions under the behaviour policy: as logged, of a known policy, or of a clone.
 
+A clone is fitted to the log alone: counts for finite states and actions, otherwise a small network.
 No target policy enters, except for the bounds to which actions were clipped, so that all targets share one clone.
 """
 
@@ -10,10 +11,13 @@ import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
 from ope_vpm.linear.features import Standardiser
+from ope_vpm.logged import LoggedDataset
+from ope_vpm.ope.adapter.choices import Behaviour, checked_behaviour
 from ope_vpm.ope.adapter.encoding import Encoder
 from ope_vpm.ope.adapter.state_features import StateFeatures
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.memory import remembered
+from ope_vpm.ope.problem import Problem
 from ope_vpm.policy.continuous import LOG_ROOT_TWO_PI
 from ope_vpm.policy.target import Clipping
 from ope_vpm.with_torch import torch
@@ -138,3 +142,49 @@ def _gaussian(log: Log, clipping: Clipping) -> tuple[int, LogProb, Floats]:
     # a density is in the units of the actions, a probability at a bound has none
     units = np.where(below | above, 0.0, np.log(scale.std)).sum(axis=1)
     return 2 * actions.shape[1], log_prob, units
+
+
+def known_log_prob(data: LoggedDataset, behaviour: Behaviour) -> Floats | None:
+    """Log b of each logged action, as it was logged or by the policy that acted; None where it has to be cloned.
+
+    Args:
+        data: the log.
+        behaviour: as `checked_behaviour` returns it. A logged action that a policy never takes shows that another one
+            acted, and is refused.
+    """
+    if isinstance(behaviour, str):
+        return data.behaviour_log_prob if behaviour == "logged" else None
+    found: Floats = behaviour.log_likelihood(data.observations, data.actions)
+    if not np.isfinite(found).all():
+        row = int(np.argmin(np.isfinite(found)))
+        raise ValueError(
+            f"a behaviour policy must be able to take every logged action: that of row {row} has probability 0 "
+            "(is it the policy that logged the data?)"
+        )
+    return found
+
+
+def asked_behaviour(problem: Problem, own: Behaviour = None) -> Behaviour:
+    """The estimator's own choice, checked; where it has none, that of the question."""
+    return problem.behaviour if own is None else checked_behaviour(problem.data, problem.policy, own)
+
+
+def check_behaviour(name: str, problem: Problem, own: Behaviour = None) -> None:
+    """Refuse, before any work, a target without densities or a behaviour that cannot be had.
+
+    Args:
+        name: the estimator's, for the error.
+        problem: the question.
+        own: the estimator's option; None: as the question says.
+    """
+    if not problem.policy.has_log_prob:
+        raise ValueError(f"{name} needs a target policy with densities: use vpm or model, which do not")
+    asked_behaviour(problem, own)
+
+
+def behaviour_log_prob(problem: Problem, own: Behaviour = None) -> Clone:
+    """Log b of each logged action; a clone is shared by all targets with the same bounds; arguments as above."""
+    known = known_log_prob(problem.data, asked_behaviour(problem, own))
+    if known is None:  # where the target clips, the log was clipped too
+        return clone(problem.log, problem.policy.clipping, problem.seed)
+    return Clone(known, float("nan"))

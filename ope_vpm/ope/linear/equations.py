@@ -14,8 +14,7 @@ import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
 from ope_vpm.lazy import cached_property
-from ope_vpm.linear.folds import accumulate_folds, all_but_each
-from ope_vpm.linear.moments import Means, accumulate_initial
+from ope_vpm.linear.moments import Means, accumulate_folds, accumulate_initial, all_but_each
 from ope_vpm.linear.passes import Coefficients, WeightSums, apply, apply_all
 from ope_vpm.linear.system import DECADE, RIDGES, LinearSystem, choose_ridge
 from ope_vpm.ope.adapter.pair_features import PairFeatures, PairSums

@@ -29,7 +29,7 @@ class QValues:
     """ℓ for each step: γ = 1, the average reward."""
 
     def value(self, problem: Problem) -> float:
-        """ℓ + (1-γ)E₀[V]."""
+        """The value of Q itself, ℓ + (1-γ)E₀[V]."""
         share = problem.steps.weight / problem.steps.weight.sum()
         return float(share @ self.level) + (1 - problem.gamma) * float(self.first.mean() if len(self.first) else 0.0)
 

@@ -20,7 +20,7 @@ from scipy.linalg import lu_factor, lu_solve
 from ope_vpm.arrays import Floats
 from ope_vpm.lazy import cached_property
 from ope_vpm.ope.adapter.pair_stream import pair_features
-from ope_vpm.ope.behaviour.source import behaviour_log_prob
+from ope_vpm.ope.behaviour.clone import behaviour_log_prob
 from ope_vpm.ope.memory import Memory
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy.target import DRAWS
@@ -58,7 +58,7 @@ class LinearOutcomes:
 
     @classmethod
     def of(cls, problem: Problem) -> LinearOutcomes:
-        """From a problem in memory, with the step number where it matters."""
+        """Make the features of a problem in memory, with the step number where it matters."""
         posed = problem.with_step_number
         asked = replace(posed, log=posed.log.beginning(ROWS), memory=Memory())
         pairs = pair_features(asked, FEATURES, DRAWS, FOURIER)

@@ -43,7 +43,7 @@ class AllValues(PolicyValues[str, PolicyValue]):
 
     @property
     def disagreements(self) -> dict[tuple[str, str], float]:
-        """By how many standard errors two groups lie apart, the farthest first, without the logged mean."""
+        """Distances of groups that disagree, in standard errors, the largest first; the logged mean is left out."""
         found = {}
         kinds = [group[0] for group in self.groups if "naive" not in group]
         for one, other in combinations(kinds, 2):

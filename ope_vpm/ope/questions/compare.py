@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, Literal, Unpack
@@ -11,8 +10,7 @@ import numpy as np
 from scipy.special import stdtr
 
 from ope_vpm.logged import LoggedDataset, scan_dataset
-from ope_vpm.ope.adapter.choices import Behaviour, Settings
-from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
+from ope_vpm.ope.adapter.choices import QuestionChoices, divided
 from ope_vpm.ope.estimator import Estimator, made_of, policy_value
 from ope_vpm.ope.inference.doubts import LEVELS, Doubt, Doubts, Level, remarks_among
 from ope_vpm.ope.inference.estimate import return_range, reward_range
@@ -37,7 +35,7 @@ LONGER = "log longer episodes, or use gamma < 1"
 
 @dataclass(frozen=True)
 class Comparison(Shown):
-    """By how much one policy is better than another, both judged by one log."""
+    """The difference of two policies' values on one log, with its error and verdict."""
 
     new: PolicyValue
     old: PolicyValue
@@ -179,13 +177,8 @@ def compare(
     estimator: str | Estimator = "auto",
     gamma: float = 1.0,
     *,
-    seed: int = 0,
-    on_end: OnEnd | None = None,
-    time_limit: TimeLimit = "continue",
-    ignore: Collection[str] = (),
-    behaviour: Behaviour = "cloned",
     jobs: int | None = None,
-    **options: Unpack[Settings],
+    **choices: Unpack[QuestionChoices],
 ) -> Comparison:
     """Is one policy better than another, or than the one that logged the data?
 
@@ -197,24 +190,31 @@ def compare(
         old: the other policy, or "logged" for the one that logged the data, whose value is the mean of its log.
         estimator: a name out of `ov.estimators()`, or an instance.
         gamma: the discount; at 1 returns of an episode are compared where episodes end, otherwise values per step.
-        seed: makes everything random repeatable.
-        on_end: what follows a termination, see `ov.evaluate`.
-        time_limit: what follows a truncation, see `ov.evaluate`.
-        ignore: codes of the doctor's findings to pass over.
-        behaviour: where action ratios take the policy that logged the data from, see `ov.evaluate`.
         jobs: how many policies are worked on at once, see `ov.evaluate`.
-        options: the estimator's own settings.
+        choices: `seed`, `on_end`, `time_limit`, `ignore` and `behaviour` as in `ov.evaluate`, and the estimator's own
+            settings.
 
     Returns:
         The difference with its interval, the probability that new is better, and a verdict.
+
+    ```python
+    import numpy as np
+    import ope_vpm as ov
+
+    context, action = np.random.default_rng(0).integers(2, size=(2, 400))  # a coin decided what was done
+    paid = (context == action).astype(float)
+    log = ov.LoggedDataset.from_arrays(context, action, paid, terminated=np.ones(400))
+    found = ov.compare(log, np.eye(2))  # with the coin that logged, which is right half of the time
+    assert found.decision == "better" and found.interval[0] < 0.5 < found.interval[1]
+    ```
     """
+    question, options = divided(choices)
     made = made_of(estimator, options)
     against_log = isinstance(old, str) and old == LOGGED
     if old is None or (isinstance(old, str) and not against_log and getattr(data, "encoding", None) is None):
         raise ValueError(f"old must be 'logged' or a policy: got {old!r} (files: ov.load_policy)")
     log = data if isinstance(data, LoggedDataset) else scan_dataset(data)
-    choices: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit, "ignore": ignore, "behaviour": behaviour}
-    problem = Problem.pose(log, new, gamma=gamma, seed=seed, **choices)
+    problem, ignore = Problem.pose(log, new, gamma=gamma, **question), question.get("ignore", ())
     other = None if against_log else problem.with_policy(old)
     if other is not None and other.policy.n_actions != problem.policy.n_actions:
         counts = problem.policy.n_actions, other.policy.n_actions
@@ -233,7 +233,7 @@ def of_log(problem: Problem) -> Evaluated:
 
 
 def _drift(problem: Problem) -> Doubts:
-    """Where nothing ends: how far later halves of episodes pay otherwise than whole ones, beyond noise.
+    """A warning where nothing ends and later halves of episodes pay otherwise than whole ones, beyond noise.
 
     A log's mean is the long-run average of its own policy once episodes have forgotten how they began. Where the second
     half of an episode leaves half of what the first one left, that is as far again from the mean of later halves.
@@ -276,17 +276,17 @@ def compared(problem: Problem, new: Evaluated, old: Evaluated) -> Comparison:
 
 
 def _probability(value: float, error: float, episodes: int) -> float:
-    """That the true difference is above 0."""
+    """The probability that the true difference is above 0."""
     return float(stdtr(episodes - 1, value / error)) if error > 0 else (1.0 + np.sign(value)) / 2
 
 
 def _within(value: float, reach: float, widest: float) -> Interval:
-    """What lies within reach of a difference and is possible."""
+    """The interval value ± reach, cut to what the rewards allow."""
     return float(np.clip(value - reach, -widest, widest)), float(np.clip(value + reach, -widest, widest))
 
 
 def _verdict(new: Evaluated, old: Evaluated, known: bool, same: bool) -> tuple[Level, tuple[str, ...]]:
-    """That of the less believable value, with all reasons; policies that do the same need no belief, remarks apart."""
+    """The worse verdict of the two values, with all reasons; equal values are reliable, remarks apart."""
     if same and not remarks_among(new.value.doubts):
         return "reliable", ()
     leads: list[PolicyValue | EpisodeReturn] = [new.lead]

@@ -31,7 +31,7 @@ class Sample:
 
     @classmethod
     def of(cls, returns: Floats, weights: Floats | None = None) -> Sample:
-        """From returns in any order, with weights on any scale; equal ones if not given."""
+        """Make a sample of returns in any order, with weights on any scale; equal ones if not given."""
         order = np.argsort(returns, kind="stable")
         weights = np.ones(len(returns)) if weights is None else weights
         return cls(returns[order], weights[order] / weights.sum())
@@ -173,7 +173,7 @@ class Distribution(Shown):
         return float(low), float(high)
 
     def next_episode(self, level: float = LEVEL) -> Interval:
-        """Where the return of one future episode lies with a probability of at least `level`.
+        """A prediction interval of one future episode's return, of probability at least `level`.
 
         Not to be taken for the interval of the value, which is that of a mean: this one does not shrink as the log
         grows. Quantiles of the returns of all draws together, so that what is not known about the distribution widens

@@ -67,7 +67,7 @@ def check_gain(min_gain: float) -> None:
 
 
 def sequence_quantile(episodes: int) -> float:
-    """By how many standard errors a 95 % normal-mixture confidence sequence reaches at so many episodes."""
+    """The half-width of a 95 % normal-mixture confidence sequence, in standard errors, at so many episodes."""
     alpha = 1 - LEVEL
     rho = (-2 * np.log(alpha) + np.log(-2 * np.log(alpha)) + 1) / TUNED_FOR  # ρ²; narrowest there, section 2 of it
     spread = episodes * rho

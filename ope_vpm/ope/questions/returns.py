@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from ope_vpm.arrays import ROUNDING, Bools, Floats, Integers, effective_sample_size, group_sums
-from ope_vpm.ope.behaviour.source import behaviour_log_prob
+from ope_vpm.ope.behaviour.clone import behaviour_log_prob
 from ope_vpm.ope.finite.counts import PairCounts
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.inference.doubts import LEVELS, Level
@@ -101,7 +101,7 @@ def _mean_and_error(problem: Problem, value: PolicyValue) -> tuple[float, float]
 
 
 def _verdict(value: PolicyValue, apart: float, error: float, source: Source) -> tuple[Level, tuple[str, ...]]:
-    """That of the value; caution where the returns themselves say something else."""
+    """The value's verdict, or caution where the mean of the returns lies elsewhere, with the reasons."""
     lead = value.lead
     if abs(apart) <= 2 * error:
         return lead.verdict, lead.reasons
@@ -140,7 +140,7 @@ class _Followed:
 
     @classmethod
     def of(cls, problem: Problem) -> _Followed:
-        """From a problem on finite states and actions, in memory."""
+        """Count a problem on finite states and actions, in memory."""
         if problem.streamed:
             raise ValueError("a distribution needs all rows at once: read them into memory with load_dataset")
         if not problem.data.from_reset.any():
@@ -195,7 +195,7 @@ class _Drawn:
 
     @classmethod
     def of(cls, group: Integers, weight: Floats, groups: int) -> _Drawn:
-        """From the group and the weight of each entry."""
+        """Prepare draws from the group and the weight of each entry."""
         total = group_sums(group, weight, groups)
         shares = np.divide(weight, total[group], out=np.zeros_like(weight), where=total[group] > 0)
         return cls(total > 0, np.searchsorted(group, np.arange(groups + 1)), np.cumsum(shares))
@@ -232,7 +232,7 @@ class _Weighted:
 
     @classmethod
     def of(cls, problem: Problem) -> _Weighted:
-        """From a problem that is not finite; refused where too few episodes are like the target's."""
+        """Weigh the episodes of a problem that is not finite; refused where their effective number is too small."""
         data, gamma = problem.data, problem.gamma
         if problem.streamed:
             raise ValueError("a distribution needs all rows at once: read them into memory with load_dataset")

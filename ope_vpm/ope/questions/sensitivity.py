@@ -55,7 +55,7 @@ class Sensitivity(Shown):
 
     @property
     def value(self) -> float:
-        """What the policy is worth if nothing is hidden."""
+        """The estimated value if nothing is hidden."""
         return float(self.lower[0])
 
     def tipping(self, threshold: float | None = None) -> float | None:
@@ -87,7 +87,7 @@ class Sensitivity(Shown):
 
     @property
     def sentence(self) -> str:
-        """For people who decide."""
+        """A summary in one sentence."""
         odds = float(self.grid[np.argmin(np.abs(np.log(self.grid[1:] / 2))) + 1]) if len(self.grid) > 1 else 1.0
         low, high = self.at(odds)
         times = "two" if odds == 2 else f"{odds:g}"
@@ -183,7 +183,7 @@ class _Model:
 
     @classmethod
     def of(cls, problem: Problem) -> _Model:
-        """From a problem on finite states and actions."""
+        """Count a problem on finite states and actions."""
         _, counts, probability = ending_counts(problem)
         states = counts.states
         rows, columns = counts.state_of_pair, np.arange(counts.pairs)

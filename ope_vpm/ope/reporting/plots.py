@@ -73,7 +73,7 @@ def plot_cdf(found: Distribution, ax: Axes | None = None) -> Axes:
 
 
 def plot_bounds(found: Sensitivity, ax: Axes | None = None) -> Axes:
-    """What hidden causes may make of a value, by how much they multiply the odds of an action."""
+    """Bounds of a value under hidden causes, by how much these multiply the odds of an action."""
     ax = ax or _axes()
     ax.fill_between(found.grid, found.lower, found.upper, color=COLOURS["caution"], alpha=0.25, linewidth=0)
     ax.axhline(found.value, color=COLOURS["caution"], label="if nothing is hidden")

@@ -74,7 +74,7 @@ def over_time(data: LoggedDataset, weights: Floats) -> Html:
 
 
 def over_states(data: LoggedDataset, weights: Floats) -> Html | None:
-    """Where the log is and where the target is; None where states do not differ."""
+    """States of the log beside states drawn by weight; None where states do not differ."""
     if data.finite and data.observations.ndim == 1:
         return _over_finite_states(data, weights)
     rng = np.random.default_rng(0)  # of what is drawn on the page, so that it can be made again

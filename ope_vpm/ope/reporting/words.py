@@ -31,7 +31,7 @@ def by_name(values: Values) -> dict[str, PolicyValue]:
 
 
 def logged_mean(value: PolicyValue, data: LoggedDataset | None) -> float | None:
-    """What the policy that logged the data is worth: the mean reward, below γ = 1 weighted by γ^t."""
+    """The value of the policy that logged the data: the mean reward, below γ = 1 weighted by γ^t."""
     if data is None or value.question is None:
         return None
     asked = value.question
@@ -49,7 +49,7 @@ def logged_lead(value: PolicyValue, data: LoggedDataset | None) -> float | None:
 
 
 def leads(named: Mapping[str, PolicyValue], leader: str) -> dict[str, PolicyValue | EpisodeReturn]:
-    """What is set side by side: the returns of episodes where that of the leader leads, otherwise values per step."""
+    """The estimates to compare: returns of episodes where that is the leader's headline, otherwise values per step."""
     if named[leader].per == "step":
         return dict(named)
     return {name: value.lead for name, value in named.items() if value.per == "episode"}
@@ -90,12 +90,12 @@ def between(interval: tuple[float, float] | None) -> str:
 
 
 def unit(gamma: float) -> str:
-    """What the value is measured in."""
+    """The unit of a value at a discount."""
     return "average reward per step" if gamma == 1 else f"reward per step, discounted by γ = {gamma:.12g}"
 
 
 def found(value: PolicyValue) -> str:
-    """Where what leads lies, the return of an episode or the value, as half a sentence."""
+    """The headline number with its interval, as half a sentence."""
     lead = value.lead
     what = "value" if lead is value else "return of an episode"
     width = half_width(lead.interval)
@@ -107,7 +107,7 @@ def found(value: PolicyValue) -> str:
 
 
 def subject(name: str, value: PolicyValue) -> str:
-    """Who found a value, and of what: values may be named by their estimator, or by a policy or a discount."""
+    """The subject of a sentence about a value, which may be named by its estimator, a policy or a discount."""
     if name.startswith(value.estimator):
         return name
     return f"For {name}" if name.endswith(f", {value.estimator}") else f"For {name}, {value.estimator}"
@@ -127,7 +127,7 @@ def headline(name: str, value: PolicyValue) -> str:
 
 
 def would_help(value: PolicyValue) -> str:
-    """What would make it better; empty where nothing is known."""
+    """A sentence of advice; empty where there is none."""
     return f"What would help: {'; '.join(value.advice)}." if value.advice and value.lead.verdict != "reliable" else ""
 
 
@@ -169,12 +169,12 @@ def the_return(value: PolicyValue) -> tuple[float, tuple[float, float] | None] |
 
 
 def return_name(gamma: float) -> str:
-    """What the return is."""
+    """The name of the return at a discount."""
     return "return of an episode" if gamma == 1 else f"discounted return, value / (1 - {gamma:.12g})"
 
 
 def assumed(question: Question, data: LoggedDataset | None) -> list[str]:
-    """What the numbers rest on: the discount, the ends, the truncations."""
+    """The assumptions behind the numbers: the discount, the ends, the truncations."""
     lines = [_meaning(question.gamma), _on_end(question, data), _time_limit(question, data)]
     if data is not None and not data.next_known.all():
         unknown = int((~data.next_known & ~data.terminated).sum())

@@ -156,6 +156,8 @@ class VPMEstimator(ProblemEstimator):
 
     def _check_options(self, *solvers: str) -> None:
         """Refuse options that none of these solvers takes, whatever the data will be."""
+        if not self.options:
+            return
         names = {solver: {field.name for field in fields(SETTINGS[solver])} for solver in solvers}
         known = sorted(set().union(*names.values()))
         for option in self.options:

@@ -191,7 +191,7 @@ def initial_values(problem: Problem, pairs: Pairs, h: ValueFunction, draws: int)
 
 
 def _correction_for_counts(pairs: Pairs, mass: Floats) -> Floats:
-    """By how much residuals around each x's own mean are too small, for the logged rows: see `leverage`, `widening`."""
+    """The factor by which residuals around each x's own mean are too small: see `leverage` and `widening`."""
     tr, logged = pairs.transitions, pairs.rows >= 0
     _, number = np.unique(tr.x, return_inverse=True)
     times = group_sums(number, np.ones(len(tr)) if tr.weight is None else tr.weight)[number][logged]

@@ -36,7 +36,7 @@ LOWEST = ("MSE", "RMSE", "regret")
 
 @dataclass(frozen=True)
 class Paper:
-    """What a paper's TOML file says; field by field as it is written there."""
+    """The contents of a paper's TOML file, field by field."""
 
     title: str
     reference: str

@@ -1,4 +1,4 @@
-"""Motions and tables, and policies that act in them: the pieces of which `ope_vpm.envs.generated` composes tasks."""
+"""Motions and tables, and policies that act in them: the pieces of which `benchmarks._generated` composes tasks."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ope_vpm.envs.generated import KINDS, Motion, generated
+from benchmarks._generated import KINDS, Motion, generated
 
 
 def test_a_seed_is_a_task():

@@ -17,8 +17,8 @@ import numpy as np
 from gymnasium import spaces
 from scipy.special import softmax
 
+from benchmarks._systems import Acting, Linear, Motion, Pay, System, Table, Tabular
 from ope_vpm.arrays import Array
-from ope_vpm.envs.systems import Acting, Linear, Motion, Pay, System, Table, Tabular
 from ope_vpm.logged import LoggedDataset
 
 POOL = 6
