@@ -1,14 +1,15 @@
 """`ope-vpm mcp FOLDER`: a server for assistants, by the Model Context Protocol; it reads one folder and writes nothing.
 
 Names come from a model that may have read anything. They are paths below the folder: absolute ones, `..` and symbolic
-links are refused, also links beside a file or below a folder that is asked for, where readers look for further files.
-Nothing is unpickled, and no code of a file is run.
+links are refused, as are links out of the folder beside a file or below a folder that is asked for, where readers look
+for further files. Nothing is unpickled, and no code of a file is run.
 """
 
 from __future__ import annotations
 
 import glob
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from threading import Lock
@@ -98,14 +99,19 @@ class Tools:
         """The absolute path of a name, or of a pattern, that stands for files below the folder alone."""
         if Path(name).is_absolute() or ".." in Path(name).parts:
             raise PermissionError(f"{name} must be a path below the served folder, without ..")
-        whole = self.root / name
-        fitting = [whole] if whole.exists() else [self.root / each for each in glob.glob(name, root_dir=self.root)]
+        whole, fitting = self.root / name, []
+        with suppress(OSError, ValueError):  # names that no file can have
+            fitting = [whole] if whole.exists() else [self.root / each for each in glob.glob(name, root_dir=self.root)]
         if not fitting:
-            raise FileNotFoundError(f"there is no {name} in the served folder")
-        areas = {each if each.is_dir() else each.parent for each in fitting}
-        for path in (*fitting, *areas, *(each for area in areas for each in area.rglob("*"))):
+            raise FileNotFoundError(f"there is no {name:.200} in the served folder")
+        for path in fitting:
             if path.resolve() != path:
                 raise PermissionError(f"{path.relative_to(self.root)} must not be a symbolic link: links are not read")
+        for area in {each if each.is_dir() else each.parent for each in fitting}:
+            for path in area.rglob("*"):
+                if not path.resolve().is_relative_to(self.root):
+                    where = path.relative_to(self.root)
+                    raise PermissionError(f"{where} must not be a symbolic link out of the served folder: move it away")
         return str(whole)
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.envs.random_mdp import RandomMDP
+from ope_vpm.outside import json_text
 from ope_vpm.plugins.mcp import Tools
 
 sdk = pytest.importorskip("mcp")
@@ -117,6 +118,28 @@ def test_symbolic_links_are_refused(tmp_path, link, name):
     (folder / link).symlink_to(outside if link == "folder" else outside / "secret.npy")
     with pytest.raises(PermissionError, match="must not be a symbolic link"):
         Tools(folder).below(name)
+
+
+def test_a_link_within_the_folder_keeps_nobody_from_the_files_beside_it(tmp_path):
+    """As `latest.zip` beside the checkpoints of a run; it is not read itself."""
+    np.save(tmp_path / "policy.npy", np.eye(2))
+    (tmp_path / "latest.npy").symlink_to(tmp_path / "policy.npy")
+    assert Tools(tmp_path).below("policy.npy") == str(tmp_path / "policy.npy")
+    with pytest.raises(PermissionError, match="must not be a symbolic link: links are not read"):
+        Tools(tmp_path).below("latest.npy")
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "log.npz\0.h5", "~/log.npz"])
+def test_names_that_no_file_has_are_refused(served, name):
+    with pytest.raises(FileNotFoundError, match="in the served folder"):
+        Tools(served).below(name)
+
+
+def test_all_estimators_are_answered_together(served):
+    found = json.loads(json_text(Tools(served).evaluate("log.npz", "policies/3.npy", "all", 0.9).as_dict()))
+    assert [each["estimator"] for each in found["values"]][:2] == ["vpm", "naive"]
+    assert "vpm" in found["groups"][0]
+    assert found.keys() == {"values", "groups", "disagreements", "left_out"}
 
 
 def test_files_and_patterns_below_the_folder_are_read(served):

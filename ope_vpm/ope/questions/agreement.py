@@ -54,6 +54,15 @@ class AllValues(PolicyValues[str, PolicyValue]):
                 found[one, other] = float(distance)
         return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {
+            "values": [value.as_dict() for value in self.values()],
+            "groups": [list(group) for group in self.groups],
+            "disagreements": [[*pair, size] for pair, size in self.disagreements.items()],
+            "left_out": self.left_out,
+        }
+
     def to_frame(self) -> Any:
         """The frame of `PolicyValues`, with the number of the group of estimators that solve the same equations."""
         number = {name: place for place, group in enumerate(self.groups) for name in group}
