@@ -117,8 +117,9 @@ def _checked(columns: dict[str, Column]) -> dict[str, Column]:
 def _of_frame(table: Any) -> tuple[dict[str, Column], str]:
     import narwhals.stable.v1 as nw
 
-    names = getattr(table, "column_names", None) or getattr(table, "columns", None)
-    if names is not None and not hasattr(table, "collect"):
+    lazy = hasattr(table, "collect")  # whose names would have to be worked out
+    names = None if lazy else getattr(table, "column_names", None) or getattr(table, "columns", None)
+    if names is not None:
         check_unique("the table", [str(name) for name in names])
         if not all(isinstance(name, str) for name in names):
             raise TypeError(

@@ -43,6 +43,7 @@ def test_what_is_suspected_of_residuals_by_hand():
     assert History(0.0, 0.04, 0.16).bias(10.0) == pytest.approx(4)  # the largest share
     assert History(0.0, 0.04, 0.16, 0.25).bias(10.0) == pytest.approx(5)
     assert History(0.2, 0.0).share == 0
+    assert History(0.5, 0.0, noise=0.16).share == pytest.approx(0.1**2)  # 39 pairs: 0.4 may be noise
 
 
 def test_residuals_are_compared_with_those_of_the_next_step_of_the_episode():
@@ -364,3 +365,15 @@ def test_networks_learn_what_the_action_adds():
 
 def test_pairs_never_logged_ask_for_caution_and_more():
     assert [UNSEEN.judge(share) for share in (0.29, 0.31, 0.96, 0.98)] == [0, 1, 1, 2]
+
+
+def test_small_logs_raise_no_alarm_by_their_noise():
+    """45 pairs of successive steps whose residuals have nothing to do with each other: ρ has an error of 0.15."""
+    alarms = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        states, last = rng.standard_normal((60, 2)), np.tile([False, False, False, True], 15)
+        data = ov.LoggedDataset.from_arrays(states, rng.integers(2, size=60), rng.standard_normal(60), terminated=last)
+        found = ov.evaluate(data, lambda seen: np.full((len(seen), 2), 0.5), "vpm", gamma=0.9)
+        alarms += any("what went before" in reason for reason in found.reasons)
+    assert alarms <= 2

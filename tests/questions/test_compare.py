@@ -288,3 +288,16 @@ def test_a_gain_is_a_number(gain):
     found = ov.compare(bandit(), [[0.0, 1.0]], [[1.0, 0.0]], "vpm")
     with pytest.raises(ValueError, match="min_gain must be a finite number"):
         found.gate(gain)
+
+
+def test_differences_stay_within_what_the_rewards_allow():
+    """Returns of episodes of one step lie between 0 and 1, and in episodes of three steps between 0 and 3."""
+    data = bandit(episodes=12)
+    assert ov.compare(data, [[0.0, 1.0]], [[1.0, 0.0]], "vpm").widest == 1
+    rng = np.random.default_rng(0)
+    states, actions = np.tile([0, 1, 2], 20), rng.integers(0, 2, 60)
+    rewards = np.where(states == 2, 1.0, 0.0) * (rng.random(60) < 0.5) + 1.0
+    three = ov.LoggedDataset.from_arrays(states, actions, rewards, (states + 1) % 3, terminated=states == 2)
+    found = ov.compare(three, np.tile([0.0, 1.0], (3, 1)), np.tile([1.0, 0.0], (3, 1)), "vpm")
+    assert found.per == "episode"
+    assert found.widest > 1  # one reward more or less is all that the value per step allows

@@ -144,3 +144,19 @@ def test_a_value_keeps_no_log_alive():
         with pytest.raises(ValueError, match=r"are gone: value.distribution\(data=data, policy=policy\)"):
             each.distribution()
         assert each.distribution(coins(0), [[0.4, 0.6]]).mean == first
+
+
+@pytest.mark.parametrize(("stays", "refused"), [(0.5, False), (0.9999, True)])
+def test_episodes_that_hardly_end_have_no_return(stays, refused):
+    """Half of the target's steps end an episode, or one in 10 000 does."""
+    rng = np.random.default_rng(0)
+    actions = rng.integers(0, 2, 400)
+    rewards = rng.random(400)
+    states = np.zeros(400, dtype=int)
+    data = ov.LoggedDataset.from_arrays(states, actions, rewards, states, terminated=actions == 1)
+    value = ov.evaluate(data, [[stays, 1 - stays]], "vpm", ignore=IGNORE)
+    if refused:
+        with pytest.raises(ValueError, match=r"of the episodes that were followed do not end within"):
+            value.distribution()
+    else:
+        assert value.distribution().mean == pytest.approx(value.as_return(), rel=1e-6)

@@ -65,6 +65,8 @@ class History:
     """That share by the action before together with the present one."""
     earlier: float = 0.0
     """That share by the actions before the last."""
+    noise: float = 0.0
+    """The standard error of ρ where it is 0: 1/√n over n pairs of successive steps."""
 
     @property
     def predicted(self) -> float:
@@ -74,7 +76,7 @@ class History:
     @property
     def share(self) -> float:
         """The share of the residuals' variance that the past predicts, by its action or by its residual."""
-        return self.predicted + max(abs(self.correlation) - UNCORRELATED, 0.0) ** 2
+        return self.predicted + max(abs(self.correlation) - max(UNCORRELATED, SURE * self.noise), 0.0) ** 2
 
     def bias(self, bound: float) -> float:
         """How far a value may be off by that; `bound` is B."""
@@ -84,9 +86,10 @@ class History:
 def history(equations: PairEquations, residual: Floats) -> History:
     """The shares of the residuals of a log in memory that the past predicts."""
     size = equations.problem.data.reward_facts.size
-    correlation = residual_correlation(_together(equations), residual, size)
-    past = _past_steps(equations)
-    return History(correlation, *((0.0, 0.0, 0.0) if past is None else past.predicted(residual, size)))
+    together, past = _together(equations), _past_steps(equations)
+    correlation, noise = residual_correlation(together, residual, size), 1 / np.sqrt(max(int(together.sum()), 1))
+    alone, jointly, earlier = (0.0, 0.0, 0.0) if past is None else past.predicted(residual, size)
+    return History(correlation, alone, jointly, earlier, float(noise))
 
 
 def _together(equations: PairEquations) -> Bools:
