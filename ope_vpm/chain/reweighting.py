@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ope_vpm.arrays import Array, Floats
 from ope_vpm.chain.estimate import Expectation, StationaryEstimate
+from ope_vpm.chain.states import as_paths
 from ope_vpm.chain.transitions import Transitions
 from ope_vpm.chain.vpm import VPM
 from ope_vpm.lazy import cached_property
@@ -70,9 +71,7 @@ def weights(trajectories: Trajectories, lag: int, *, seed: int = 0, **options: A
     print(found.frames, found.pareto_k)
     ```
     """
-    several = isinstance(trajectories, list | tuple) and len(trajectories) > 0 and np.ndim(trajectories[0]) > 0
-    listed: Any = trajectories if several else [trajectories]
-    paths = [np.asarray(path) for path in listed]
+    paths = as_paths(trajectories)
     return FrameWeights(paths, VPM(seed=seed, **options).fit(Transitions.from_paths(paths, lag)))
 
 

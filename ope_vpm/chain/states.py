@@ -1,5 +1,7 @@
 """States that a user gives: arrays of whole numbers or of finite floats, checked at the door."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -73,6 +75,12 @@ def check_range(name: str, array: Array) -> None:
             large = f"must not go beyond {LARGEST:g} (give it in another unit)"
             rule = "must not be negative" if integers else large if np.isfinite(part[row]).all() else "must be finite"
             raise ValueError(f"{name} {rule}: row {rows.start + row} is {part[row]}")
+
+
+def as_paths(paths: Any) -> list[Array]:
+    """One trajectory, or a list of several, as a list of arrays."""
+    several = isinstance(paths, list | tuple) and len(paths) > 0 and np.ndim(paths[0]) > 0
+    return [np.asarray(path) for path in (paths if several else [paths])]
 
 
 def kind_of(array: Array) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ope_vpm.arrays import Floats
+from ope_vpm.arrays import Array, Floats
 from ope_vpm.chain import VPM, Expectation, StationaryEstimate, Transitions
+from ope_vpm.chain.states import as_paths
 from ope_vpm.outside import Shown, check_regular, parse_number, warn_if_cut
 
 
@@ -181,9 +182,8 @@ def stationary(
     return StationaryDistribution(estimate, mean, float(joined.mean()), values, probabilities)
 
 
-def _as_list(paths: Any) -> list[npt.NDArray[Any]]:
-    several = isinstance(paths, list | tuple) and len(paths) > 0 and np.ndim(paths[0]) > 0
-    arrays = [np.asarray(path) for path in (paths if several else [paths])]
+def _as_list(paths: Any) -> list[Array]:
+    arrays = as_paths(paths)
     for number, array in enumerate(arrays):
         if array.ndim != 1 or array.dtype.kind not in "iuf":
             raise ValueError(

@@ -20,6 +20,7 @@ from scipy.spatial import cKDTree
 from ope_vpm.arrays import Array, Bools, Floats, Integers
 from ope_vpm.chain.finite.reversible import reversible_kernel
 from ope_vpm.chain.finite.solve import stationary_distribution
+from ope_vpm.chain.states import as_paths
 
 CELLS = 50
 """Cells of continuous paths. A round number: finer cells make the process nearer to Markov, and counts noisier."""
@@ -206,9 +207,8 @@ def at_least_one(name: str, value: Any) -> int:
 
 def _arrays(paths: Any) -> list[Array]:
     """Paths as arrays of numbers, all of shape (T,) or all of shape (T, d)."""
-    several = isinstance(paths, list | tuple) and len(paths) > 0 and np.ndim(paths[0]) > 0
-    given = [np.asarray(path) for path in (paths if several else [paths])]
-    arrays = [array.astype(np.int64) if array.dtype.kind == "b" else array for array in given if array.size]
+    given = [array for array in as_paths(paths) if array.size]
+    arrays = [array.astype(np.int64) if array.dtype.kind == "b" else array for array in given]
     if not arrays:
         raise ValueError("there must be at least one path with a step: all are empty")
     for number, array in enumerate(arrays):

@@ -9,7 +9,8 @@ unpickles them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,29 +60,30 @@ def _read(path: Path, trust: bool, deterministic: bool, statistics: Any) -> Targ
     with opened(path, trust) as archive:
         stored = stored_settings(path, archive.read("data"))
         arrays = only_tensors(read_tensors(archive.read("policy.pth"), trust))
-    try:
+    with _unless_trusted(path, trust, UnknownPart):
         return _rebuilt(readable_settings(stored, KINDS), arrays, statistics, deterministic)
-    except UnknownPart as error:
+    return trusted_policy(path, stored, arrays, deterministic, statistics)
+
+
+@contextmanager
+def _unless_trusted(path: object, trust: bool, *unreadable: type[Exception]) -> Iterator[None]:
+    """Try to read a file without running it; where that fails with one of some errors, go on only with trust."""
+    try:
+        yield
+    except unreadable as error:
         if not trust:
             raise PermissionError(
-                f"{path} is not read without trust: {error} (pass trust=True, which runs code of the file, if you "
-                "know where it comes from)"
+                f"{path} is not read without trust: {one_line(error)} (pass trust=True, which runs code of the file, "
+                "if you know where it comes from)"
             ) from error
-    return trusted_policy(path, stored, arrays, deterministic, statistics)
 
 
 def _statistics(normalize: Any, trust: bool) -> Any:
     """The statistics that normalise observations, from an object or a file; None where there are none."""
     if not isinstance(normalize, str | Path):
         return normalize or None
-    try:
+    with _unless_trusted(normalize, trust, ValueError, PermissionError):
         return read_statistics(Path(normalize))
-    except (ValueError, PermissionError) as error:
-        if not trust:
-            raise PermissionError(
-                f"{normalize} is not read without trust: {one_line(error)} (pass trust=True, which runs code of the "
-                "file, if you know where it comes from)"
-            ) from error
     return trusted_statistics(Path(normalize))
 
 

@@ -56,6 +56,11 @@ class FiniteChain:
         return cls(kernel, sparse.csr_array((size, 0)), sparse.csr_array((0, size)))
 
     @property
+    def transposed(self) -> FiniteChain:
+        """The chain whose `mean_after` is a step of this one, for solvers that take products from one side."""
+        return FiniteChain(self.kernel.T.tocsr(), self.leave.T.tocsr(), self.enter.T.tocsr())
+
+    @property
     def size(self) -> int:
         """How many states there are, instantaneous ones left out."""
         return int(self.kernel.shape[0])
@@ -118,7 +123,7 @@ class FiniteChain:
         size = self._extended.shape[0]
         if not solve.factorises(self._extended):
             h = solve.gmres(lambda v: v - self.mean_after(v) + start @ v, reward, np.zeros(self.size))
-            flow = FiniteChain(self.kernel.T.tocsr(), self.leave.T.tocsr(), self.enter.T.tocsr())
+            flow = self.transposed
             mu = solve.gmres(lambda m: m - flow.mean_after(m) + start * m.sum(), start, start)
             if h is not None and mu is not None:
                 return h - start @ h, mu / mu.sum()
@@ -147,7 +152,7 @@ class FiniteChain:
             return mu, self.value_function(reward - mu @ reward, gamma)
         # With γ·start added for all mass the system has no eigenvalue next to 0, and the same solutions: μ has mass 1,
         # and h mean 0 under `start`.
-        flow = FiniteChain(self.kernel.T.tocsr(), self.leave.T.tocsr(), self.enter.T.tocsr())
+        flow = self.transposed
         found = solve.gmres(lambda v: v - gamma * flow.mean_after(v) + gamma * start * v.sum(), start, start)
         if found is None:
             return None
