@@ -13,7 +13,6 @@ from math import exp
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from ope_vpm.arrays import Floats
 from ope_vpm.envs.taxi import (
@@ -61,7 +60,7 @@ def train(
     for iteration, table in checkpoints(seed, iterations):
         stored = table.astype(np.float32)
         path = output / f"iteration-{iteration:04d}.npy"
-        write_whole(path, partial(_save, table=stored))
+        write_whole(path, partial(np.save, arr=stored, allow_pickle=False))
         value = exact_value(stored)
         about = {**SETTINGS, "seed": seed, "iteration": iteration, "average_reward": value}
         about["discounted_reward_at_0.99"] = exact_value(stored, 0.99)
@@ -122,7 +121,3 @@ def _as_lists() -> tuple[list[list[float]], list[list[list[list[int]]]], list[li
     bare = outcomes() - (CORNERS + 1) * mask
     cumulative = passenger_kernel().cumsum(axis=1)[:, :-1]
     return expected_rewards().tolist(), np.stack([bare, mask], axis=-1).tolist(), cumulative.tolist()
-
-
-def _save(path: Path, table: npt.NDArray[np.float32]) -> None:
-    np.save(path, table, allow_pickle=False)

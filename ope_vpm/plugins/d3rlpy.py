@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partialmethod
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -79,25 +80,27 @@ class OPEEvaluator:
         """The estimated value, on the scale of one reward; see `PolicyValue.value`."""
         return self._number("value", algo, dataset)
 
-    def lower(self, algo: Any, dataset: Any) -> float:
-        """The lower end of the interval; NaN where there is none."""
-        return self._number("lower", algo, dataset)
+    def _number(self, metric: str, algo: Any, dataset: Any) -> float:
+        """One of the numbers; a new epoch has begun where the algorithm has learnt or a metric is asked again."""
+        now = (id(algo), getattr(algo, "_grad_step", None), id(dataset))
+        if now != self._round or metric in self._asked:
+            self._round, self._asked = now, set()
+            due = self._rounds % self._every == 0
+            self._rounds += 1
+            self.last, self._gate = self._evaluate(algo, dataset) if due else (None, None)
+        self._asked.add(metric)
+        return NAN if self.last is None else as_numbers(self.last, self._gate)[metric]
 
-    def upper(self, algo: Any, dataset: Any) -> float:
-        """The upper end of the interval; NaN where there is none."""
-        return self._number("upper", algo, dataset)
-
-    def verdict(self, algo: Any, dataset: Any) -> float:
-        """0 for reliable, 1 for caution, 2 for unreliable."""
-        return self._number("verdict", algo, dataset)
-
-    def gain(self, algo: Any, dataset: Any) -> float:
-        """How much better than the baseline."""
-        return self._number("gain", algo, dataset)
-
-    def gate(self, algo: Any, dataset: Any) -> float:
-        """The exit code of `ope-vpm gate --anytime`: 0 better than the baseline, 3 worse, 4 not decided."""
-        return self._number("gate", algo, dataset)
+    lower = partialmethod(_number, "lower")
+    """The lower end of the interval; NaN where there is none."""
+    upper = partialmethod(_number, "upper")
+    """The upper end of the interval; NaN where there is none."""
+    verdict = partialmethod(_number, "verdict")
+    """0 for reliable, 1 for caution, 2 for unreliable."""
+    gain = partialmethod(_number, "gain")
+    """How much better than the baseline."""
+    gate = partialmethod(_number, "gate")
+    """The exit code of `ope-vpm gate --anytime`: 0 better than the baseline, 3 worse, 4 not decided."""
 
     def metrics(self, name: str = "value") -> dict[str, Metric]:
         """All evaluators, for `evaluators=`; the first has the given name, the others begin with it."""
@@ -109,17 +112,6 @@ class OPEEvaluator:
             f"{name}_verdict": self.verdict,
             **judged,
         }
-
-    def _number(self, metric: str, algo: Any, dataset: Any) -> float:
-        """One of the numbers; a new epoch has begun where the algorithm has learnt or a metric is asked again."""
-        now = (id(algo), getattr(algo, "_grad_step", None), id(dataset))
-        if now != self._round or metric in self._asked:
-            self._round, self._asked = now, set()
-            due = self._rounds % self._every == 0
-            self._rounds += 1
-            self.last, self._gate = self._evaluate(algo, dataset) if due else (None, None)
-        self._asked.add(metric)
-        return NAN if self.last is None else as_numbers(self.last, self._gate)[metric]
 
     def _evaluate(self, algo: Any, dataset: Any) -> tuple[PolicyValue, Gate | None]:
         gamma = float(algo.gamma) if self._gamma is None else self._gamma
