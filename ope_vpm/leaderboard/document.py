@@ -42,7 +42,7 @@ def _values(board: Board, numbers: list[int], label: str) -> Floats:
     parts: list[Floats] = []
     for number in numbers:
         setting = board.suite.settings[number]
-        block = board.blocks(number).get(label)
+        block = board.blocks[number].get(label)
         shape = len(board.suite.seeds(setting)), len(board.policies[setting.label, setting.gamma])
         parts.append((np.full(shape, np.nan) if block is None else block.answers.value).reshape(-1))
     return np.concatenate(parts) if parts else np.zeros(0)

@@ -94,7 +94,7 @@ def lines(board: Board) -> list[Line]:
     """Every estimator on every setting, best first within a setting."""
     found: list[Line] = []
     for number in range(len(board.suite.settings)):
-        blocks = board.blocks(number)
+        blocks = board.blocks[number]
         scored = [_scores(block.answers) for block in blocks.values()]
         numbers = _with_errors(scored)
         measured = [_line(number, *each) for each in zip(blocks.values(), scored, numbers, strict=True)]
@@ -256,7 +256,7 @@ def _finite(number: Number) -> Number:
 
 def agreement(board: Board, number: int) -> tuple[list[str], Floats]:
     """How alike estimators rank the policies of a setting: Spearman's correlation of their mean estimates."""
-    answers = {label: block.answers for label, block in board.blocks(number).items()}
+    answers = {label: block.answers for label, block in board.blocks[number].items()}
     known = {label: each.value[each.whole] for label, each in answers.items() if each.whole.any()}
     means = np.array([value.mean(axis=0) for value in known.values()])
     return list(known), scores.spearman(means, means) if known else np.zeros((0, 0))

@@ -137,13 +137,9 @@ class Board:
         floor = [np.nan if one is None or one.floor is None else one.floor for one in found]
         return Known(np.array(truth), np.array(truth_error), np.array(floor))
 
-    def blocks(self, number: int) -> dict[str, Block]:
-        """Every estimator on one setting, by label."""
-        return self._blocks[number]
-
     @cached_property
-    def _blocks(self) -> list[dict[str, Block]]:
-        """Every block, filled once: tables and agreement read the same ones."""
+    def blocks(self) -> list[dict[str, Block]]:
+        """For each setting every estimator by label, filled once: tables and agreement read the same ones."""
         found = []
         for number, setting in enumerate(self.suite.settings):
             names, known = self.policies[setting.label, setting.gamma], self.known(setting)

@@ -67,10 +67,6 @@ class Score:
         with np.errstate(invalid="ignore", divide="ignore"):
             return float(self.finish(self.numerators.sum(axis=0) / self.denominators.sum(axis=0)))
 
-    def with_error(self) -> tuple[float, float | None]:
-        """The metric and its jackknife standard error over runs."""
-        return with_errors([self])[0]
-
 
 def with_errors(found: Sequence[Score]) -> list[tuple[float, float | None]]:
     """Scores of the same runs, each with its jackknife standard error √((n-1)/n · Σ (θ₋ᵢ - mean)²).

@@ -34,7 +34,7 @@ def drawn_board(runs: int, settings: int = 2, policies: int = 5, estimators: int
 def drawn_result(job: Job, rng: np.random.Generator) -> Result:
     """As an estimator would leave it, with as many diagnostics as `vpm` has."""
     if job.entry is None:
-        return Result(job.key, {"truth": 0.0, "truth_error": 0.0, "floor": 0.5, "floor_error": 0.02})
+        return Result(job.key, {"truth": 0.0, "truth_error": 0.0, "floor": 0.5})
     value, width, verdict = rng.normal(), rng.uniform(0.1, 2), VERDICTS[rng.integers(3)]
     numbers = {f"diagnostic_{number}": float(found) for number, found in enumerate(rng.uniform(size=12))}
     outcome = {

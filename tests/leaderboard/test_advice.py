@@ -83,7 +83,7 @@ def board_of(errors, tasks=None):
         hard = 100.0 if job.setting.name == "mdp-1" else 1.0
         rng = np.random.default_rng([job.run, len(job.policy), int(hard)])
         noise = rng.standard_normal()
-        outcome = {"truth": 0.0, "truth_error": 0.0, "floor": 0.5, "floor_error": 0.0}
+        outcome = {"truth": 0.0, "truth_error": 0.0, "floor": 0.5}
         if job.entry is not None:
             value = float(errors[job.entry.label] * hard * noise)
             outcome = {"value": value, "interval": [value - 1, value + 1], "verdict": "reliable"}

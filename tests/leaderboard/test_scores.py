@@ -101,10 +101,10 @@ def test_batches_of_runs_give_the_same_p_value():
 
 def test_the_jackknife_of_a_mean_is_its_standard_error():
     values = np.random.default_rng(0).normal(size=(12, 1))
-    value, error = scores.mean(values).with_error()
+    value, error = scores.with_errors([scores.mean(values)])[0]
     assert value == pytest.approx(values.mean())
     assert error == pytest.approx(values.std(ddof=1) / np.sqrt(12))
-    assert scores.mean(values[:1]).with_error() == (values[0, 0], None)
+    assert scores.with_errors([scores.mean(values[:1])])[0] == (values[0, 0], None)
 
 
 def test_the_jackknife_leaves_every_run_out_once():
@@ -125,12 +125,12 @@ def test_the_jackknife_leaves_every_run_out_once():
     ]:
         left_out = [metric(*(np.delete(array, run, axis=0) for array in arrays)).value for run in range(9)]
         expected = np.sqrt(8 / 9 * np.sum((left_out - np.mean(left_out)) ** 2))
-        assert metric(*arrays).with_error()[1] == pytest.approx(expected, rel=1e-12)
+        assert scores.with_errors([metric(*arrays)])[0][1] == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_jackknife_of_log_mse_is_right_over_many_tables():
     rng = np.random.default_rng(1)
-    tables = [scores.log_mse(rng.normal(size=(20, 3))).with_error() for _ in range(300)]
+    tables = [scores.with_errors([scores.log_mse(rng.normal(size=(20, 3)))])[0] for _ in range(300)]
     deviation = np.std([value for value, _ in tables], ddof=1)
     claimed = np.sqrt(np.mean([error**2 for _, error in tables]))
     assert claimed == pytest.approx(deviation, rel=0.2)

@@ -50,7 +50,6 @@ class Reference:
     """The truth's own standard error; 0 where it is exact."""
     floor: float | None = None
     """The root mean squared error of the on-policy mean."""
-    floor_error: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,8 +139,7 @@ class Simulated(Task):
         truth = self.truth(policy, gamma)
         seeds = range(FLOOR_SEED, FLOOR_SEED + self.replicates)
         squared = np.array([(on_policy_mean(self.on_policy(policy, seed), gamma) - truth) ** 2 for seed in seeds])
-        floor = sqrt(squared.mean())
-        return Reference(truth, 0.0, floor, float(squared.std(ddof=1) / sqrt(len(squared)) / (2 * floor)))
+        return Reference(truth, floor=sqrt(squared.mean()))
 
     def problems(self) -> list[str]:
         """Refuse fewer than two trajectories, and none of at least one step."""
