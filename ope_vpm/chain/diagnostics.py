@@ -163,7 +163,7 @@ class StationarityTest:
             rng: draws the rows and the functions.
         """
         part = transitions.sample(ROWS, rng)
-        g = _signs(transitions, rng) if transitions.finite else _waves(part, rng)
+        g = _signs(rng) if transitions.finite else _waves(part, rng)
         successors = part.successors
         after = np.zeros((len(part), FUNCTIONS))
         for k in range(successors.shape[1]):
@@ -222,7 +222,7 @@ def _waves(transitions: Transitions, rng: np.random.Generator) -> Callable[[Arra
     return lambda x: np.cos(standardise(x) @ frequency + phase)
 
 
-def _signs(transitions: Transitions, rng: np.random.Generator) -> Callable[[Array], Floats]:
+def _signs(rng: np.random.Generator) -> Callable[[Array], Floats]:
     """Draw functions with values ±1, by hashing a state's number with 64 random keys: no table of states is needed."""
     keys = rng.integers(1, 2**63 - 1, size=FUNCTIONS, dtype=np.uint64) | np.uint64(1)
 

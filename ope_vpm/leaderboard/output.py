@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from html import escape
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -71,17 +72,13 @@ def _until_limit(texts: Iterable[str]) -> list[str] | None:
 
 def _blocks(cells: Sequence[dict[str, Any]], detailed: bool) -> Iterator[dict[str, Any]]:
     """One block for each setting, policy and estimator, whose cells are neighbours."""
-    for (setting, policy, estimator), group in groupby(cells, key=_question):
+    for (setting, policy, estimator), group in groupby(cells, key=itemgetter("setting", "policy", "estimator")):
         own = list(group)
         block = {"setting": setting, "policy": policy, "estimator": estimator, "run": [one["run"] for one in own]}
         block |= {name: rounded([one[name] for one in own]) for name in NUMBERS}
         block["verdict"] = [(one["verdict"] or "")[:1] for one in own]
         block["error"] = {place: one["error"] for place, one in enumerate(own) if one["error"] is not None}
         yield block | (_details(own) if detailed else {})
-
-
-def _question(cell: dict[str, Any]) -> tuple[int, str, str]:
-    return cell["setting"], cell["policy"], cell["estimator"]
 
 
 def _details(own: Sequence[dict[str, Any]]) -> dict[str, Any]:
