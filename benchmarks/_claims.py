@@ -148,10 +148,11 @@ def table(folder: Path) -> str:
 
 
 def _older(repeated: dict[str, dict[str, dict[str, Any]]]) -> str:
-    """What is known of the methods whose runs were not all made again."""
-    told = []
-    for study, methods in repeated.items():
-        for name, each in methods.items():
-            if not each["all"]:
-                told.append(f"{study}, {name}: {each['rows']} rows again, moved by {each['largest_move']:.2g} at most")
-    return f"† {'; '.join(told)}.\n" if told else ""
+    """By which version the runs are, and what is known of those that were not all made again."""
+    parts = [(f"{study}, {name}", each) for study, methods in repeated.items() for name, each in methods.items()]
+    versions = sorted({each["version"] for _, each in parts})
+    begun = "; ".join(f"{name} {each['largest_move']:.2g}" for name, each in parts if not each["all"])
+    return (
+        f"Runs are of ope-vpm {', '.join(versions)}; † rests on some of 0.1.0, whose networks take hours. Of these the "
+        f"first were made again, and moved by at most: {begun or 'none yet'}.\n"
+    )

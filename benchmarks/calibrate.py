@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -222,28 +223,37 @@ def _told(numbers: tuple[float, float, float]) -> str:
     return "coverage {:.1%}, interval score {:.1f} floors, geometric {:.2f}".format(*numbers)
 
 
-def report(lines: Sequence[Line]) -> None:
-    """Coverage and interval scores by verdict, as they were printed to users."""
+def summary(lines: Sequence[Line]) -> dict[str, dict[str, float]]:
+    """How the answers did, by verdict, over all, of good ones and of the log's own policy."""
     floors = np.array([abs(line.value - line.truth) / line.floor for line in lines])
     width = np.array([(line.high - line.low) / line.floor for line in lines])
     outside = [max(line.low - line.truth, line.truth - line.high) - 1.96 * line.truth_error for line in lines]
     beyond = np.maximum(outside, 0.0) / np.array([line.floor for line in lines])
-    verdict = np.array([line.verdict for line in lines])
-    score, held = width + PENALTY * beyond, beyond == 0
+    verdict, own = np.array([line.verdict for line in lines]), np.array([line.kind == "same" for line in lines])
+    score, held, good = width + PENALTY * beyond, beyond == 0, floors <= GOOD
+    groups = {level: verdict == level for level in doubts.LEVELS} | {"all": held | ~held, "good": good, "own": own}
+    return {
+        name: {
+            "tasks": int(mine.sum()),
+            "covered": float(held[mine].mean()),
+            "wrong": float(np.mean((floors > WRONG) & ~held & mine) / np.mean(mine)),
+            "reliable": float(np.mean(verdict[mine] == "reliable")),
+            "score": float(score[mine].mean()),
+            "geometric": float(np.exp(np.mean(np.log(score[mine] + 1e-9)))),
+        }
+        for name, mine in groups.items()
+        if mine.any()
+    }
+
+
+def report(found: dict[str, dict[str, float]]) -> None:
+    """Coverage and interval scores by verdict, as they were printed to users."""
     print("| verdict | tasks | covered | wrong | mean score | geometric |\n|---|---|---|---|---|---|")
-    for level in (*doubts.LEVELS, ""):
-        mine = verdict == level if level else np.ones(len(lines), dtype=np.bool_)
-        if mine.any():
-            wrong = np.mean((floors > WRONG) & ~held & mine) / np.mean(mine)
-            geometric = np.exp(np.mean(np.log(score[mine] + 1e-9)))
-            numbers = f"{held[mine].mean():.1%} | {wrong:.1%} | {score[mine].mean():.1f} | {geometric:.2f}"
-            print(f"| {level or 'all'} | {mine.sum()} | {numbers} |")
-    good = floors <= GOOD
-    print(f"within {GOOD} floors and called reliable: {np.mean(verdict[good] == 'reliable'):.0%} of {good.sum()}")
-    own = np.array([line.kind == "same" for line in lines])
-    if own.any():
-        missed = np.sum(own & ~held & (verdict == "reliable"))
-        print(f"the log's own policy: covered {held[own].mean():.0%} of {own.sum()}, {missed} reliable ones missed")
+    for name, each in found.items():
+        numbers = "{tasks} | {covered:.1%} | {wrong:.1%} | {score:.1f} | {geometric:.2f}".format(**each)
+        print(f"| {name} | {numbers} |")
+    if "good" in found:
+        print(f"within {GOOD} floors and called reliable: {found['good']['reliable']:.0%} of {found['good']['tasks']}")
 
 
 def read(file: Path) -> list[Line]:
@@ -260,6 +270,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("results/calibrate.jsonl"))
     parser.add_argument("--fit", action="store_true", help="write coefficients.json")
     parser.add_argument("--report", action="store_true", help="print how the answers did, and run nothing")
+    parser.add_argument("--store", type=Path, help="a file for how they did, such as docs/results/verdicts.json")
     options = parser.parse_args()
     seeds = range(options.seed, options.seed + options.tasks)
     done = {line.seed for line in read(options.output)}
@@ -270,7 +281,11 @@ def main() -> None:
     lines = [line for line in read(options.output) if line.seed in seeds and line.usable]
     if options.fit:
         fit(lines, f"python -m benchmarks calibrate --tasks {options.tasks} --seed {options.seed}, then --fit")
-    report(lines)
+    found = summary(lines)
+    report(found)
+    if options.store is not None:
+        made = {"version": version("ope-vpm"), "date": str(date.today()), "seeds": [seeds[0], seeds[-1]], **found}
+        options.store.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

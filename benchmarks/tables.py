@@ -44,7 +44,20 @@ def markdown(lines: list[list[str]]) -> str:
     return "\n".join([head, "|---" * len(lines[0]) + "|", *rest]) + "\n"
 
 
-TABLES: dict[str, Callable[[Path], str]] = {"claims": _claims.table, "scale": scale}
+def verdicts(results: Path) -> str:
+    """What `python -m benchmarks calibrate --report --store` said of tasks that nothing was fitted on."""
+    found = json.loads((results / "verdicts.json").read_text(encoding="utf-8"))
+    lines = [["", "tasks", "interval holds the truth", "wrong"]]
+    for name in ("reliable", "caution", "unreliable", "all"):
+        each = found[name]
+        lines.append([name, f"{each['tasks']}", f"{100 * each['covered']:.1f} %", f"{100 * each['wrong']:.1f} %"])
+    first, last = found["seeds"]
+    told = f"ope-vpm {found['version']}, {found['date']}, generated tasks with seeds {first} to {last}. "
+    good = f"Of the answers within 1.5 on-policy errors {100 * found['good']['reliable']:.0f} % are called reliable."
+    return f"{markdown(lines)}\n{told}{good}\n"
+
+
+TABLES: dict[str, Callable[[Path], str]] = {"claims": _claims.table, "scale": scale, "verdicts": verdicts}
 """By the name in the mark."""
 
 

@@ -22,7 +22,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
             return found[0]
         block = found["block"] is not None
         formula = convert(found["block"] or found["inline"], display="block" if block else "inline")
-        page.formulas.append(f'<span style="display: block; overflow-x: auto">{formula}</span>' if block else formula)
+        page.formulas.append(f'<span class="formula">{formula}</span>' if block else formula)
         return f"FORMULA{len(page.formulas) - 1}END"
 
     return PART.sub(mark, markdown)

@@ -105,7 +105,10 @@ def reproduce(study: Study, runs: int, folder: Path, processes: int | None = Non
     jobs = [(cell, seed) for cell in study.cells for seed in range(runs)]
     finished = _finished(study, folder)
     todo = [job for job in jobs if _key(*job) not in finished]
-    write_text(folder / f"{study.name}.json", _report(study, Rows()))
+    report = folder / f"{study.name}.json"
+    new = bool(todo) or not report.exists()  # what is only drawn again keeps its date and versions
+    if new:
+        write_text(report, _report(study, Rows()))
     with suppress(KeyboardInterrupt):
         for (cell, seed), outcome in _progress(study, todo, len(jobs), processes):
             if outcome.arrays and seed == 0:
@@ -117,7 +120,8 @@ def reproduce(study: Study, runs: int, folder: Path, processes: int | None = Non
         raise ValueError(f"there is no finished run of {study.name} in {folder}: nothing to show yet")
     files = {label(cell): _arrays_file(study, folder, cell) for cell in study.cells}
     results = Results(rows, {name: read_arrays(file) for name, file in files.items() if file.exists()})
-    write_text(folder / f"{study.name}.json", _report(study, rows))
+    if new:
+        write_text(report, _report(study, rows))
     write_figure(study, results, folder)
     return results
 

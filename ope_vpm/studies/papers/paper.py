@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from scipy.stats import spearmanr
 
 from ope_vpm.arrays import Floats
@@ -218,7 +219,8 @@ def draw(paper: Paper, results: Results) -> Figure:
     figure, axes = panels(-(-len(cells) // 2), min(len(cells), 2), height=3.0, width=5.2)
     for axis, cell in zip(axes, cells, strict=False):
         _panel(axis, paper, cell, results.rows)
-        axis.set_title(", ".join(str(value) for value in cell.values()), fontsize="small")
+        named = (value if isinstance(value, str) else f"{name} {value}" for name, value in cell.items())
+        axis.set_title(", ".join(named), fontsize="small")
     for axis in axes[len(cells) :]:
         axis.set_axis_off()
     return figure
@@ -239,5 +241,8 @@ def _panel(axis: Axes, paper: Paper, cell: Cell, rows: Rows) -> None:
         axis.axvline(np.mean([row["truth"] for row in own]), color="black", linestyle=":")
     else:
         axis.set_xscale("log")
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+        axis.xaxis.set_minor_formatter(NullFormatter())
     axis.set_yticks([-place for place in range(len(methods))], methods, fontsize=7)
     axis.set_xlabel(f"{measure}: published (ring), ours (dot)", fontsize="small")
