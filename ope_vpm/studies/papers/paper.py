@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from scipy.stats import spearmanr
 
 from ope_vpm.arrays import Floats
@@ -239,10 +239,12 @@ def _panel(axis: Axes, paper: Paper, cell: Cell, rows: Rows) -> None:
             )
     if measure == "value":
         axis.axvline(np.mean([row["truth"] for row in own]), color="black", linestyle=":")
+        axis.xaxis.set_major_locator(MaxNLocator(5))
     else:
         axis.set_xscale("log")
         axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
         axis.xaxis.set_minor_formatter(NullFormatter())
     axis.set_yticks([-place for place in range(len(methods))], methods, fontsize=7)
+    axis.tick_params(axis="x", labelsize=8)
     axis.set_xlabel(f"{measure}: published (ring), ours (dot)", fontsize="small")
