@@ -262,7 +262,7 @@ class LoggedDataset:
 
     def leads_on(self, time_limit: str) -> int:
         """How many rows have a known next state, or end the task: see `ope_vpm.ope.adapter.ends`."""
-        ended = self.table.terminated if time_limit == "continue" else self.table.ended(self.limit)
+        ended = self.table.ended(time_limit, self.limit)
         return int(np.count_nonzero(self.next_known)) + int((ended & ~self.next_known[self.ends]).sum())
 
     @cached_property

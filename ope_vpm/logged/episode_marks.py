@@ -44,8 +44,16 @@ class EpisodeTable:
         known = len(cut) > 0 and 2 * int((cut == longest).sum()) > len(cut) and int(self.lengths.max()) <= longest
         return longest if known else None
 
-    def ended(self, limit: int | None) -> Bools:
-        """The episodes that a termination or a time limit ended, but for those that were cut before that limit."""
+    def ended(self, time_limit: str, limit: int | None) -> Bools:
+        """The episodes with which the task ended, rather than its log.
+
+        Args:
+            time_limit: "continue": those that were terminated; "restart": truncated ones, too, but for those that were
+                cut before the limit of all others.
+            limit: that limit, where there is one.
+        """
+        if time_limit == "continue":
+            return self.terminated
         early = np.zeros(len(self), dtype=np.bool_)
         if limit is not None:
             early = (self.lengths < limit) & self.from_reset

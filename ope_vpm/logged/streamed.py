@@ -84,8 +84,7 @@ class Charge:
 
     def __call__(self, part: Rows) -> Rows:
         """Some rows with these rewards in place of theirs."""
-        table = part.table
-        ended = table.terminated if self.time_limit == "continue" else table.ended(part.limit)
+        ended = part.table.ended(self.time_limit, part.limit)
         rewards = self.keep * part.rewards
         rewards[part.ends[ended & part.ends_here]] -= self.price
         return replace(part, rewards=rewards)
@@ -216,7 +215,7 @@ class StreamedDataset:
 
     def leads_on(self, time_limit: str) -> int:
         """How many rows have a known next state, or end the task."""
-        ended = self.table.terminated if time_limit == "continue" else self.table.ended(self.limit)
+        ended = self.table.ended(time_limit, self.limit)
         return int(self.facts.known) + int((ended & ~self.facts.episodes.known).sum())
 
     def parts(self, only: Sequence[int] | None = None) -> Iterator[Part]:

@@ -60,9 +60,10 @@ def test_the_limit_that_a_log_shows(lengths, terminated, truncated, from_reset, 
 def test_what_a_limit_ended():
     """A cut before the limit is where the log stopped, unless the beginning was not logged."""
     found = table([5, 3, 3, 4], [0, 0, 0, 1], [1, 1, 1, 0], [1, 1, 0, 1])
-    assert found.ended(5).tolist() == [True, False, True, True]
-    assert found.ended(None).tolist() == [True] * 4
-    assert found.ended(3).tolist() == [True] * 4
+    assert found.ended("restart", 5).tolist() == [True, False, True, True]
+    assert found.ended("restart", None).tolist() == [True] * 4
+    assert found.ended("restart", 3).tolist() == [True] * 4
+    assert found.ended("continue", 5).tolist() == [False, False, False, True]
     part = found.part(1, 3)
     assert (part.lengths.tolist(), part.from_reset.tolist(), len(part)) == ([3, 3], [True, False], 2)
 

@@ -129,7 +129,7 @@ def rows_of(data: LoggedDataset, episodes: Integers) -> Integers:
 
 def ended_episodes(data: LoggedDataset, time_limit: TimeLimit) -> Bools:
     """(episodes,): whether the task ended with the episode, rather than its log; see `ending_rows`."""
-    return data.table.terminated if time_limit == "continue" else data.table.ended(data.limit)
+    return data.table.ended(time_limit, data.limit)
 
 
 def ending_rows(data: LoggedDataset, time_limit: TimeLimit) -> Bools:
