@@ -11,6 +11,8 @@ from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController
 
+from ope_vpm.gathering import works
+
 FEW_ROWS = 50_000
 """Rows below which a second thread waits more than it works. Measured for vpm with 17-dimensional states on two busy
 cores: with 2000 rows the CPU time of two threads is 17 times that of one."""
@@ -68,8 +70,12 @@ def check_jobs(jobs: int | None) -> None:
         raise ValueError(f"jobs must be a whole number, at least 1, or None for one on each core: got {jobs!r}")
 
 
-def at_once(function: Callable[[Item], Result], items: Sequence[Item], rows: int, jobs: int | None) -> Iterator[Result]:
+def at_once(
+    function: Callable[[Item], Result], items: Sequence[Item], rows: int, jobs: int | None, in_parts: bool = False
+) -> Iterator[Result]:
     """The results of a function in the order of the items, of which several are worked on at once, each in a thread.
+
+    On a log that is read in parts they share passes (`ope_vpm.gathering`).
 
     From `FEW_ROWS` on one after another: the libraries then use all cores for each, and two works would take twice the
     memory. So no answer depends on the number of jobs.
@@ -79,8 +85,12 @@ def at_once(function: Callable[[Item], Result], items: Sequence[Item], rows: int
         items: to work on.
         rows: of the log that each works on.
         jobs: how many at once; None: one on each core.
+        in_parts: whether the rows are read in parts.
     """
     check_jobs(jobs)
+    if in_parts and len(items) > 1:
+        yield from works(function, items)
+        return
     threads = min(jobs or cores(), len(items)) if rows < FEW_ROWS else 1
     if threads <= 1:
         yield from map(function, items)

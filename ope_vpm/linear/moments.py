@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from functools import reduce
 from itertools import pairwise
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -111,6 +111,8 @@ class Means:
 class Moments:
     """Sums over rows; those of disjoint sets of rows can be merged, and a part can be taken out again."""
 
+    adds_up: ClassVar[bool] = True
+    """Those of many parts are as large as those of one."""
     count: int
     """The number of rows."""
     weight: float

@@ -154,10 +154,10 @@ THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THR
 class RayDataset(StreamedDataset):
     """A streamed log whose passes run as tasks of Ray; where Ray is not running yet, one is started here."""
 
-    def total(
+    def passed(
         self, function: Callable[..., Result], *settings: Any, title: str = "reading", only: Sequence[int] | None = None
     ) -> Result:
-        """As `StreamedDataset.total`, by tasks; their results are merged in a tree, by tasks as well."""
+        """As `StreamedDataset.passed`, by tasks; their results are merged in a tree, by tasks as well."""
         ray = started()
         local = StreamedDataset(self.source, self.table, self.head, None, self.facts, self.part_rows, self.charge)
         log, asked = ray.put(local), ray.put((function, settings))

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers
+from ope_vpm.gathering import gathered
 from ope_vpm.lazy import cached_property
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.episode_marks import EpisodeTable, RewardFacts
 from ope_vpm.logged.spaces import Space, state_sizes
-from ope_vpm.logged.sums import Result, Source, merged, read_ahead
+from ope_vpm.logged.sums import Asked, Result, Source, each_of_part, merged, read_ahead, runs
 
 PART_ROWS = 1 << 16
 """Rows of a part: 20 MB of 40 columns, and a multiple of the batches in which features are computed, so that these are
@@ -228,7 +230,7 @@ class StreamedDataset:
         return -(-len(self) // self.part_rows)
 
     def _parts(self, numbers: Sequence[int]) -> Iterator[Part]:
-        for first, last in _runs(numbers):
+        for first, last in runs(numbers):
             rows = self.source.read(first * self.part_rows, min(last * self.part_rows, len(self)), self.part_rows)
             for number, data in zip(range(first, last), rows, strict=True):
                 yield self._part(number * self.part_rows, data)
@@ -262,12 +264,27 @@ class StreamedDataset:
     ) -> Result:
         """The merged results of a function of a part and some settings, over all parts or some of them.
 
+        Several works that ask at the same time share a pass (`ope_vpm.gathering`).
+
         Args:
             function: at the top level of a module, so that other machines can find it.
             settings: its further arguments.
             title: of the progress.
             only: the numbers of the parts to visit.
         """
+        if only is not None:
+            return self.passed(function, *settings, title=title, only=only)
+        found: Result = gathered(self.source, partial(self._several, title), (self.charge, function, settings))
+        return found
+
+    def _several(self, title: str, asked: Sequence[Asked]) -> list[Any]:
+        """The results of one pass for all that is asked."""
+        return replace(self, charge=None).passed(each_of_part, asked, title=title).each
+
+    def passed(
+        self, function: Callable[..., Result], *settings: Any, title: str = "reading", only: Sequence[int] | None = None
+    ) -> Result:
+        """As `total`, in a pass of its own."""
         told = None if self.progress is None else self.progress(title, len(self))
         return merged(self.parts(only), function, settings, told)
 
@@ -279,11 +296,3 @@ class StreamedDataset:
 
 def _by_row(name: str, column: object) -> bool:
     return isinstance(column, np.ndarray) and name not in ("starts", "from_reset")
-
-
-def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Runs of numbers that follow one another, each as its first number and the one after its last."""
-    chosen = np.asarray(sorted(numbers), dtype=np.int64)
-    for run in np.split(chosen, np.flatnonzero(np.diff(chosen) != 1) + 1):
-        if len(run):
-            yield int(run[0]), int(run[-1]) + 1

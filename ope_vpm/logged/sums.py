@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -44,6 +44,14 @@ def read_ahead(items: Iterator[Item]) -> Iterator[Item]:
             yield item  # type: ignore[misc]  # all but `nothing` are items
 
 
+def runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Runs of numbers that follow one another, each as its first number and the one after its last."""
+    chosen = np.asarray(sorted(numbers), dtype=np.int64)
+    for run in np.split(chosen, np.flatnonzero(np.diff(chosen) != 1) + 1):
+        if len(run):
+            yield int(run[0]), int(run[-1]) + 1
+
+
 class Mergeable(Protocol):
     """A result of some rows that can be merged with that of others."""
 
@@ -52,6 +60,11 @@ class Mergeable(Protocol):
 
 
 Result = TypeVar("Result", bound=Mergeable)
+
+
+def adds_up(result: Any) -> bool:
+    """Whether a result says of itself that it is as large as that of both parts, so that it is added at once."""
+    return getattr(result, "adds_up", False)
 
 
 def merged(
@@ -65,8 +78,9 @@ def merged(
     waiting: list[tuple[int, Result]] = []  # how many parts a result holds, each at least twice as many as the next
     for part in parts:
         size, found = 1, function(part, *settings)
-        while waiting and waiting[-1][0] == size:
-            size, found = 2 * size, waiting.pop()[1].merge(found)
+        while waiting and (waiting[-1][0] == size or adds_up(found)):
+            before, other = waiting.pop()
+            size, found = size + before, other.merge(found)
         waiting.append((size, found))
         if told is not None:
             told(part.first_row + len(part))
@@ -76,6 +90,31 @@ def merged(
     while waiting:
         total = waiting.pop()[1].merge(total)
     return total
+
+
+Asked = tuple[Callable[[Any], Any] | None, Callable[..., Any], tuple[Any, ...]]
+"""What is asked of a pass: what a part is changed to beforehand, a function of it, and its settings."""
+
+
+@dataclass(frozen=True)
+class Several:
+    """The results of several functions of the same parts."""
+
+    each: list[Any]
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether all of them do."""
+        return all(adds_up(each) for each in self.each)
+
+    def merge(self, other: Several) -> Several:
+        """Those of both parts."""
+        return Several([one.merge(two) for one, two in zip(self.each, other.each, strict=True)])
+
+
+def each_of_part(part: Any, asked: Sequence[Asked]) -> Several:
+    """The results of several functions of one part."""
+    return Several([function(change(part) if change else part, *settings) for change, function, settings in asked])
 
 
 MOST_REWARDS = 1 << 16

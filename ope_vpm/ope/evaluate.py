@@ -162,7 +162,7 @@ def evaluate(
     def every(targets: Sequence[Any]) -> Iterator[Any]:
         first = Problem.pose(log, targets[0], gamma=discounts[0], **known, **choices)
         together = partial(one, first, targets[0])
-        return at_once(together, targets, len(first.data), jobs)
+        return at_once(together, targets, len(first.data), jobs, first.streamed)
 
     def one(first: Problem, posed: Any, target: Any) -> Any:
         base = first if target is posed else first.with_policy(target)

@@ -127,7 +127,7 @@ class Valuation:
             problem.log.memory.forget(problem.policy)
             return found
 
-        return at_once(one, policies, len(self.log.data), jobs)
+        return at_once(one, policies, len(self.log.data), jobs, self.log.streamed)
 
     def answered(self, policy: TargetPolicy) -> tuple[PolicyValue, Gate | None]:
         """The answer of `ov.evaluate`, at the cost of what depends on the policy, and whether it beats the baseline.

@@ -19,11 +19,13 @@ from ope_vpm.ope.finite.shrinkage import shrunk
 from ope_vpm.ope.inference.estimate import RawEstimate, found_on_sample
 from ope_vpm.ope.inference.returns import with_return
 from ope_vpm.ope.inference.support import unsupported
+from ope_vpm.ope.linear.estimate import LinearEstimate
 from ope_vpm.ope.linear.mixture import mixture
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.fitted import Networks, fitted_q
 from ope_vpm.ope.q.linear import doubted_lstd, find_lstd
 from ope_vpm.ope.vpm.estimator import POWER, VPMEstimator, solve_factored
+from ope_vpm.threads import at_once
 from ope_vpm.with_torch import has_torch
 
 NO_NETWORKS = "networks might fit better and need torch: pip install 'ope-vpm[torch]'"
@@ -96,8 +98,11 @@ class Auto(ProblemEstimator):
 
     def _mixture(self, problem: Problem) -> RawEstimate:
         """The weighted mean of vpm and LSTD-Q."""
-        vpm = solve_factored(problem, self.n_features, None, POWER, DRAWS)
-        return mixture([vpm, find_lstd(problem, self.n_features, None, DRAWS)])
+        parts: list[Callable[[], LinearEstimate]] = [
+            lambda: solve_factored(problem, self.n_features, None, POWER, DRAWS),
+            lambda: find_lstd(problem, self.n_features, None, DRAWS),
+        ]
+        return mixture(list(at_once(lambda part: part(), parts, len(problem.data), 1, problem.streamed)))
 
     @property
     def _doubted_lstd(self) -> Candidate:

@@ -220,7 +220,7 @@ def compare(
         counts = problem.policy.n_actions, other.policy.n_actions
         raise ValueError("new and old must choose from the same actions: {} != {} (another task?)".format(*counts))
     asked = [problem] if other is None else [problem, other]
-    mine, *its = at_once(lambda one: evaluated(made, one, ignore), asked, len(problem.data), jobs)
+    mine, *its = at_once(lambda one: evaluated(made, one, ignore), asked, len(problem.data), jobs, problem.streamed)
     return compared(problem, mine, its[0] if its else of_log(problem))
 
 
