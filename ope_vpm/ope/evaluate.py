@@ -174,6 +174,7 @@ def evaluate(
                 _check(each, problem)
         asked = Asked.about(data, target, ignore)
         found = PolicyValues((problem.gamma, at(problem, asked)) for problem in problems)
+        base.forget()  # a policy may live longer than its turn
         return found if isinstance(gamma, Sequence) else found[discounts[0]]
 
     def at(problem: Problem, asked: Asked) -> PolicyValue | PolicyValues[str, PolicyValue]:

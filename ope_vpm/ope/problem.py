@@ -161,6 +161,11 @@ class Problem:
         """This question asked of the log's sample; the question itself where the sample is the whole log."""
         return self if self.log.sample is self.log else _on_sample(self)
 
+    def forget(self) -> None:
+        """Let go of what was computed about the policy, which may be asked about again."""
+        for log in (self.log, self.log.sample):
+            log.memory.forget(self.policy)
+
     @property
     def with_step_number(self) -> Problem:
         """This question with the step number as a coordinate of the state; unchanged where that explains nothing.

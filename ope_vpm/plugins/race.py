@@ -1,7 +1,7 @@
 """Which of many policies are worth a full answer? All are solved for roughly first, and those that may be best stay.
 
-The rough solution is LSTD-Q with a quarter of the features, whose doubts are not looked at: a tenth of the time of
-`auto`. A policy stays if no other one beats it by more than z errors of their paired difference
+The rough solution is LSTD-Q with a quarter of the features on the log's sample, whose doubts are not looked at: a tenth
+of the time of `auto`. A policy stays if no other one beats it by more than z errors of their paired difference
 (`ope_vpm.ope.questions.paired`), whose bias is how far the values move at a ridge ten times larger.
 """
 
@@ -11,10 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from ope_vpm.ope.auto.estimator import Auto
 from ope_vpm.ope.estimator import Estimator, ProblemEstimator
 from ope_vpm.ope.inference.doubts import remarks
 from ope_vpm.ope.inference.estimate import RawEstimate
+from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.linear import find_lstd
 from ope_vpm.ope.questions.paired import Evaluated
@@ -43,9 +46,25 @@ class Rough(ProblemEstimator):
     """Target actions per state where the policy's mean action is not known otherwise."""
 
     def find(self, problem: Problem) -> RawEstimate:
-        """The linear solution, with the remark that it is rough."""
-        found = find_lstd(problem, self.n_features, None, self.draws)
-        return found.doubted(remarks([SCREENED]))
+        """The linear solution on the log's sample, with the remark that it is rough."""
+        found = find_lstd(problem.on_sample, self.n_features, None, self.draws).doubted(remarks([SCREENED]))
+        return found if problem.log.sample is problem.log else _of_whole(problem, found)
+
+
+def _of_whole(problem: Problem, found: RawEstimate) -> RawEstimate:
+    """An estimate on the sample as one of the whole log, whose other episodes move it nowhere."""
+    assert found.sums is not None
+    some, per_episode = problem.log.episodes[: len(found.sums.numerator)], found.per_episode
+    numerator, denominator = np.zeros((2, problem.data.n_episodes, found.sums.numerator.shape[1]))
+    numerator[some], denominator[some] = found.sums.numerator, found.sums.denominator
+    return RawEstimate(
+        value=found.value,
+        uncertainty=Bootstrap(episodes=EpisodeSums(numerator, denominator)),
+        rows_worth=found.rows_worth,
+        doubts=found.doubts,
+        diagnostics={**found.diagnostics, "sample_rows": len(problem.log.sample.data)},
+        per_episode=None if per_episode is None else _of_whole(problem, per_episode),
+    )
 
 
 def worth_a_race(estimator: Estimator, problem: Problem, policies: int) -> bool:

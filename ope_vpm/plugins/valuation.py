@@ -124,7 +124,7 @@ class Valuation:
         def one(policy: TargetPolicy) -> Evaluated:
             problem = self.problem(policy)
             found = evaluated(estimator or self.estimator, problem, self.choices.ignore)
-            problem.log.memory.forget(problem.policy)
+            problem.forget()
             return found
 
         return at_once(one, policies, len(self.log.data), jobs, self.log.streamed)

@@ -9,9 +9,10 @@ from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope.inference.doubts import RIDGE
 from ope_vpm.ope.inference.value import PolicyValue
+from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.questions.paired import Evaluated
 from ope_vpm.plugins import select
-from ope_vpm.plugins.race import REACH, beats
+from ope_vpm.plugins.race import REACH, Rough, beats
 
 SYSTEM = LinearGaussian()
 CONTROLLERS = {str(k): replace(TARGET, gain=tuple((1 - 0.4 * k) * each for each in TARGET.gain)) for k in range(6)}
@@ -45,6 +46,16 @@ def test_finite_states_are_answered_in_full():
     mdp = RandomMDP.draw(5, 2, seed=0)
     policies = [mdp.policy(seed) for seed in range(5)]
     assert not any(each.screened for each in select(mdp.dataset(30, 20, mdp.policy(9), seed=0), policies).candidates)
+
+
+def test_of_a_long_log_the_sample_is_asked_and_other_episodes_move_nothing(monkeypatch):
+    monkeypatch.setattr("ope_vpm.ope.log.SAMPLE_ROWS", 1000)
+    problem = Problem.pose(SYSTEM.dataset(60, 50, BEHAVIOUR, seed=3), TARGET.policy(), gamma=0.9)
+    (whole, raw), (alone, of_sample) = (Rough().answered(each) for each in (problem, problem.on_sample))
+    assert whole.value == alone.value
+    some = problem.log.episodes[:20]
+    np.testing.assert_allclose(raw.sums.influence[some], of_sample.sums.influence)
+    assert not np.delete(raw.sums.influence, some).any()
 
 
 def test_one_beats_another_by_hand():
