@@ -13,8 +13,12 @@ import numpy as np
 from scipy import sparse
 
 import ope_vpm as ov
-from benchmarks._scale_logs import IGNORED, files, finite_log, log, policies, written
+from benchmarks._scale_logs import ACTION, IGNORED, files, finite_log, log, policies, system, written
+from ope_vpm.logged.streamed import StreamedDataset
+from ope_vpm.ope.problem import Problem
+from ope_vpm.ope.vpm.estimator import DRAWS, POWER, solve_factored
 from ope_vpm.optional import library
+from ope_vpm.policy import GaussianPolicy
 
 FEATURES, STATE_FEATURES = 634, 418
 """The unit's features: 1 + 17 + 400 of the state, and 12 functions of the action times 1 and the 17 coordinates."""
@@ -97,6 +101,78 @@ def questions(rows: int, estimator: str, targets: int = 1, gammas: int = 1) -> F
     whole = seconds(asked, discounts if gammas > 1 else discounts[0])
     further = (whole - first) / (targets * gammas - 1)
     return {"first_seconds": round(first, 2), "further_seconds": round(further, 2), "ratio": round(further / first, 3)}
+
+
+def second_call(rows: int, calls: int = 3) -> Figures:
+    """A call of `auto` on a small log, and of vpm, when all is loaded, in units of vpm's solution alone; medians."""
+    (policy, *_), data = policies(), log(rows)
+    asked = {
+        "auto": lambda: ov.evaluate(data, policy, "auto", gamma=0.99, ignore=IGNORED),
+        "vpm": lambda: ov.evaluate(data, policy, "vpm", gamma=0.99, ignore=IGNORED),
+        "core": lambda: solve_factored(
+            Problem.pose(data, policy, gamma=0.99, ignore=IGNORED), None, None, POWER, DRAWS
+        ),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in asked}
+    for call in range(calls + 1):
+        for name, ask in asked.items():
+            start = time.process_time()
+            ask()
+            seconds[name] += [time.process_time() - start] if call else []
+    figures = {name: round(median(each), 3) for name, each in seconds.items()}
+    return {"rows": rows, **figures, "auto in cores": round(figures["auto"] / figures["core"], 2)}
+
+
+def twenty(rows: int, jobs: int, number: int = 20) -> Figures:
+    """Twenty policies by `select`, raced and not, in calls of `ov.evaluate`: CPU time, and the time on the wall."""
+    data, asked = log(rows), alike(number)
+    first = next(iter(asked.values()))
+    ov.evaluate(log(2000), first, "auto", ignore=IGNORED)
+    figures: Figures = {"rows": rows, "jobs": jobs}
+    times = {}
+    for name, run in {
+        "call": lambda: ov.evaluate(data, first, "auto", gamma=0.99, ignore=IGNORED),
+        "raced": lambda: ov.select(data, asked, gamma=0.99, ignore=IGNORED, jobs=jobs),
+        "all": lambda: ov.select(data, asked, gamma=0.99, ignore=IGNORED, jobs=jobs, race=False),
+    }.items():
+        start, begun = time.process_time(), time.perf_counter()
+        found = run()
+        times[name] = time.process_time() - start, time.perf_counter() - begun
+        figures[f"{name}_seconds"], figures[f"{name}_wall_seconds"] = (round(each, 2) for each in times[name])
+        if name == "raced":
+            figures["answered in full"] = sum(not each.screened for each in found.candidates)
+    for name in ("raced", "all"):
+        figures[f"{name} in calls"] = round(times[name][0] / times["call"][0], 2)
+    return figures
+
+
+def alike(number: int) -> dict[str, Any]:
+    """Controllers from the one that logs towards one with a gain and a half, by name."""
+    _, _, gain = system()
+    factors = np.linspace(1, 1.5, number)
+    return {f"{k:.3f}": GaussianPolicy(lambda s, k=k: (s @ (k * gain), 0.5), action_dimension=ACTION) for k in factors}
+
+
+def twenty_in_parts(rows: int, number: int = 20) -> Figures:
+    """Twenty policies with few features on a log that is read in parts: passes over it, and the memory they add."""
+    passes: list[float] = []
+    parts = StreamedDataset.parts
+
+    def counted(self: StreamedDataset, only: Any = None) -> Any:
+        passes.append(1.0 if only is None else len(only) / self.count)
+        return parts(self, only)
+
+    folder, asked = files(rows), alike(number)
+    StreamedDataset.parts = counted  # type: ignore[method-assign]
+    figures: Figures = {"rows": rows, "policies": number}
+    before = start_of_memory()
+    for name, some in (("one", dict(list(asked.items())[:1])), ("all", asked)):
+        passes.clear()
+        start = time.process_time()
+        ov.evaluate(folder, some, "auto", gamma=0.99, ignore=IGNORED, n_features=40)
+        figures[f"{name}_passes"], figures[f"{name}_seconds"] = sum(passes), round(time.process_time() - start, 1)
+        figures[f"{name}_added_megabytes"] = round(peak_memory() - before)
+    return figures
 
 
 def peer(name: str) -> Figures:

@@ -30,6 +30,10 @@ ROWS = 1_000_000
 """Rows of the log with continuous states that most figures are about."""
 QUESTION_ROWS = 100_000
 """Rows of the log about which several policies or discounts are asked: it is all sample, where most of the cost is."""
+SMALL = (5_000, 10_000)
+"""Rows of logs on which somebody waits for the answer."""
+LONG_ROWS = 120_000
+"""Rows that are read in parts; how many passes that takes does not depend on their number."""
 GROWTH = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 """Rows of the logs in the picture."""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -59,7 +63,13 @@ def sections(rows: int = ROWS) -> dict[str, dict[str, Run]]:
     return {
         "estimators": {name: Run("call", {"rows": rows, "estimator": name}) for name in ("vpm", "auto")},
         "dr": {"dr": Run("call", {"rows": rows, "estimator": "dr"})},
-        "policies": {"auto": Run("questions", {"rows": few, "estimator": "auto", "targets": 3})},
+        "policies": {
+            "auto": Run("questions", {"rows": few, "estimator": "auto", "targets": 3}),
+            **{str(size): Run("questions", {"rows": size, "estimator": "auto", "targets": 3}) for size in SMALL},
+        },
+        "second_call": {str(size): Run("second_call", {"rows": size}) for size in SMALL},
+        "twenty": {f"{jobs} at once": Run("twenty", {"rows": max(SMALL), "jobs": jobs}) for jobs in (1, 2)},
+        "twenty_in_parts": {str(size): Run("twenty_in_parts", {"rows": size}) for size in (LONG_ROWS,)},
         "discounts": {"auto": Run("questions", {"rows": few, "estimator": "auto", "gammas": 3})},
         "threads": {"one": Run("small", {}), "unset": Run("small", {}, unset=True)},
         "finite": {str(10 * rows): Run("finite", {"rows": 10 * rows})},

@@ -40,7 +40,7 @@ class Gathering:
     def __init__(self) -> None:
         self.turn, self.busy = Lock(), 0
         self.waiting: list[Request] = []
-        self.stopped = False
+        self.stopped: BaseException | None = None
 
     def run(self, function: Callable[[Item], Result], item: Item) -> Result:
         """One work, in a thread of its own."""
@@ -48,16 +48,16 @@ class Gathering:
             _CURRENT.set(self)
             try:
                 return function(item)
-            except BaseException:
-                self.stopped = True  # nobody asks for an answer any more
+            except BaseException as error:
+                self.stopped = self.stopped or error  # of the others nobody wants an answer any more
                 raise
             finally:
                 self._leave()
 
     def ask(self, request: Request) -> Any:
         """The answer to a request, after the pass that brings it."""
-        if self.stopped:
-            raise RuntimeError("the works of this gathering were stopped")
+        if self.stopped is not None:
+            raise self.stopped
         self.waiting.append(request)
         self._leave()
         self._away(request.ready.wait)
@@ -124,7 +124,7 @@ def _some_works(function: Callable[[Item], Result], items: Sequence[Item]) -> It
             for each in running:
                 yield each.result()
         finally:
-            gathering.stopped = True
+            gathering.stopped = gathering.stopped or RuntimeError("nobody waits for these works any more")
 
 
 def gathered(log: object, make: Callable[[list[Any]], list[Any]], asked: Any) -> Any:

@@ -1,23 +1,27 @@
 """Which of many policies are worth a full answer? All are solved for roughly first, and those that may be best stay.
 
-The rough solution is LSTD-Q with a quarter of the features on the log's sample, whose doubts are not looked at: a tenth
-of the time of `auto`. A policy stays if no other one beats it by more than z errors of their paired difference
-(`ope_vpm.ope.questions.paired`), whose bias is how far the values move at a ridge ten times larger.
+The rough solution is LSTD-Q with a quarter of the features on the log's sample, and of its doubts that about the past
+alone: a seventh of the time of `auto`. A policy stays if no other one beats it by more than z errors of their paired
+difference (`ope_vpm.ope.questions.paired`), whose biases are how far the values move at a ridge ten times larger, and
+what the past predicts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from ope_vpm.ope.auto.estimator import Auto
 from ope_vpm.ope.estimator import Estimator, ProblemEstimator
-from ope_vpm.ope.inference.doubts import remarks
+from ope_vpm.ope.inference.doubts import PAST, remarks
 from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
+from ope_vpm.ope.linear.estimate import LinearEstimate
+from ope_vpm.ope.linear.residuals import history
+from ope_vpm.ope.linear.sensitivity import ratio_error_bound, sample_rows
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.linear import find_lstd
 from ope_vpm.ope.questions.paired import Evaluated
@@ -35,7 +39,7 @@ SCREENED = "screened: a rough solution puts it behind others by more than its er
 
 @dataclass(frozen=True, kw_only=True)
 class Rough(ProblemEstimator):
-    """LSTD-Q with few features and without doubts."""
+    """LSTD-Q with few features, doubted by the past alone."""
 
     name: ClassVar[str] = "screen"
     streams: ClassVar[bool] = True
@@ -47,8 +51,20 @@ class Rough(ProblemEstimator):
 
     def find(self, problem: Problem) -> RawEstimate:
         """The linear solution on the log's sample, with the remark that it is rough."""
-        found = find_lstd(problem.on_sample, self.n_features, None, self.draws).doubted(remarks([SCREENED]))
+        found = _with_past(find_lstd(problem.on_sample, self.n_features, None, self.draws))
         return found if problem.log.sample is problem.log else _of_whole(problem, found)
+
+
+def _with_past(found: LinearEstimate) -> LinearEstimate:
+    """The solution, and its return, with what the past predicts of their residuals: a log may hide part of the state.
+
+    Without it the best of twenty policies was screened in 2 of 146 races (seeds 70000 to 70400), both on such logs.
+    """
+    tau, residual = sample_rows(found)
+    past, per_episode = history(found.equations.on_sample, residual), found.per_episode
+    doubts = PAST.of(past.share, bias=past.bias(ratio_error_bound(tau, residual)))
+    found = found.doubted((*doubts, *remarks([SCREENED])))
+    return found if per_episode is None else replace(found, per_episode=_with_past(per_episode))
 
 
 def _of_whole(problem: Problem, found: RawEstimate) -> RawEstimate:
