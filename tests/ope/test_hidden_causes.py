@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
+from ope_vpm.envs import bullet
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, LinearGaussian
 from ope_vpm.envs.random_mdp import RandomMDP
+from ope_vpm.logged.step_number import step_effect
 from ope_vpm.ope.behaviour.hidden_causes import cell_means, earlier_sums, hidden_causes
 from ope_vpm.ope.log import Log
 
@@ -93,3 +95,10 @@ def test_means_of_the_other_half_by_hand():
     means = cell_means(np.array([0, 1, 0, 0]), fold, np.array([[1.0], [3.0], [5.0], [7.0]]))
     # of fold 1 cell 0 has 5 and 7, cell 1 nothing, the mean 6; of fold 0 cell 0 has 1, the mean is 2
     assert means[:, 0].tolist() == [(5 + 7 + 6) / 3, 6.0, (1 + 2) / 2, (1 + 2) / 2]
+
+
+def test_what_features_miss_of_a_network_is_no_cause_and_no_effect_of_the_step_number():
+    """Reacher's state is all that its policy, its rewards and what follows depend on; with 20 000 rows misfits show."""
+    data = bullet.dataset("reacher", 1.0, 200, 100, 0)
+    assert hidden_causes(Log.check(data, ignore=["step-number"])) == 0
+    assert step_effect(data) == 0
