@@ -82,6 +82,8 @@ class Choices:
         check_seed(self.seed)
         check_ignored(self.ignore)
         check_gain(self.min_gain)
+        if isinstance(self.baseline, str) and self.baseline != LOGGED:
+            raise ValueError(f"baseline must be 'logged' or a policy: got {self.baseline!r} (files: ov.load_policy)")
 
 
 @dataclass(frozen=True)

@@ -156,6 +156,7 @@ WRONG = {
     "seed must be a whole number, 0 or more: got -1": {"seed": -1},
     "ignore must name findings": {"ignore": ["typo"]},
     "there is no file": {"data": "nowhere.npz"},
+    "baseline must be 'logged' or a policy: got 'loged'": {"baseline": "loged"},
 }
 
 

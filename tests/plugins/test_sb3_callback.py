@@ -95,6 +95,8 @@ def test_wrong_choices_are_answered_before_training(cart):
         OPECallback("nowhere.npz")
     with pytest.raises(ValueError, match="gamma must be between 0 and 1: got 2"):
         OPECallback(cart, gamma=2)
+    with pytest.raises(ValueError, match="baseline must be 'logged' or a policy: got 'loged'"):
+        OPECallback(cart, baseline="loged")
 
 
 class Counting(gym.Env):
