@@ -9,7 +9,9 @@ import ope_vpm as ov
 from ope_vpm.ope import Problem
 from ope_vpm.ope.finite import episodes as clocked
 from ope_vpm.ope.finite.episodes import Course, course_of, limited_steps, ongoing, total, unseen_weight
+from ope_vpm.ope.finite.limited import limited_estimate
 from ope_vpm.ope.finite.problem import finite_problem
+from ope_vpm.ope.finite.timed import TimedSums
 from ope_vpm.ope.finite.treatments import exact_model
 
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes", "one-row-off")
@@ -250,3 +252,22 @@ def test_episodes_that_are_over_are_not_followed():
     course = Course.follow(finite, exact_model(finite), 50)
     assert course.length == pytest.approx(2)
     assert len(course.states) == 2
+
+
+def test_ends_that_the_weighted_log_is_worth_by_hand():
+    """Kish: (Σw)²/Σw² of ends with the weights 1, 1 and 2; none where there is no end."""
+    assert TimedSums(0, np.zeros((1, 2)), np.array([4.0, 6.0])).ends_worth == pytest.approx(16 / 6)
+    assert TimedSums(0, np.zeros((1, 2)), np.zeros(2)).ends_worth == 0
+
+
+def test_a_return_within_a_limit_reaches_as_far_as_the_value_times_the_length():
+    """Episodes of four coins, cut by the task; one in ten coins pays: the value's exact limits, times four."""
+    rng = np.random.default_rng(0)
+    states = np.zeros(160, dtype=int)
+    rewards, last = (rng.random(160) < 0.1).astype(float), np.arange(160) % 4 == 3
+    data = ov.LoggedDataset.from_arrays(states, rng.integers(0, 2, 160), rewards, states, truncated=last)
+    problem = Problem.pose(data, [[0.5, 0.5]], time_limit="restart", ignore=QUIET)
+    found = limited_estimate(problem, 4)
+    low, high = found.uncertainty.limits
+    begin, end = found.per_episode.uncertainty.limits
+    assert (begin, end) == (pytest.approx(4 * low), pytest.approx(4 * high))

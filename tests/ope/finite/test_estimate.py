@@ -41,6 +41,16 @@ def test_the_ratio_of_a_bandit():
     np.testing.assert_allclose(evidence_of_rows(problem, solution).weights, [2, 2] + [2 / 3] * 6)
 
 
+def test_the_share_of_ends_that_a_time_limit_makes():
+    """Action 0 ends the task in both of its rows, action 1 at the limit; π = (¼, ¾), so 6 of 8 ends are the limit's."""
+    last = np.array([True, True, False, False, False, False])
+    data = ov.LoggedDataset.from_arrays(
+        [0] * 6, [0, 0, 1, 1, 1, 1], np.arange(6.0), [0] * 6, terminated=last, truncated=~last
+    )
+    problem = Problem.pose(data, [[0.25, 0.75]], ignore=QUIET, time_limit="restart")
+    assert evidence_of_rows(problem, Restrict().solved(finite_problem(problem))).cut == pytest.approx(0.75)
+
+
 def test_pairs_seen_once_are_spoken_for_by_the_others():
     """Masses ½ and ¼ with known residuals, ¼ without: Σ m² is 6/16 of which 5/16 is known; at most tenfold."""
     mass = np.array([0.5, 0.25, 0.25])

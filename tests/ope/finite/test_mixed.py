@@ -482,3 +482,16 @@ def test_one_logged_action_says_nothing_of_others():
         assert value.verdict == "unreliable"
         assert value.possible == (0, 1)
         assert value.interval == pytest.approx((value.value / 2, (value.value + 1) / 2))  # half of the steps pay 0 to 1
+
+
+def test_what_a_pair_keeps_of_itself_by_hand():
+    """n/(n + least), least = min(0.3, noise/pair), twice as much where the pair always stays in its state."""
+    states, actions = np.tile([0, 0, 0, 1, 1, 1], 2), np.tile([0, 0, 1, 0, 1, 1], 2)
+    after = np.where(actions == 1, states, 1 - states)  # action 1 stays
+    data = ov.LoggedDataset.from_arrays(states, actions, np.arange(12.0), after, truncated=np.ones(12, dtype=bool))
+    finite = finite_problem(pose(data, [[0.5, 0.5], [0.5, 0.5]]))
+    counts = finite.counts
+    np.testing.assert_array_equal(counts.staying, counts.action_of_pair == 1)
+    for noise, least in ((0.13, 0.1), (13.0, 0.3)):
+        expected = counts.distinct_times / (counts.distinct_times + least * (1 + counts.action_of_pair))
+        np.testing.assert_allclose(model_of(finite, Variances(noise, 1.3, 0.7)).kept, expected)
