@@ -219,7 +219,7 @@ def select(
     question, options = divided(choices)
     asked = Choices(estimator=estimator, gamma=gamma, options=options, **question)
     asked.check(gamma)  # a misspelt name is answered before a large file is read
-    valuation = Valuation.of(data if isinstance(data, LoggedDataset) else scan_dataset(data), asked)
+    valuation = Valuation.of(scan_dataset(data), asked)
     targets = {name: target_of(valuation.log.data, policy) for name, policy in named.items()}
     first = next(iter(targets))
     with about(first):

@@ -9,7 +9,7 @@ from typing import Any, Literal, Unpack
 import numpy as np
 from scipy.special import stdtr
 
-from ope_vpm.logged import LoggedDataset, scan_dataset
+from ope_vpm.logged import scan_dataset
 from ope_vpm.ope.adapter.choices import QuestionChoices, divided
 from ope_vpm.ope.estimator import Estimator, made_of, policy_value
 from ope_vpm.ope.inference.doubts import LEVELS, Doubt, Doubts, Level, remarks_among
@@ -213,7 +213,7 @@ def compare(
     against_log = isinstance(old, str) and old == LOGGED
     if old is None or (isinstance(old, str) and not against_log and getattr(data, "encoding", None) is None):
         raise ValueError(f"old must be 'logged' or a policy: got {old!r} (files: ov.load_policy)")
-    log = data if isinstance(data, LoggedDataset) else scan_dataset(data)
+    log = scan_dataset(data)
     problem, ignore = Problem.pose(log, new, gamma=gamma, **question), question.get("ignore", ())
     other = None if against_log else problem.with_policy(old)
     if other is not None and other.policy.n_actions != problem.policy.n_actions:

@@ -50,6 +50,8 @@ def distribution(problem: Problem, value: PolicyValue) -> Distribution:
         problem: the question.
         value: its answer; the distribution has its mean.
     """
+    if problem.streamed:
+        raise ValueError("a distribution needs all rows at once: read them into memory with load_dataset")
     mean, error = _mean_and_error(problem, value)
     rng = np.random.default_rng(problem.seed)
     returns = _Followed.of(problem) if problem.finite else _Weighted.of(problem)
@@ -141,8 +143,6 @@ class _Followed:
     @classmethod
     def of(cls, problem: Problem) -> _Followed:
         """Count a problem on finite states and actions, in memory."""
-        if problem.streamed:
-            raise ValueError("a distribution needs all rows at once: read them into memory with load_dataset")
         if not problem.data.from_reset.any():
             raise ValueError("a distribution needs initial states, and no episode begins at a reset")
         ending, counts, probability = ending_counts(problem)
@@ -234,8 +234,6 @@ class _Weighted:
     def of(cls, problem: Problem) -> _Weighted:
         """Weigh the episodes of a problem that is not finite; refused where their effective number is too small."""
         data, gamma = problem.data, problem.gamma
-        if problem.streamed:
-            raise ValueError("a distribution needs all rows at once: read them into memory with load_dataset")
         if not problem.policy.has_log_prob:
             raise ValueError("on continuous states a distribution needs a target with densities: this one has none")
         known = "cloned" if data.behaviour_log_prob is None else "logged"

@@ -11,7 +11,7 @@ from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.evaluate import evaluate
 from ope_vpm.policy import TablePolicy
 from ope_vpm.studies.papers.paper import answers, number
-from ope_vpm.studies.papers.sepsis import EPSILON, GAMMA, SWEEPS, counted_policy, greedy
+from ope_vpm.studies.papers.sepsis import GAMMA, SWEEPS, best_policy, counted_policy, softened
 from ope_vpm.studies.study import Cell, Row, timed
 
 STATES, STEPS, EPISODES = 720, 5, 10_000
@@ -30,16 +30,11 @@ EXPECTILE_ROUNDS = 60
 @cache
 def policies() -> dict[str, Floats]:
     """The first step with or without antibiotics, or as is best, and the best policy after it; softened, (3600, 8)."""
-    best = _soft(greedy(sepsis.model().action_values(GAMMA, SWEEPS))[:STATES])
+    best = softened(best_policy()[:STATES])
     moved = best[:, :4] + best[:, 4:]
     nothing = np.zeros_like(moved)
     first = {"with": np.hstack([nothing, moved]), "without": np.hstack([moved, nothing]), "best": best}
     return {name: np.vstack([table] + [best] * (STEPS - 1)) for name, table in first.items()}
-
-
-def _soft(table: Floats) -> Floats:
-    soft: Floats = table * (1 - EPSILON) + (1 - table) * EPSILON / (sepsis.ACTIONS - 1)
-    return soft
 
 
 @cache

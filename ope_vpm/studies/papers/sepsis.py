@@ -47,8 +47,19 @@ def _physicians_log(episodes: int, seed: int, partly: bool) -> LoggedDataset:
 @cache
 def physician() -> TablePolicy:
     """The best policy of all states at γ = 0.99, with some probability of every other action."""
-    table = greedy(sepsis.model().action_values(GAMMA, SWEEPS))
-    return TablePolicy(table * (1 - EPSILON) + (1 - table) * EPSILON / (sepsis.ACTIONS - 1))
+    return TablePolicy(softened(best_policy()))
+
+
+@cache
+def best_policy() -> Floats:
+    """The best policy of all states at γ = 0.99."""
+    return greedy(sepsis.model().action_values(GAMMA, SWEEPS))
+
+
+def softened(table: Floats) -> Floats:
+    """The policy that takes another action than a table's with a small probability."""
+    soft: Floats = table * (1 - EPSILON) + (1 - table) * EPSILON / (sepsis.ACTIONS - 1)
+    return soft
 
 
 def greedy(values: Floats) -> Floats:
