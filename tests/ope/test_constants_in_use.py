@@ -88,7 +88,7 @@ def test_the_paper_s_taxi():
 
 def test_far_is_what_one_step_in_a_hundred_of_the_behaviour_is(monkeypatch):
     """Distances 1 to 200 in equal steps: 198 is what 99 % lie within."""
-    walks = Walks(np.arange(1.0, 201.0)[:, None], np.ones((200, 1)))
+    walks = Walks(np.arange(1.0, 201.0)[:, None], np.ones((200, 1)), np.zeros((200, 1)))
     monkeypatch.setattr(state_shifts, "_walks", lambda *_: walks)
     data = ov.LoggedDataset.from_arrays(
         np.zeros((4, 1)), np.zeros((4, 1)), np.zeros(4), np.zeros((4, 1)), truncated=[0, 1, 0, 1]
@@ -97,7 +97,7 @@ def test_far_is_what_one_step_in_a_hundred_of_the_behaviour_is(monkeypatch):
     line = SimpleNamespace(
         states=np.asarray, to_actions=np.asarray, n_actions=None, step=lambda z, actions: (z, 0.0, 0.0)
     )
-    assert state_shifts._of_behaviour.__wrapped__(log, line, 0)[1] == 198
+    assert state_shifts._of_behaviour.__wrapped__(log, line, 0)[2] == 198
 
 
 def test_logarithms_of_small_probabilities_end_at_a_millionth():

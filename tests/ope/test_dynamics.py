@@ -222,7 +222,7 @@ def pushing(strength):
 
 def test_walks_by_hand():
     """Of the mass 1 + 1 + 1/2 the share 4/5 lies within 2, and only the last step beyond it."""
-    walks = Walks(np.array([[1.0], [2.0], [7.0]]), np.array([[1.0], [1.0], [0.5]]))
+    walks = Walks(np.array([[1.0], [2.0], [7.0]]), np.array([[1.0], [1.0], [0.5]]), np.zeros((3, 1)))
     assert walks.quantile(0.8) == 2
     assert walks.quantile(0.81) == 7
     assert walks.beyond(2) == pytest.approx(0.2)

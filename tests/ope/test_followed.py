@@ -443,6 +443,9 @@ class Line:
         return z + actions, np.zeros(len(z)), np.zeros(len(z))
 
 
+NEAR_WALKS = Walks(np.full((1, 1), 0.25), np.ones((1, 1)), np.zeros((1, 1)))
+
+
 def test_walks_by_hand(monkeypatch):
     """Four steps from 0 by 1 each: at 0, 1, 2 and 3, and the task ends where it did on arriving there."""
     data = ov.LoggedDataset.from_arrays(
@@ -453,7 +456,7 @@ def test_walks_by_hand(monkeypatch):
     monkeypatch.setattr(state_shifts, "NEIGHBOURS", 1)
 
     def walked(missed, ended, gamma=1.0):
-        found = pairs, np.array(ended, dtype=bool), pairs, np.array(missed)[:, None]
+        found = pairs, np.array(ended, dtype=bool), pairs, np.array(missed)[:, None], np.arange(4.0)
         around = Surroundings(Line(), near, np.ones((2, 1)), *found)
         acting, rng = (lambda z, near: np.ones((len(z), 1))), np.random.default_rng(0)
         return state_shifts._walks(log, around, acting, rng, 4, gamma)
@@ -462,6 +465,7 @@ def test_walks_by_hand(monkeypatch):
     assert walks.distance.shape == (4, state_shifts.COPIES)
     np.testing.assert_allclose(walks.distance[:, 0], [0, 0, 1, 2])
     np.testing.assert_allclose(walks.alive[:, 0], [1, 1, 1, 0])
+    np.testing.assert_allclose(walks.paid[:3, 0], [0, 1, 2])  # what the nearest row was paid and the model missed
     assert walks.beyond(0.5) == pytest.approx(1 / 3)
     assert len(walked([0.0] * 4, [0, 0, 1, 0]).alive) == 3  # nobody is left to be followed
     shifted = walked([0.75, 0.0, -0.5, 0.0], [0] * 4, 0.5)  # at 0, 1.75 (like 2), 2.25 (like 2) and 2.75
@@ -477,8 +481,10 @@ def test_of_neighbours_that_arrive_alike_the_share_ends(monkeypatch):
     """Of the two nearest arrivals one ended: half of each walk does."""
     monkeypatch.setattr(state_shifts, "NEIGHBOURS", 2)
     arrivals, ended = np.array([[1.0, 1.0], [1.5, 1.0], [9.0, 1.0]]), np.array([True, False, True])
-    around = Surroundings(Line(), np.zeros((1, 1)), np.ones((1, 1)), arrivals, ended, arrivals, np.zeros((3, 1)))
-    assert around.step(np.zeros((1, 1)), np.ones((1, 1)), np.random.default_rng(0))[1].tolist() == [0.5]
+    around = Surroundings(
+        Line(), np.zeros((1, 1)), np.ones((1, 1)), arrivals, ended, arrivals, np.zeros((3, 1)), np.zeros(3)
+    )
+    assert around.step(np.zeros((1, 1)), np.ones((1, 1)), np.random.default_rng(0))[2].tolist() == [0.5]
 
 
 def test_rows_of_another_action_tell_of_a_step_where_no_row_has_its_own(monkeypatch):
@@ -487,9 +493,10 @@ def test_rows_of_another_action_tell_of_a_step_where_no_row_has_its_own(monkeypa
     world = SimpleNamespace(n_actions=3, step=lambda z, actions: (z, 0.0, 0.0), inside=lambda z: z)
     pairs = state_shifts._pairs(world, np.array([[0.0], [50.0]]), np.array([0, 1]))
     ended, missed = np.array([True, False]), np.array([[0.0], [7.0]])
-    around = Surroundings(world, np.zeros((1, 1)), np.zeros(1), pairs, ended, pairs, missed)
-    after, ending = around.step(np.zeros((3, 1)), np.array([0, 1, 2]), np.random.default_rng(0))
+    around = Surroundings(world, np.zeros((1, 1)), np.zeros(1), pairs, ended, pairs, missed, np.array([1.0, 3.0]))
+    after, paid, ending = around.step(np.zeros((3, 1)), np.array([0, 1, 2]), np.random.default_rng(0))
     assert after.ravel().tolist() == [0, 7, 0]  # of action 2 the nearest state tells
+    assert paid.tolist() == [1, 3, 1]
     assert ending.tolist() == [1, 0, 1]
 
 
@@ -500,10 +507,8 @@ def test_the_target_is_followed_as_long_as_the_question_asks(monkeypatch, gamma,
     """Until 5 % of the discounted weight is left, or to the time limit of the task."""
     asked = []
     monkeypatch.setattr(state_shifts, "fit_world", lambda *_: Line())
-    monkeypatch.setattr(state_shifts, "_of_behaviour", lambda *_: (None, 0.5, 0.0))
-    monkeypatch.setattr(
-        state_shifts, "_walks", lambda *given: asked.append(given[-2:]) or Walks(np.ones(1), np.ones(1))
-    )
+    monkeypatch.setattr(state_shifts, "_of_behaviour", lambda *_: (None, NEAR_WALKS, 0.5))
+    monkeypatch.setattr(state_shifts, "_walks", lambda *given: asked.append(given[-2:]) or NEAR_WALKS)
     state_shift(pose(10).with_gamma(gamma, time_limit=limit))
     assert asked == [(steps, gamma)]
 
@@ -528,7 +533,7 @@ def test_without_a_model_nothing_is_said(monkeypatch):
 def test_the_walks_of_a_target_are_taken_once_for_a_discount(monkeypatch):
     taken = []
     monkeypatch.setattr(state_shifts, "fit_world", lambda *_: Line())
-    monkeypatch.setattr(state_shifts, "_of_behaviour", lambda *_: (None, 0.5, 0.0))
+    monkeypatch.setattr(state_shifts, "_of_behaviour", lambda *_: (None, NEAR_WALKS, 0.5))
     monkeypatch.setattr(state_shifts, "_walks", lambda *_: taken.append(1) or SimpleNamespace(beyond=lambda _: 0.25))
     problem = pose(10)
     assert [state_shift(problem), state_shift(problem)] == [0.25, 0.25]

@@ -5,17 +5,22 @@ values of unseen pairs, shrunk towards the one-step ratio as far as the log cann
 states: the weighted mean of vpm and LSTD-Q (`ope_vpm.ope.linear.mixture`), LSTD-Q alone for a policy without densities,
 or networks where the log holds too little of what the target does. Where a model of one step explains nearly all of
 what follows, as it does for smooth dynamics, the target is followed in that model instead, if that leaves less doubt.
+Walks of the target in a model of the log are a second opinion, always: how far they lie from the value is a doubt.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
+
 from ope_vpm.ope.behaviour.action_ratio import ratio_model
 from ope_vpm.ope.dynamics.estimate import find_followed
 from ope_vpm.ope.dynamics.state_shift import state_shift
+from ope_vpm.ope.dynamics.walked import Walked, walked_value
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.finite.shrinkage import shrunk
+from ope_vpm.ope.inference.doubts import DISAGREEMENT
 from ope_vpm.ope.inference.estimate import RawEstimate, found_on_sample
 from ope_vpm.ope.inference.returns import with_return
 from ope_vpm.ope.inference.support import unsupported
@@ -69,13 +74,13 @@ class Auto(ProblemEstimator):
         if not self.combine:
             return found
         try:
-            left = state_shift(problem.on_sample)
+            left, walked = state_shift(problem.on_sample), walked_value(problem.on_sample)
             followed = found_on_sample(problem, lambda sample: find_followed(sample, self.n_features, DRAWS))
         except Exception as error:  # the model asks the policy, foreign code, about states that the log does not hold
             reason = f"no model: the policy cannot be asked about states beyond the log ({type(error).__name__})"
             return replace(found, diagnostics={**notes, "why": (*notes["why"], reason)})
         chosen = found if followed is None else _less_doubtful(found, followed)
-        return _with_state_shift(problem, chosen, left)
+        return _with_walk(_with_state_shift(problem, chosen, left), walked)
 
     def choose(self, problem: Problem) -> tuple[Candidate, str]:
         """The estimator to begin with, and why."""
@@ -157,3 +162,22 @@ def _with_state_shift(problem: Problem, found: RawEstimate, share: float | None)
         length = abs(per_episode.value / found.value) if found.value else 1.0
         per_episode = per_episode.doubted(unsupported(problem, share, LEAVES, length))
     return replace(found.doubted(unsupported(problem, share, LEAVES)), per_episode=per_episode)
+
+
+PAYS = "followed in a model of the log, the target is worth something else"
+WALKED = 0.3
+"""How much of the distance from walks counts as disagreement: 0.64 of it with the coefficient of that doubt, as a fit
+to generated tasks has it (note 030). Of the distance of vpm and LSTD-Q, which err together, a half does."""
+
+
+def _with_walk(found: RawEstimate, walked: Walked | None) -> RawEstimate:
+    """The estimate, and its return, with its distance from what the target's walks in a model pay among the doubts."""
+    if walked is None or not np.isfinite(found.value):
+        return found
+    per_episode, bias = found.per_episode, WALKED * walked.distance(found.value)
+    doubts = DISAGREEMENT.suspects(bias, PAYS)
+    if per_episode is not None:
+        length = abs(per_episode.value / found.value) if found.value else 1.0
+        per_episode = per_episode.doubted(DISAGREEMENT.suspects(length * bias, PAYS))
+    notes = {**found.diagnostics, "walked": walked.value, "walked_error": walked.error}
+    return replace(found.doubted(doubts), per_episode=per_episode, diagnostics=notes)

@@ -8,6 +8,8 @@ leads both astray; a target that goes where nobody logged goes there alone. So t
 farther from any logged state than nearly all steps of the behaviour is evidence against an estimate, however little the
 model explains. It is followed for as long as the question asks, which may be longer than any logged episode: where the
 log was cut before its states had spread, what comes later was not logged.
+
+What these walks pay is a second opinion of the value: see `ope_vpm.ope.dynamics.walked`.
 """
 
 from __future__ import annotations
@@ -51,6 +53,8 @@ class Walks:
     """Infinite at the limits of the model, a tenth of the log's range beyond it."""
     alive: Floats
     """The probability that the task has not ended, discounted."""
+    paid: Floats
+    """The reward of each step."""
 
     def quantile(self, share: float) -> float:
         """The distance within which that share of the steps inside the model's limits lies."""
@@ -62,6 +66,17 @@ class Walks:
     def beyond(self, distance: float) -> float:
         """The share of steps that lie farther away."""
         return float(np.sum(self.alive * (self.distance > distance)) / np.sum(self.alive))
+
+
+@dataclass(frozen=True, eq=False)
+class Paths:
+    """The walks of both policies in the model of a log."""
+
+    target: Walks
+    own: Walks
+    """Those of the log's own behaviour, for as long as its episodes are and without a discount."""
+    far: float
+    """The distance from logged states within which 99 % of its steps stay."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +94,8 @@ class Surroundings:
     """Of rows that the model was not fitted to, the state beside the action."""
     missed: Floats
     """What the model misses of the state that follows, on those rows."""
+    unpaid: Floats
+    """What it misses of the reward."""
 
     @classmethod
     def of(cls, log: Log, world: World, rng: np.random.Generator) -> Surroundings:
@@ -92,17 +109,19 @@ class Surroundings:
             return world.states(seen[rows]), world.to_actions(data.actions[rows])
 
         held_out, arrivals = of(data.observations, judging), of(data.next_observations, arrived)
-        missed = world.states(data.next_observations[judging]) - world.step(*held_out)[0]
-        ended = np.asarray(data.terminated)[arrived]
+        after, paid, _ = world.step(*held_out)
+        missed = world.states(data.next_observations[judging]) - after
+        unpaid, ended = data.rewards[judging] - paid, np.asarray(data.terminated)[arrived]
         logged = of(data.observations, rows)
-        return cls(world, *logged, _pairs(world, *arrivals), ended, _pairs(world, *held_out), missed)
+        return cls(world, *logged, _pairs(world, *arrivals), ended, _pairs(world, *held_out), missed, unpaid)
 
-    def step(self, z: Floats, actions: Array, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """The next states, with what the model missed on rows like each, and the shares of such rows that ended."""
+    def step(self, z: Floats, actions: Array, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
+        """Next states and rewards, with what the model missed on rows like each, and shares of such rows that ended."""
         near = nearest(squared_distances(_pairs(self.world, z, actions), self.held_out), NEIGHBOURS)
-        after = self.world.inside(self.world.step(z, actions)[0] + self.missed[one_of_each(near, rng)])
+        like, (after, paid, _) = one_of_each(near, rng), self.world.step(z, actions)
+        after = self.world.inside(after + self.missed[like])
         near = nearest(squared_distances(_pairs(self.world, after, actions), self.arrivals), NEIGHBOURS)
-        return after, self.ended[near].mean(axis=1)
+        return after, paid + self.unpaid[like], self.ended[near].mean(axis=1)
 
 
 def _pairs(world: World, z: Floats, actions: Array) -> Floats:
@@ -136,25 +155,39 @@ def state_shift(problem: Problem) -> float | None:
     Steps count as much as the question makes them, and the behaviour's share is taken off: about 0 where the target
     stays within the log. None where there is no model, or no episode begins at a reset.
     """
-    limit = problem.data.limit if problem.time_limit == "restart" else None
+    paths = paths_of(problem)
+    return None if paths is None else max(paths.target.beyond(paths.far) - paths.own.beyond(paths.far), 0.0)
+
+
+def paths_of(problem: Problem) -> Paths | None:
+    """The walks of the target, for as long as the question asks, and of the behaviour; None as in `state_shift`."""
+    return _paths(problem.log, problem.policy, problem.seed, problem.gamma, steps_of(problem))
+
+
+def limit_of(problem: Problem) -> int | None:
+    """The time limit, where it is part of the task."""
+    return problem.data.limit if problem.time_limit == "restart" else None
+
+
+def steps_of(problem: Problem) -> int:
+    """For how many steps the target is followed."""
     weighty = LONGEST if problem.gamma == 1 else int(np.ceil(np.log(REMAINDER) / np.log(problem.gamma)))
-    steps = min(weighty, LONGEST, limit or LONGEST)
-    return _state_shift(problem.log, problem.policy, problem.seed, problem.gamma, steps)
+    return min(weighty, LONGEST, limit_of(problem) or LONGEST)
 
 
 @remembered
-def _state_shift(log: Log, policy: TargetPolicy, seed: int, gamma: float, steps: int) -> float | None:
-    """`state_shift`, computed once for all questions with this discount and number of steps."""
+def _paths(log: Log, policy: TargetPolicy, seed: int, gamma: float, steps: int) -> Paths | None:
+    """`paths_of`, computed once for all questions with this discount and number of steps."""
     world = fit_world(log, policy.clipping, policy.n_actions, seed)
     if world is None or not len(log.initial_episodes):
         return None
-    around, usual, own = _of_behaviour(log, world, seed)
+    around, own, far = _of_behaviour(log, world, seed)
     rng = np.random.default_rng([seed, 1])  # other draws than the behaviour's
 
     def of_target(z: Floats, square: Floats) -> Array:
         return world.to_actions(policy.sample(world.observations(z, log.data.observations), rng))
 
-    return max(_walks(log, around, of_target, rng, steps, gamma).beyond(usual) - own, 0.0)
+    return Paths(_walks(log, around, of_target, rng, steps, gamma), own, far)
 
 
 def unfamiliar(problem: Problem) -> float | None:
@@ -183,10 +216,10 @@ def some_of(rows: Integers, number: int, rng: np.random.Generator) -> Integers:
 
 
 @remembered
-def _of_behaviour(log: Log, world: World, seed: int) -> tuple[Surroundings, float, float]:
-    """The logged states, how far from them 99 % of the behaviour's steps stay, and the share of the others.
+def _of_behaviour(log: Log, world: World, seed: int) -> tuple[Surroundings, Walks, float]:
+    """The logged states, the behaviour's walks, and how far from logged states 99 % of their steps stay.
 
-    That is more than 1 % where the behaviour itself leaves the model's limits, as it does in many coordinates.
+    More than 1 % lie beyond where the behaviour itself leaves the model's limits, as it does in many coordinates.
     """
     rng = np.random.default_rng(seed)
     around = Surroundings.of(log, world, rng)
@@ -198,7 +231,7 @@ def _of_behaviour(log: Log, world: World, seed: int) -> tuple[Surroundings, floa
     usual = min(np.median(np.repeat(lengths, lengths)), LONGEST)  # of the episode that a row is of: short ones have few
     walks = _walks(log, around, of_log, rng, int(usual))
     far = max(walks.quantile(USUAL), _spacing(around.states))
-    return around, far, walks.beyond(far)
+    return around, walks, far
 
 
 def _spacing(states: Floats) -> float:
@@ -219,13 +252,14 @@ def _walks(
     world = around.world
     first = world.states(log.initial_observations)
     z, alive = first[rng.integers(len(first), size=COPIES)], np.ones(COPIES)
-    distances, going_on = [], []
+    distances, going_on, rewards = [], [], []
     for _ in range(steps):
         square = squared_distances(z, around.states)
         distances.append(np.where(world.at_limits(z), np.inf, np.sqrt(square.min(axis=1))))
         going_on.append(alive)
+        z, paid, ending = around.step(z, acting(z, square), rng)
+        rewards.append(paid)
         if not alive.any():
             break
-        z, ending = around.step(z, acting(z, square), rng)
         alive = gamma * alive * (1 - ending)
-    return Walks(np.array(distances), np.array(going_on))
+    return Walks(np.array(distances), np.array(going_on), np.array(rewards))

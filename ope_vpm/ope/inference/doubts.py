@@ -162,7 +162,7 @@ UNSEEN = Rule(
 RIDGE = Rule("ridge", "the value depends on how strongly the solution is held to the log's own policy", NEARER)
 """The change of the value at a ridge ten times larger."""
 DISAGREEMENT = Rule("disagreement", "another way to solve the same equations gives another value", COMPARE)
-"""The distance of another solution that is as good."""
+"""How much of the distance from another opinion that is as good may be an error."""
 
 RULES = (HIDDEN_CAUSES, SUPPORT, FEW, FITTED, PLACEBO, PAST, MISSED, UNSEEN, RIDGE, DISAGREEMENT)
 """In the order in which equally bad reasons are told."""
