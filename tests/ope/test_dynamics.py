@@ -180,7 +180,7 @@ def test_a_charge_by_hand():
 
 def test_auto_follows_the_target_where_the_model_is_good_and_says_so(monkeypatch):
     """A target near the behaviour: the model has no doubt about support that would make its error the larger one."""
-    near = np.array([0.02, -0.14])
+    near = np.array([0.06, -0.18])
     monkeypatch.setattr(f"{__name__}.TARGET_GAIN", near)  # that of the exact value
     data = log_of(BEHAVIOUR_GAIN, length=10)
     found = ov.evaluate(data, controller(near), "auto", gamma=GAMMA, n_features=100)
