@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ from ope_vpm.outside import one_line
 from ope_vpm.policy.target import TargetPolicy
 from ope_vpm.with_torch import is_distribution, is_tensor, torch
 
+ONE_AT_A_TIME = RLock()
+"""Held while somebody's own function or network is asked: models of stable-baselines3 keep the distribution of the last
+observations they were asked about, and another thread would read it."""
 PROBED = 2
 """Observations for which a function is called to see what it returns: with one, some functions drop the row's axis."""
 Read = Callable[[Any, int], Array]
@@ -32,10 +36,11 @@ class Call:
 
     def __call__(self, read: Callable[..., Array], observations: Array, *columns: Array) -> Array:
         """The function's answers, read by `read(returned, rows, *columns)`, one entry per row."""
-        if self.batched:
-            return read(_of_rows(self.function(observations), len(observations)), len(observations), *columns)
-        rows = [(row, [column[i : i + 1] for column in columns]) for i, row in enumerate(observations)]
-        return np.concatenate([read(as_row(self.function(row)), 1, *parts) for row, parts in rows])
+        with ONE_AT_A_TIME:
+            if self.batched:
+                return read(_of_rows(self.function(observations), len(observations)), len(observations), *columns)
+            rows = [(row, [column[i : i + 1] for column in columns]) for i, row in enumerate(observations)]
+            return np.concatenate([read(as_row(self.function(row)), 1, *parts) for row, parts in rows])
 
     def reading(self, read: Read) -> Callable[[Array], Array]:
         """The function of observations whose answers are read."""
@@ -62,7 +67,7 @@ def _of_rows(returned: Any, rows: int) -> Any:
 def running(observations: Array) -> Iterator[None]:
     """Without gradients, and with one sentence where a network of a library cannot take the observations."""
     try:
-        with torch.no_grad():
+        with ONE_AT_A_TIME, torch.no_grad():
             yield
     except (RuntimeError, IndexError, AssertionError, torch.jit.Error) as error:  # what libraries raise on other shapes
         reason = one_line(error)

@@ -1,6 +1,8 @@
 """Several policies at once: the answers are those of one after another, and what they share is computed once."""
 
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -138,3 +140,18 @@ def test_a_policy_can_be_forgotten():
     kept.forget(policy)
     assert kept.of(policy) is not first
     assert isinstance(first, memory.Memory)
+
+
+def test_functions_are_asked_by_one_thread_at_a_time():
+    """One that keeps what it was asked last gives the answers of one after another."""
+    asked = {}
+
+    def acting(seen):
+        asked["rows"] = len(seen)
+        time.sleep(0.005)
+        return np.zeros((asked["rows"], 1))
+
+    policy = ov.as_policy(acting).recognised(np.zeros((2, 3)))
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda rows: policy.sample(np.zeros((rows, 3)), np.random.default_rng(0)), [16, 80] * 5))
+    assert [len(each) for each in found] == [16, 80] * 5
