@@ -57,6 +57,14 @@ class Course:
                 break
         return cls(problem, target, np.array(states))
 
+    def held(self, fit: Fit) -> Floats:
+        """(states,): how often an episode would visit each if unseen pairs held it: see `Fit.held`."""
+        chain, mu = fit.held, self.problem.counts.initial
+        total = np.zeros(len(mu))
+        for _ in self.states:
+            total, mu = total + mu, self.problem.gamma * (mu @ chain)
+        return total
+
     @property
     def visits(self) -> Floats:
         """(states,): how often an episode visits each state."""

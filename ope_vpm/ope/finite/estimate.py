@@ -20,6 +20,8 @@ FEW_CUT = 0.1
 """The share of the target's episodes up to which a time limit may end them without a remark that the states do not hold
 the time: what is unknown about so few hardly moves a mean over all."""
 
+BEYOND = "the target may spend {:.0%} of its steps in regions that the log never reached"
+
 
 def finite_estimate(
     problem: Problem,
@@ -67,19 +69,27 @@ def finite_estimate(
 def unseen_doubts(problem: Problem, solution: FiniteSolution, foreseen: bool) -> Doubts:
     """The share of the target's steps on unseen pairs that were predicted, and of those on which there are no data.
 
-    Predictions compare actions, so that they know nothing of one that nobody took in any state: such steps are steps
-    without data, as all unseen ones are where nothing was predicted.
-
     Args:
         problem: the question.
         solution: its exact solution.
         foreseen: whether unseen pairs were predicted.
     """
-    share = untried_share(problem, solution) if foreseen else solution.unseen_mass
+    share = no_data(problem, solution, foreseen)
+    sentence = BEYOND if foreseen and share == solution.beyond else NO_DATA
     return (
-        *SUPPORT.of(share, sentence=NO_DATA),
+        *SUPPORT.of(share, sentence=sentence),
         *UNSEEN.of(solution.unseen_mass if foreseen else 0.0, bias=solution.error),
     )
+
+
+def no_data(problem: Problem, solution: FiniteSolution, foreseen: bool) -> float:
+    """The share of the target's steps on which there are no data.
+
+    Predictions compare actions, so that they know nothing of one that nobody took in any state, nor of regions that the
+    log never reached. Where nothing was predicted all unseen pairs are steps without data. Arguments as in
+    `unseen_doubts`.
+    """
+    return max(untried_share(problem, solution), solution.beyond) if foreseen else solution.unseen_mass
 
 
 def untried_share(problem: Problem, solution: FiniteSolution) -> float:
@@ -102,10 +112,10 @@ def _clock(problem: Problem, cut: float) -> tuple[str, ...]:
 def without_data(problem: Problem, solution: FiniteSolution, foreseen: bool) -> float:
     """The share of the target's steps that may pay anything: with untried actions, or with any pairs without data.
 
-    Pairs without data are taken to be like seen ones, unless so many steps lead there that the verdict is bad.
+    Pairs without data are taken to be like seen ones, unless the verdict speaks of so many.
     """
-    untried, unseen = untried_share(problem, solution), solution.unseen_mass
-    return untried if foreseen or unseen < SUPPORT.unreliable else max(untried, unseen)
+    untried, share = untried_share(problem, solution), no_data(problem, solution, foreseen)
+    return untried if share < SUPPORT.caution else max(untried, share)
 
 
 def reach(problem: Problem, solution: FiniteSolution, rare: RareRewards | None, untried: float) -> Interval:

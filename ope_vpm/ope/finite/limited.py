@@ -60,6 +60,7 @@ def _solution(course: Course, fit: Fit | None, value: float, charged: Total, len
         values=charged.first,
         q=course.problem.counts.reward,
         unseen_mass=course.unseen_share,
+        beyond=0.0 if fit is None else fit.beyond(course.problem, course.visits, course.held(fit)),
         error=charged.error / length,
         unseen_range=(low / length, high / length),
         predicted=fit is not None,

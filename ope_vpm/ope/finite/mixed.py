@@ -250,14 +250,15 @@ class MixedModel:
         square = (self.slopes * rest**2) @ self.slopes.T
         return max(float(slope @ np.linalg.pinv(square, hermitian=True) @ slope), 0.0)
 
-    def completed(self, slopes: bool) -> CompletedModel:
+    def completed(self, slopes: bool, taken: float = 1.0) -> CompletedModel:
         """The map M: seen pairs keep what they keep, and everything else is worth its prediction.
 
         Args:
             slopes: whether c is part of it; otherwise it is 0.
+            taken: the share of unseen pairs that is taken; the others lead nowhere.
         """
         problem, counts, state = self.problem, self.problem.counts, self.problem.counts.state_of_pair
-        lost, missing = problem.probability * (1 - self.kept), problem.own_missing
+        lost, missing = problem.probability * (1 - self.kept), taken * problem.own_missing
         predicted = missing.sum(axis=1) + group_sums(state, lost, counts.states)
         from_state = group_sums(state, self.shares, counts.states)
         substitute: Floats = (predicted * (1 - from_state))[:, None]

@@ -39,6 +39,8 @@ class FiniteSolution:
     """(pairs,): Q of the seen pairs, with the average reward taken off at γ = 1."""
     unseen_mass: float
     """The share of the target's time on pairs that were never seen."""
+    beyond: float = 0.0
+    """The share of the target's time that regions which the log never reached may take: see `Fit.beyond`."""
     error: float = 0.0
     """How far the value may be off because of what was put in the place of unseen pairs, as one standard error."""
     unseen_range: tuple[float, float] = (0.0, 0.0)

@@ -23,7 +23,7 @@ import numpy as np
 
 from ope_vpm.arrays import Floats
 from ope_vpm.ope.finite.behaviour import BehaviourModel
-from ope_vpm.ope.finite.fit import Fit, fitted
+from ope_vpm.ope.finite.fit import ANEW, Fit, fitted
 from ope_vpm.ope.finite.mixed import MixedModel, Variances, Weights
 from ope_vpm.ope.finite.model import CompletedModel, FiniteSolution
 from ope_vpm.ope.finite.problem import FiniteProblem
@@ -191,10 +191,13 @@ class Mixed(Treatment):
             return exact_model(problem).solve()
         fit = self.fit(problem)
         solution = fit.completed.solve()
-        time, after = solution.distribution, solution.values
+        time, after, counts = solution.distribution, solution.values, problem.counts
+        start = counts.initial if problem.gamma < 1 else counts.logged_states
+        held = fit.held.distribution(start, min(problem.gamma, 1 - ANEW))
         return replace(
             solution,
             error=fit.error(problem, time, after),
+            beyond=fit.beyond(problem, time, held),
             unseen_range=fit.reach(problem, time, after),
             predicted=True,
             details=fit.details(problem, after),

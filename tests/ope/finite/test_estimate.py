@@ -99,8 +99,8 @@ def test_what_an_interval_reaches_at_least():
 def test_pairs_without_data_may_pay_anything_where_they_are_many():
     """Untried actions always may, here in 0.15 of the steps; others where nothing predicts them and they are many."""
     problem = pose([0, 1] * 6, [0] * 12, [1.0, 9.0] * 6, [1, 0] * 6, [[0.8, 0.2], [1.0, 0.0]])
-    for mass, foreseen, expected in ((0.39, False, 0.15), (0.41, False, 0.41), (0.41, True, 0.15)):
-        time = SimpleNamespace(distribution=np.array([0.75, 0.25]), unseen_mass=mass)
+    for mass, foreseen, expected in ((0.19, False, 0.15), (0.21, False, 0.21), (0.21, True, 0.15)):
+        time = SimpleNamespace(distribution=np.array([0.75, 0.25]), unseen_mass=mass, beyond=0.1)
         assert without_data(problem, time, foreseen) == pytest.approx(expected)
 
 
@@ -109,7 +109,7 @@ def test_steps_with_actions_that_nobody_took_may_pay_anything():
     table = [[0.8, 0.2], [1.0, 0.0]]
     problem = pose([0, 1] * 6, [0] * 12, [1.0, 9.0] * 6, [1, 0] * 6, table)
     time = SimpleNamespace(
-        value=4.0, unseen_range=(0.0, 0.0), distribution=np.array([0.75, 0.25]), unseen_mass=0.7, error=0.5
+        value=4.0, unseen_range=(0.0, 0.0), distribution=np.array([0.75, 0.25]), unseen_mass=0.7, error=0.5, beyond=0.0
     )
     assert untried_share(problem, time) == pytest.approx(0.15)
     assert reach(problem, time, None, 0.15) == pytest.approx((4 - 0.15 * 3, 4 + 0.15 * 5))

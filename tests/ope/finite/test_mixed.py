@@ -1,6 +1,7 @@
 """Unseen pairs of finite states: what a mixed model of the seen ones predicts, and what stays as it was."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from ope_vpm.ope.finite.behaviour import (
     concentration,
     counted_actions,
 )
+from ope_vpm.ope.finite.fit import Fit
 from ope_vpm.ope.finite.mixed import MixedModel, Variances, Weights, covariates
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.treatments import Mixed, Pooled, plain_model
@@ -381,6 +383,36 @@ def test_hidden_pairs_are_those_of_one_half_only():
     fit = Pooled().fit(finite)
     assert fit.hidden_error(finite, np.ones(1), np.zeros(1)) == pytest.approx(-2)
     assert fit.error(finite, np.ones(1), np.zeros(1)) >= 2 * 0.2
+
+
+def test_time_beyond_the_log_is_that_of_a_single_pair_six_times():
+    """A fifth of the time more is held in n states, each with one unseen pair; with n = 2 that is 0.6, with 8 0.15."""
+    for number, expected in ((2, 0.6), (8, 0.15)):
+        counts = SimpleNamespace(actions_seen=np.ones(number + 1, dtype=int))
+        problem = SimpleNamespace(counts=counts, own_missing=np.append(np.ones(number), 0.0)[:, None])
+        time = np.append(np.full(number, 0.8), 0.2 * number)
+        assert Fit.beyond(None, problem, time, np.append(np.ones(number), 0.0)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("gamma", [0.99, 1.0])
+def test_a_queue_that_grows_beyond_the_log_is_not_reliable(gamma):
+    """Customers come in every other step; the log serves nearly always, and its queues stay short."""
+    serving, verdicts = np.array([[0.05, 0.95]] * 30), []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        length, columns = np.zeros(100, dtype=int), []
+        for _ in range(40):
+            serves = rng.random(100) < serving[length, 1]
+            after = np.clip(length + (rng.random(100) < 0.5) - serves, 0, 29)
+            columns.append((length, serves * 1, -length / 30, after))
+            length = after
+        state, action, reward, after = (np.stack(column, axis=1).ravel() for column in zip(*columns, strict=True))
+        cut = np.tile(np.arange(40) == 39, 100)
+        data = ov.LoggedDataset.from_arrays(state, action, reward, after, truncated=cut)
+        near, far = ([[1 - share, share]] * 30 for share in (0.9, 0.4))
+        verdicts.append([ov.evaluate(data, table, gamma=gamma).verdict for table in (near, far)])
+    assert {near for near, _ in verdicts} == {"reliable"}
+    assert "reliable" not in {far for _, far in verdicts}
 
 
 def test_what_is_refused():
