@@ -120,6 +120,8 @@ class Surroundings:
         near = nearest(squared_distances(_pairs(self.world, z, actions), self.held_out), NEIGHBOURS)
         like, (after, paid, _) = one_of_each(near, rng), self.world.step(z, actions)
         after = self.world.inside(after + self.missed[like])
+        if not self.ended.any():
+            return after, paid + self.unpaid[like], np.zeros(len(after))
         near = nearest(squared_distances(_pairs(self.world, after, actions), self.arrivals), NEIGHBOURS)
         return after, paid + self.unpaid[like], self.ended[near].mean(axis=1)
 
@@ -133,8 +135,9 @@ def _pairs(world: World, z: Floats, actions: Array) -> Floats:
 
 def squared_distances(z: Floats, others: Floats) -> Floats:
     """(n, others): the squared distance of each row from each of the others."""
-    square: Floats = np.sum(others**2, axis=1) + np.sum(z**2, axis=1)[:, None] - 2 * z @ others.T
-    return np.maximum(square, 0.0)
+    square: Floats = np.sum(others**2, axis=1) + np.sum(z**2, axis=1)[:, None]
+    square -= 2 * z @ others.T  # in place: walks spend half of their time here
+    return np.maximum(square, 0.0, out=square)
 
 
 def nearest(square: Floats, count: int) -> Integers:
