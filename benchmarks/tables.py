@@ -21,7 +21,8 @@ def scale(results: Path) -> str:
     """What `python -m benchmarks scale` measured, in sentences that a user asks for."""
     found = json.loads((results / "scale.json").read_text(encoding="utf-8"))
     ratios, most = found["ratios"], max(found["streams"], key=lambda rows: int(rows) if rows.isdigit() else 0)
-    part = found["streams"][most]
+    part, raced, parts = found["streams"][most], found["twenty"]["1 at once"], found["twenty_in_parts"]["120000"]
+    longer = parts["all_seconds"] / parts["one_seconds"]
     return markdown(
         [
             ["", "measured"],
@@ -33,6 +34,12 @@ def scale(results: Path) -> str:
             ["Parquet against a log in memory", f"{ratios['parquet ÷ in memory']} times the time"],
             ["two Ray workers against one", f"{ratios['one Ray worker ÷ two']} times as fast"],
             ["a further policy on the same log", f"{found['policies']['auto']['ratio']:.2f} of the first one's time"],
+            ["twenty policies by `select`, 10 000 rows", f"{raced['raced in calls']:.1f} times the time of one"],
+            ["the same with `race=False`", f"{raced['all in calls']:.1f} times the time of one"],
+            [
+                "twenty policies on a log in parts",
+                f"{parts['all_passes']:.0f} passes, as for one; {longer:.0f} times the time of one",
+            ],
             ["a further discount of one policy", f"{found['discounts']['auto']['ratio']:.2f} of the first one's time"],
         ]
     )
