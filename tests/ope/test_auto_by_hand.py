@@ -8,7 +8,8 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.ope import Problem
 from ope_vpm.ope.auto import estimator as auto
-from ope_vpm.ope.auto.estimator import Auto, _less_doubtful, _networks, _with_state_shift
+from ope_vpm.ope.auto.estimator import WALKED, Auto, _less_doubtful, _networks, _with_state_shift, _with_walk
+from ope_vpm.ope.dynamics.walked import Walked
 from ope_vpm.ope.inference import logged_mean as means
 from ope_vpm.ope.inference.doubts import COEFFICIENTS, DISAGREEMENT, SUPPORT
 from ope_vpm.ope.inference.estimate import RawEstimate, found_on_sample
@@ -40,6 +41,13 @@ def raw(value, error, bias=0.0, doubts=(), **more):
 
 NOTES = {"chosen": "vpm", "why": ("overlap",)}
 MODEL = {"model_explained": 0.99987}
+
+
+def test_walks_that_are_far_off_count_up_to_five_errors():
+    """An error of 0.5: 1 away is 1, and 100 away is 2.5."""
+    near, far = (_with_walk(raw(3.0, 0.5), Walked(value=value, error=0.0)).suspected_bias for value in (4.0, 103.0))
+    assert far == pytest.approx(2.5 * near)
+    assert near == pytest.approx(COEFFICIENTS["disagreement"] * WALKED)
 
 
 def test_errors_are_those_of_noise_and_of_suspected_bias():
