@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import textwrap
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -125,3 +128,11 @@ def test_kinds_of_torch_are_told_without_importing_it():
     assert has_torch()
     assert not is_tensor([1.0])
     assert is_tensor(__import__("torch").zeros(1))
+
+
+def test_every_extra_that_an_error_names_is_there():
+    root = Path(__file__).parents[1]
+    known = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    texts = [path.read_text() for room in ("ope_vpm", "baselines", "envs") for path in (root / room).rglob("*.py")]
+    named = {name for text in texts for name in re.findall(r'library\(\s*"[\w.]+", "(\w+)"', text)}
+    assert {"torch", "pandas", "sb3"} <= named <= set(known)

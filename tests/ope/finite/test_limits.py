@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
+from ope_vpm.ope.finite import limits
 from ope_vpm.ope.finite.influence import evidence_of_rows
 from ope_vpm.ope.finite.limits import binomial_limits
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.treatments import Mixed
+from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.problem import Problem
 
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes")
@@ -60,3 +62,12 @@ def test_intervals_reach_as_far_as_rare_penalties_may():
     assert value.verdict == "caution"
     assert ov.evaluate(rare_log(2), [[1.0]], "vpm", ignore=QUIET).verdict == "unreliable"
     assert rare_rewards(pose(rare_log(30), [[1.0]])) is None
+
+
+def test_estimates_reach_as_far_as_their_rare_rewards():
+    """Whatever its own interval is: below by what more penalties would cost, above by what fewer would."""
+    problem = pose(rare_log(4), [[1.0]])
+    share, mean = np.full(200, 1 / 200), logged_mean(problem)
+    rare = limits.rare_rewards(problem.data, share)
+    found = limits.with_rare_rewards(problem.data, mean, share).uncertainty.limits
+    assert found == pytest.approx((mean.value - rare.below, mean.value + rare.above))
