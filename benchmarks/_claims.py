@@ -114,7 +114,7 @@ def _score(rows: Rows, claim: Claim, method: str, **wanted: Any) -> float:
 
 
 def _robot(claim: Claim, method: str, results: Results) -> Counted:
-    """Of the logs of a robot on which the logged mean is off, as others tell nothing apart."""
+    """The claim about one robot, on the logs whose mean reward is not already near the truth."""
     for cell in cells_of(results):
         own = errors(results, claim.study, cell, method)
         if own and informative(results, claim.study, cell):

@@ -37,7 +37,7 @@ GAMMA = 0.97
 
 @dataclass(frozen=True)
 class Race:
-    """What a race left of its policies."""
+    """How a race ended: which policies stayed, and which one is best."""
 
     seed: int
     rows: int

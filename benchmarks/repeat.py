@@ -53,7 +53,7 @@ def chosen(cells: Sequence[Cell], only: Sequence[str]) -> list[Cell]:
 
 
 def key(row: Row) -> tuple[Any, ...]:
-    """What says which run a row is of."""
+    """The columns that tell which run a row belongs to."""
     told = DECIDED | {"tuning_seeds"}  # a remark
     return tuple(sorted((name, str(value)) for name, value in row.items() if name not in told))
 

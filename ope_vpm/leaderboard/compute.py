@@ -104,7 +104,7 @@ def _estimate(job: Job, shared: Shared) -> tuple[dict[str, Any], float]:
     estimator, choices = job.entry.make(), job.setting.task.choices(gamma)
     start = time.process_time()
     if isinstance(estimator, ProblemEstimator) and "ignore" not in choices:
-        log = shared.log.forgetful()  # every estimator pays for what it computes, whoever came before
+        log = shared.log.forgetful()  # every estimator pays for what it computes, whichever came before
         start = time.process_time()
         value = estimator.answer(Problem.on(log, policy, gamma=gamma, seed=job.seed, **choices))
     else:

@@ -29,10 +29,10 @@ LEAST_EPISODES = 20
 """Sums over fewer do not tell an effect from noise."""
 COSINES = 3
 """Functions of the step number: cos(πkF(t)), with F(t) the share of logged steps that are not later than t."""
-WAVES, RIDGE = 300, 1e-3
+FOURIER, RIDGE = 300, 1e-3
 """Random Fourier features of continuous states, and the ridge in units of their mean squares. Of what features miss the
 step number seems to explain a part, as states change in an episode: with 100 that is 1.4 % on Reacher, where nothing
-depends on it, and with 300 less than 0.4 % on Reacher, HalfCheetah and Ant with 100 and 500 episodes."""
+depends on it, and with 300 less than 0.4 % on Reacher, HalfCheetah and Ant with 100 and 500 episodes (note 034)."""
 MOST_COORDINATES, MOST_COLUMNS = 50, 100
 """Coordinates of an observation or action, beyond which nothing is asked; products of actions and coordinates of the
 state, beyond which actions enter alone."""
@@ -120,8 +120,8 @@ def _finite(data: LoggedDataset) -> tuple[Floats, Residuals]:
 def _continuous(data: LoggedDataset) -> tuple[Floats, Residuals]:
     """Outcomes less ridge regressions on features of the state, its coordinates times the action, and a²."""
     scale = DistinctColumns.fit(data.observations, data.time)
-    z, waves = scale(data.observations), min(WAVES, len(data) // 10)
-    frequencies = draw_frequencies(scale.size, waves, float(np.sqrt(scale.size)), np.random.default_rng(0))
+    z, number = scale(data.observations), min(FOURIER, len(data) // 10)
+    frequencies = draw_frequencies(scale.size, number, float(np.sqrt(scale.size)), np.random.default_rng(0))
     features = FourierFeatures(Standardiser.unit(scale.size).within(5.0), frequencies, linear=True)(z)
     if data.discrete_actions:
         acts, squares = np.eye(data.n_actions or 1)[data.actions][:, 1:], np.empty((len(data), 0))

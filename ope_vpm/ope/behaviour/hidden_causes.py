@@ -36,17 +36,18 @@ regressor makes it worse, so that noise has far less."""
 LEAST_SHARE = 0.005
 """The share of the variance of surprises that is worth a doubt. Oberst and Sontag's sepsis simulator has 0.008 to 0.009
 with diabetes hidden and 0.014 to 0.021 with glucose hidden as well, and less than 0 with nothing hidden."""
-CHANCE = 1e-3
+P_VALUE = 1e-3
 """The probability, all outcomes together, with which earlier surprises would go with outcomes by accident. With the
 first question that is enough: of 74 ordinary logs none is called confounded. The simulator has 1e-6 to 1e-15 from 5000
 episodes on, and with 2000 of them 2e-4 with both hidden, but 0.02 with diabetes alone, which is not found then."""
 MOST_COORDINATES = 50
 """Coordinates of an observation or an action; with more, as of an image, there is no test."""
-MOST_ROWS, CHANCE_BESIDE_MISFIT = 10_000, 1e-5
-"""On continuous states, rows that are looked at, in whole episodes, and what `CHANCE` is there. What features miss of a
-network's actions and of rewards lasts from step to step as a cause does, and with enough rows it is no accident either:
-on Reacher, HalfCheetah and Ant, where nothing is hidden, outcomes have 1e-25 with 60 000 rows and 100 features, and
-0.003 to 0.08 with up to 15 000 rows and 300. Causes as large as actions and rewards vary have 1e-9 with 3000 rows."""
+MOST_ROWS, P_VALUE_BESIDE_MISFIT = 10_000, 1e-5
+"""On continuous states, rows that are looked at, in whole episodes, and what `P_VALUE` is there. What features miss of
+a network's actions and of rewards lasts from step to step as a cause does, and with enough rows it is no accident
+either: on Reacher, HalfCheetah and Ant, where nothing is hidden, outcomes have 1e-25 with 60 000 rows and 100
+features, and 0.003 to 0.08 with up to 15 000 rows and 300. Causes as large as actions and rewards vary have 1e-9 with
+3000 rows (note 034)."""
 RIDGE = 1e-3
 """In units of each regressor's mean square; random Fourier features of few rows would otherwise fit noise."""
 AHEAD = 0.99
@@ -62,7 +63,7 @@ def hidden_causes(log: Log) -> float:
 
     0 where the state explains all that is there, and where nothing can be said: of few episodes, single steps, images.
     """
-    log, chance = (log, CHANCE) if log.data.finite else (log.beginning(MOST_ROWS), CHANCE_BESIDE_MISFIT)
+    log, least = (log, P_VALUE) if log.data.finite else (log.beginning(MOST_ROWS), P_VALUE_BESIDE_MISFIT)
     steps = _steps(log) if len(log.content) >= LEAST_EPISODES else None
     if steps is None or not steps.later.any():
         return 0.0
@@ -70,7 +71,7 @@ def hidden_causes(log: Log) -> float:
     share, sure = steps.action_gain(predicted)
     if share < LEAST_SHARE or sure < SURE:
         return 0.0
-    return share if steps.outcome_probability(predicted) < chance else 0.0
+    return share if steps.outcome_probability(predicted) < least else 0.0
 
 
 @dataclass(frozen=True, eq=False)
