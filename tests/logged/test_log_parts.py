@@ -29,8 +29,7 @@ from ope_vpm.logged.formats.parquet_stream import in_order
 from ope_vpm.logged.formats.table import from_table, names_of, to_table
 from ope_vpm.logged.scan import BlockSource, _head, _run, _some
 from ope_vpm.logged.spaces import simple_space
-from ope_vpm.logged.streamed import _runs
-from ope_vpm.logged.sums import ColumnSums, merged
+from ope_vpm.logged.sums import ColumnSums, merged, runs
 
 
 def table(lengths, terminated, truncated, from_reset=None):
@@ -379,9 +378,9 @@ def test_a_sample_of_whole_episodes(in_parts):
 
 
 def test_runs_of_numbers():
-    assert list(_runs([0, 1, 2, 5, 7, 8])) == [(0, 3), (5, 6), (7, 9)]
-    assert list(_runs([3, 1])) == [(1, 2), (3, 4)]
-    assert list(_runs([])) == []
+    assert list(runs([0, 1, 2, 5, 7, 8])) == [(0, 3), (5, 6), (7, 9)]
+    assert list(runs([3, 1])) == [(1, 2), (3, 4)]
+    assert list(runs([])) == []
 
 
 class Rows:
