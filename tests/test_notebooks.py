@@ -10,10 +10,15 @@ NOTEBOOKS = sorted((Path(__file__).parents[1] / "examples").glob("*.ipynb"))
 
 
 def said(notebook):
-    """The texts that the cells of a notebook show; pictures are there or not."""
-    shown = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
-    texts = [each.get("text") or each.data["text/plain"] for each in shown if each.get("name") != "stderr"]
+    """What each cell shows as text; pictures are there or not. Prints of a cell arrive as one message or as several."""
+    cells = [[each for each in cell.outputs if each.get("name") != "stderr"] for cell in code_of(notebook)]
+    texts = ["".join(each.get("text") or each.data["text/plain"] for each in shown) for shown in cells]
     return ["".join(digits_apart(text).split()) for text in texts]
+
+
+def code_of(notebook):
+    """The cells that run."""
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
 @pytest.mark.slow
