@@ -1,9 +1,9 @@
 """Coverage of what is said beside a value, where the truth is known: `python -m benchmarks questions --ask compare`.
 
-`--ask compare` prints how often the interval of a difference holds it, and how wide it is beside two intervals taken
-together; `--ask gate` how often a policy that is no better is called better in a stream that is looked at after every
-ten episodes; `--ask distribution` how often bands and intervals hold; `--ask pictures` draws those of the docs. Seeds 0
-to 99 are reported, others chose.
+`--ask compare` prints how often the interval of a difference holds it, how wide it is beside that of two intervals
+taken as independent, and S beside the root of the sum of squares of theirs; `--ask gate` how often a policy that is no
+better is called better in a stream that is looked at after every ten episodes; `--ask distribution` how often bands and
+intervals hold; `--ask pictures` draws those of the docs. Seeds 0 to 99 are reported, others chose.
 """
 
 from __future__ import annotations
@@ -87,11 +87,15 @@ def differences(asked: Asked) -> Iterator[dict[str, Any]]:
         truth = asked.truths[0] - asked.truths[place]
         assert found.interval is not None
         low, high = found.interval
-        apart = np.hypot(found.new.standard_error or np.nan, found.old.standard_error or np.nan)
+        both = [(each.lead.value, *(each.lead.interval or (np.nan, np.nan))) for each in (found.new, found.old)]
+        (new, least, most), (other, lowest, highest) = both
+        apart = np.hypot(new - least, highest - other) + np.hypot(most - new, other - lowest)
+        errors = np.hypot(found.new.lead.standard_error or np.nan, found.old.lead.standard_error or np.nan)
         yield {
             "kind": f"{asked.kind}, {name}",
             "held": low <= truth <= high,
-            "width": (found.standard_error or np.nan) / apart,
+            "width": (high - low) / apart,
+            "error": (found.standard_error or np.nan) / errors,
             "wrong": found.gate().decision not in ("not decided", "better" if truth > 0 else "worse"),
             "decided": found.gate().decision != "not decided",
             "verdict": found.verdict,

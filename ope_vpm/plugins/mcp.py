@@ -71,7 +71,8 @@ class Tools:
             estimator: as for evaluate.
             gamma: as for evaluate.
         """
-        from ope_vpm.ope.questions.compare import LOGGED, compare
+        from ope_vpm.ope.questions.compare import compare
+        from ope_vpm.ope.questions.paired import LOGGED
 
         old = LOGGED if baseline == LOGGED else self._policy(baseline)
         return compare(self._log(log), self._policy(policy), old, estimator, gamma)

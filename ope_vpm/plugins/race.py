@@ -99,4 +99,5 @@ def screened(
 
 def beats(one: Evaluated, other: Evaluated) -> bool:
     """Whether a policy is better than another by more than the error of their difference allows."""
-    return one.lead.value - other.lead.value > REACH * one.error_of_difference(other)
+    found = one.less(other)
+    return found.value > REACH * found.sides[0]

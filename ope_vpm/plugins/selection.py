@@ -266,12 +266,13 @@ def ranked(found: Mapping[str, Evaluated], rank_by: RankBy, episodes: int, wides
     """
     order = sorted(found, key=lambda name: _rank(found[name], rank_by), reverse=True)
     values = np.array([found[name].lead.value for name in order])
-    errors = np.array([[found[one].error_of_difference(found[other]) for other in order] for one in order])
-    np.fill_diagonal(errors, 0.0)
-    others = max(len(order) - 1, 1)
-    reach = student(episodes, 1 - (1 - LEVEL) / others)
-    margin = np.multiply(reach, errors, out=np.zeros_like(errors), where=errors > 0)
+    less = [[found[other].less(found[one]) for other in order] for one in order]
+    sides = np.array([[each.sides[1] for each in row] for row in less])
+    np.fill_diagonal(sides, 0.0)
+    reach = student(episodes, 1 - (1 - LEVEL) / max(len(order) - 1, 1))
+    margin = np.multiply(reach, sides, out=np.zeros_like(sides), where=sides > 0)
     ahead = values[None, :] - values[:, None] + margin  # how much better the column's policy may be than the row's
+    apart = (ahead < 0) | (ahead.T < 0)
     ahead[np.isnan(ahead)] = -np.inf  # a policy without a value says nothing about the regret of others
     regret = np.where(np.isnan(values), np.inf, np.clip(ahead.max(axis=1), 0.0, widest))
     candidates = tuple(
@@ -279,8 +280,8 @@ def ranked(found: Mapping[str, Evaluated], rank_by: RankBy, episodes: int, wides
             name,
             found[name].value,
             behind=float(values[0] - values[place]),
-            behind_error=float(errors[0, place]),
-            told_apart=bool(abs(values[0] - values[place]) > margin[0, place]),
+            behind_error=less[place][0].error if place else 0.0,
+            told_apart=bool(apart[0, place]),
             regret=float(regret[place]),
             of=found[name].of,
         )

@@ -17,9 +17,9 @@ from ope_vpm.ope.inference.doubts import LEVELS
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.questions.compare import LOGGED, compared, of_log
+from ope_vpm.ope.questions.compare import compared
 from ope_vpm.ope.questions.gate import Gate, check_gain
-from ope_vpm.ope.questions.paired import Evaluated, evaluated
+from ope_vpm.ope.questions.paired import LOGGED, Evaluated, evaluated, of_log
 from ope_vpm.policy import TargetPolicy
 from ope_vpm.threads import at_once
 

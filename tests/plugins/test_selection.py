@@ -79,7 +79,7 @@ def test_the_regret_is_at_most_what_the_rewards_allow():
     )  # Student's quantile is 25.5 for two comparisons by two episodes
     policies = [GaussianController(gain=(0.0, 0.0), shift=shift, deviation=0.5).policy() for shift in (-1, 0, 1)]
     chosen = select(data, policies, "onestep")
-    assert max(each.regret for each in chosen.candidates) == pytest.approx(np.ptp(data.rewards))
+    assert max(each.regret for each in chosen.candidates) <= np.ptp(data.rewards)
 
 
 def test_unreliable_ones_come_last_and_those_without_a_value_do_not_count():

@@ -1,6 +1,7 @@
 """Is it better? Errors of differences by hand, known truths, streams that are looked at again, the commands."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 import ope_vpm as ov
 from ope_vpm.cli import app
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, GaussianController, LinearGaussian
+from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.questions.compare import Comparison
 from ope_vpm.ope.questions.gate import sequence_quantile
@@ -27,10 +29,10 @@ def test_differences_are_paired_by_episodes():
     """
     one = Evaluated(value(), np.array([3.0, -3.0, 0.0]), {"shared": 3.0, "own": 2.0})
     other = Evaluated(value(), np.array([1.0, -1.0, 0.0]), {"shared": 4.0, "its": 5.0})
-    assert one.errors_of_difference(other) == pytest.approx((np.sqrt(12), np.sqrt(12 + 1 + 4 + 25)))
-    assert one.error_of_difference(one) == 0
-    unpaired = Evaluated(value())
-    assert one.error_of_difference(unpaired) == pytest.approx(np.sqrt(2))
+    found = one.less(other)
+    assert (found.noise, found.error) == pytest.approx((np.sqrt(12), np.sqrt(12 + 1 + 4 + 25)))
+    assert one.less(one).error == 0
+    assert one.less(Evaluated(value())).error == pytest.approx(np.sqrt(2))
 
 
 def test_biases_are_shared_as_far_as_the_same_episodes_move_both():
@@ -38,8 +40,49 @@ def test_biases_are_shared_as_far_as_the_same_episodes_move_both():
     one = Evaluated(value(), np.array([2.0, 0.0, 0.0]), {"shared": 3.0})
     for influence, squares in (((1.0, np.sqrt(3), 0.0), 13.0), ((0.0, 1.0, 0.0), 25.0), ((-1.0, 0.0, 0.0), 25.0)):
         other = Evaluated(value(), np.array(influence), {"shared": 4.0})
-        noise, whole = one.errors_of_difference(other)
-        assert whole**2 - noise**2 == pytest.approx(squares)
+        found = one.less(other)
+        assert found.error**2 - found.noise**2 == pytest.approx(squares)
+
+
+WIDE = replace(value(), interval=(-1000.0, 1000.0))
+
+
+@pytest.mark.parametrize(
+    ("influence", "sides"),
+    [
+        ((2.0, 0.0, 0.0), (3 - 1, 6 - 3)),  # one cause: down by 3 and 1, or up by 6 and 3
+        ((1.0, np.sqrt(3), 0.0), (np.sqrt((4 + 3**2 + 3**2) / 2), np.sqrt((9 + 6**2 + 1**2) / 2))),
+        ((0.0, 1.0, 0.0), (np.hypot(3, 3), np.hypot(6, 1))),  # two: down by 3 and up by 3, or up by 6 and down by 1
+    ],
+    ids=["in step", "at 60°", "apart"],
+)
+def test_what_intervals_hold_beyond_their_errors_is_paired_side_by_side(influence, sides):
+    one = Evaluated(WIDE, np.array([2.0, 0.0, 0.0]), beyond=(3.0, 6.0))
+    found = one.less(Evaluated(WIDE, np.array(influence), beyond=(1.0, 3.0)))
+    assert found.sides == pytest.approx(tuple(np.hypot(found.error, side) for side in sides))
+
+
+def test_a_side_is_never_longer_than_the_two_intervals_allow():
+    """Of 5 in (4, 6) and in (3, 9), errors 10 each: (1, 4) below and (1, 2) above, over t = 4.3027, or their sums where
+    the same episodes move the values against each other."""
+    one = Evaluated(value(), np.array([10.0, -10.0, 0.0]))
+    for influence, sides in (([0.0, 0.0, 10.0], np.sqrt([17, 5])), ([-10.0, 10.0, 0.0], (5, 3))):
+        found = one.less(Evaluated(replace(value(), interval=(3, 9)), np.array(influence)))
+        assert np.multiply(found.sides, 4.302653) == pytest.approx(sides)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_difference_is_known_as_well_as_two_values_at_least(seed):
+    """Of intervals and of errors, where episodes do not move the two values against each other."""
+    task = RandomMDP.draw(6, 3, seed)
+    data = task.dataset(25, 15, task.policy(seed, 1.5), seed)  # some pairs are never logged
+    policies = [task.policy(1000 * seed + k, 1.5) for k in (1, 2)]
+    found = ov.compare(data, *policies, "vpm", gamma=(0.9, 1.0)[seed % 2])
+    assert found.standard_error <= found.new.standard_error + found.old.standard_error
+    (low, high), (least, most) = found.new.interval, found.old.interval
+    assert low - most <= found.interval[0] <= found.value <= found.interval[1] <= high - least
+    itself = ov.compare(data, policies[0], policies[0].copy(), "vpm")
+    assert (itself.value, itself.standard_error, itself.interval) == (0, 0, (0, 0))
 
 
 def comparison(difference=0.6, error=0.5, noise=0.4, verdict="reliable", episodes=25, advice=()):

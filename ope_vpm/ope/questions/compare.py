@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 from typing import Any, Literal, Unpack
 
@@ -11,26 +11,17 @@ from scipy.special import stdtr
 
 from ope_vpm.logged import scan_dataset
 from ope_vpm.ope.adapter.choices import QuestionChoices, divided
-from ope_vpm.ope.estimator import Estimator, made_of, policy_value
-from ope_vpm.ope.inference.doubts import LEVELS, Doubt, Doubts, Level, remarks_among
+from ope_vpm.ope.estimator import Estimator, made_of
+from ope_vpm.ope.inference.doubts import LEVELS, Level, remarks_among
 from ope_vpm.ope.inference.estimate import return_range, reward_range
-from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.inference.returns import ONE_EPISODE
-from ope_vpm.ope.inference.uncertainty import EpisodeSums, Interval
+from ope_vpm.ope.inference.uncertainty import Interval
 from ope_vpm.ope.inference.value import EpisodeReturn, PolicyValue
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.questions.gate import Decision, Gate, check_gain, sequence_reach
-from ope_vpm.ope.questions.paired import Evaluated, evaluated, found, noise_of, student
+from ope_vpm.ope.questions.paired import LOGGED, Difference, Evaluated, Sides, evaluated, of_log, student
 from ope_vpm.outside import Shown, printable
 from ope_vpm.threads import at_once
-
-LOGGED = "logged"
-SURE = 2.6
-"""Errors beyond which a drift is no noise; that has one in a hundred more."""
-DRIFTS = (
-    "the log's mean is not yet its policy's long-run average: later halves of episodes pay otherwise than whole ones"
-)
-LONGER = "log longer episodes, or use gamma < 1"
 
 
 @dataclass(frozen=True)
@@ -47,7 +38,7 @@ class Comparison(Shown):
     noise: float
     """The part of S that shrinks as the log grows."""
     interval: Interval | None
-    """value ± t·S, meant to hold the true difference in 95 of 100 data sets."""
+    """value ± t·S and what the intervals of both hold beyond theirs, meant to hold the truth in 95 of 100 data sets."""
     probability: float | None
     """The probability that new is better, by the distribution of the interval."""
     verdict: Level
@@ -65,11 +56,23 @@ class Comparison(Shown):
 
         v² > t²·(noise²·E/n + bias²) is solved for n, with t at the present number E of episodes.
         """
-        if self.standard_error is None:
+        return self._episodes_needed(0.0)
+
+    def _episodes_needed(self, gain: float) -> int | None:
+        """The same for a difference beyond a gain, by the side of the interval that is nearer to it."""
+        if self.interval is None:
             return None
-        bias = self.standard_error**2 - self.noise**2
-        room = (self.value / student(self.episodes)) ** 2 - bias
+        gap, ahead = self.value - gain, self.value > gain
+        side = self._sides[0 if ahead else 1]
+        room = (gap / student(self.episodes)) ** 2 - max(side**2 - self.noise**2, 0.0)
         return ceil(self.noise**2 * self.episodes / room) if room > 0 else None
+
+    @property
+    def _sides(self) -> Sides:
+        """How far the interval reaches below and above, over Student's quantile."""
+        low, high = self.interval or (-np.inf, np.inf)
+        reach = student(self.episodes)
+        return (self.value - low) / reach, (high - self.value) / reach
 
     @property
     def anytime_interval(self) -> Interval | None:
@@ -79,9 +82,9 @@ class Comparison(Shown):
         normal mixture of Robbins): S times √((nρ² + 1)/(nρ²) · log((nρ² + 1)/α²)) at n episodes, with Student's
         quantiles in the place of normal ones. The suspected bias is stretched with the noise.
         """
-        if self.standard_error is None or self.episodes < 2:
+        if self.interval is None or self.episodes < 2:
             return None
-        return _within(self.value, sequence_reach(self.episodes) * self.standard_error, self.widest)
+        return _within(self.value, sequence_reach(self.episodes), self._sides, self.widest)
 
     def gate(self, min_gain: float = 0.0, *, anytime: bool = False) -> Gate:
         """Whether new is better by more than a least gain, worse, or neither is known.
@@ -103,7 +106,7 @@ class Comparison(Shown):
     def _would_decide(self, min_gain: float) -> str:
         if self.verdict == "unreliable":
             return "; ".join(self.new.advice) or "a log in which the verdict is not unreliable"
-        needed = replace(self, value=self.value - min_gain).episodes_needed
+        needed = self._episodes_needed(min_gain)
         if needed is not None and needed > self.episodes:
             return (
                 f"about {needed} episodes of this kind, {needed - self.episodes} more, if the difference is as it looks"
@@ -224,65 +227,41 @@ def compare(
     return compared(problem, mine, its[0] if its else of_log(problem))
 
 
-def of_log(problem: Problem) -> Evaluated:
-    """The policy that logged the data, whose value is the logged mean: noise speaks against it, and a drift."""
-    raw = replace(logged_mean(problem), doubts=_drift(problem), weights=None)
-    if raw.per_episode is not None:
-        raw = replace(raw, per_episode=replace(raw.per_episode, doubts=(), weights=None))
-    return found(problem, policy_value(problem, LOGGED, raw), raw)
-
-
-def _drift(problem: Problem) -> Doubts:
-    """A warning where nothing ends and later halves of episodes pay otherwise than whole ones, beyond noise.
-
-    A log's mean is the long-run average of its own policy once episodes have forgotten how they began. Where the second
-    half of an episode leaves half of what the first one left, that is as far again from the mean of later halves.
-    """
-    data = problem.data
-    if problem.gamma < 1 or problem.streamed or problem.ends.any():
-        return ()
-    late = (data.time >= (data.lengths // 2)[data.episode]).astype(np.float64)
-    both, where = (late, np.ones(len(data))), (data.episode, data.n_episodes)
-    later, whole = (EpisodeSums.of_rows(*where, weight * data.rewards, weight) for weight in both)
-    distance = float(later.ratios[0] - whole.ratios[0])
-    if data.n_episodes < 2 or abs(distance) <= SURE * noise_of(later.influence - whole.influence):
-        return ()
-    return (Doubt(DRIFTS, 1.0, 2 * abs(distance), DRIFTS, LONGER),)
-
-
 def compared(problem: Problem, new: Evaluated, old: Evaluated) -> Comparison:
     """The difference of two evaluated policies, of returns where both have one."""
     per_episode = new.of_return is not None and old.of_return is not None
     one, other = (new.of_return, old.of_return) if new.of_return and old.of_return else (new, old)
     allowed = (return_range if per_episode else reward_range)(problem)
-    episodes, value = problem.data.n_episodes, one.lead.value - other.lead.value
-    noise, error = one.errors_of_difference(other)
-    known = bool(np.isfinite(error) and np.isfinite(value))
-    verdict, reasons = _verdict(one, other, known, same=known and error == 0 and value == 0)
+    episodes, found = problem.data.n_episodes, one.less(other)
+    widest, value = allowed.high - allowed.low, found.value
+    known = bool(np.isfinite([found.error, value]).all())
+    verdict, reasons = _verdict(one, other, known, same=known and found.error == 0 and value == 0)
     return Comparison(
         new=new.value,
         old=old.value,
         value=value,
-        standard_error=error if known else None,
-        noise=noise,
-        interval=_within(value, student(episodes) * error, allowed.high - allowed.low) if known else None,
-        probability=_probability(value, error, episodes) if known else None,
+        standard_error=found.error if known else None,
+        noise=found.noise,
+        interval=_within(value, student(episodes), found.sides, widest) if known else None,
+        probability=_probability(found, episodes) if known else None,
         verdict=verdict,
         reasons=reasons,
         episodes=episodes,
         per="episode" if per_episode else "step",
-        widest=allowed.high - allowed.low,
+        widest=widest,
     )
 
 
-def _probability(value: float, error: float, episodes: int) -> float:
-    """The probability that the true difference is above 0."""
-    return float(stdtr(episodes - 1, value / error)) if error > 0 else (1.0 + np.sign(value)) / 2
+def _probability(found: Difference, episodes: int) -> float:
+    """The probability that the true difference is above 0, by the side of the interval that is nearer to 0."""
+    side = found.sides[0 if found.value > 0 else 1]
+    return float(stdtr(episodes - 1, found.value / side)) if side > 0 else (1.0 + np.sign(found.value)) / 2
 
 
-def _within(value: float, reach: float, widest: float) -> Interval:
-    """The interval value ± reach, cut to what the rewards allow."""
-    return float(np.clip(value - reach, -widest, widest)), float(np.clip(value + reach, -widest, widest))
+def _within(value: float, reach: float, sides: Sides, widest: float) -> Interval:
+    """The interval from value - reach·below to value + reach·above, cut to what the rewards allow."""
+    (below, above), allowed = sides, (-widest, widest)
+    return float(np.clip(value - reach * below, *allowed)), float(np.clip(value + reach * above, *allowed))
 
 
 def _verdict(new: Evaluated, old: Evaluated, known: bool, same: bool) -> tuple[Level, tuple[str, ...]]:

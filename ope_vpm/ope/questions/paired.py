@@ -5,28 +5,55 @@ so are suspected biases of one kind, as far as the two estimates are moved by th
 
     S² = Σ_e (ψ_e - φ_e)²·E/(E - 1) + Σ_k (b_k² + c_k² - 2ρ·b_k·c_k),
 
-ψ and φ the influence of each of E episodes on the two values, b_k and c_k what the doubt with code k suspects of each,
-and ρ the correlation of ψ and φ, not below 0.
+ψ and φ the influence of each of E episodes on the two values, b_k and c_k what the doubt with code k adds to the error
+of each, and ρ the correlation of ψ and φ, not below 0.
+
+The interval of a value may reach farther than t·S on one side: as far as rewards allow for steps without data, say. A
+side of the interval of the difference is made of such sides as variances are recovered from intervals (MOVER, Zou and
+Donner 2008), and it is never longer than the two intervals, taken as independent, allow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.special import stdtrit
 
 from ope_vpm.arrays import ROUNDING, Floats
-from ope_vpm.ope.estimator import Estimator, ProblemEstimator, needs_rows
+from ope_vpm.ope.estimator import Estimator, ProblemEstimator, needs_rows, policy_value
 from ope_vpm.ope.evaluate import answer
+from ope_vpm.ope.inference.doubts import Doubt, Doubts
 from ope_vpm.ope.inference.estimate import RawEstimate, interval_of
-from ope_vpm.ope.inference.uncertainty import LEVEL
+from ope_vpm.ope.inference.logged_mean import logged_mean
+from ope_vpm.ope.inference.uncertainty import LEVEL, EpisodeSums
 from ope_vpm.ope.inference.value import EpisodeReturn, PolicyValue
 from ope_vpm.ope.problem import Problem
 
-OTHER = "other"
-"""Stands for whatever an interval holds beyond noise and the biases that doubts name."""
+LOGGED = "logged"
+SURE = 2.6
+"""Errors beyond which a drift is no noise; that has one in a hundred more."""
+DRIFTS = (
+    "the log's mean is not yet its policy's long-run average: later halves of episodes pay otherwise than whole ones"
+)
+LONGER = "log longer episodes, or use gamma < 1"
+
+Sides = tuple[float, float]
+"""How far an interval reaches below and above a value, over Student's quantile: as standard errors."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The difference of two values on one log, and how far it may be off."""
+
+    value: float
+    noise: float
+    """The part of its error that shrinks as the log grows."""
+    error: float
+    """S, which holds the biases as well; infinite where it is not known."""
+    sides: Sides
+    """S and what the intervals of the values hold beyond theirs, below and above."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +64,9 @@ class Evaluated:
     influence: Floats | None = field(default=None, repr=False)
     """(episodes,): how much each episode moves what is compared; None where the estimator does not tell."""
     biases: Mapping[str, float] = field(default_factory=dict)
-    """How far it may be off, by the code of the doubt."""
+    """What each doubt adds to the error, by its code."""
+    beyond: Sides = (0.0, 0.0)
+    """e below and above the value where its interval reaches t·√(S² + e²) in place of t·S."""
     of_return: Evaluated | None = field(default=None, repr=False)
     """The return of an episode, where it leads."""
     of: EpisodeReturn | None = None
@@ -48,23 +77,55 @@ class Evaluated:
         """The number that is compared."""
         return self.of or self.value
 
-    def error_of_difference(self, other: Evaluated) -> float:
-        """S of the difference to another policy's value on the same log; infinite where it is not known."""
-        return self.errors_of_difference(other)[1]
-
-    def errors_of_difference(self, other: Evaluated) -> tuple[float, float]:
-        """The noise of the difference, which shrinks as the log grows, and S, which holds the biases as well."""
+    def less(self, other: Evaluated) -> Difference:
+        """This value less another policy's on the same log, with the errors of the difference."""
+        value, shared = self.lead.value - other.lead.value, 0.0
         if self.influence is None or other.influence is None:
             mine, its = self.lead.standard_error, other.lead.standard_error
-            error = float("inf") if mine is None or its is None else float(np.hypot(mine, its))
-            return error, error
-        if len(self.influence) < 2:
+            noise = error = float("inf") if mine is None or its is None else float(np.hypot(mine, its))
+            longest, beyond = self._apart(other, 0.0), (0.0, 0.0)
+        elif len(self.influence) < 2:
+            return Difference(value, float("inf"), float("inf"), (float("inf"), float("inf")))
+        else:
+            noise = noise_of(self.influence - other.influence)
+            together = correlation(self.influence, other.influence)
+            shared = max(together, 0.0)
+            pairs = [
+                (self.biases.get(code, 0.0), other.biases.get(code, 0.0)) for code in {*self.biases, *other.biases}
+            ]
+            error = float(np.hypot(noise, np.sqrt(sum(b**2 + c**2 - 2 * shared * b * c for b, c in pairs))))
+            longest, beyond = self._apart(other, min(together, 0.0)), _beyond(self.beyond, other.beyond, shared)
+        below, above = (min(float(np.hypot(error, more)), most) for more, most in zip(beyond, longest, strict=True))
+        return Difference(value, noise, error, (below, above))
+
+    def _apart(self, other: Evaluated, together: float) -> Sides:
+        """The sides of the difference by the two intervals alone, as far as they err together; infinite without one."""
+        (below, above), (under, over) = self._sides, other._sides
+        pairs = (below, over), (above, under)
+        lower, upper = (float(np.sqrt(a**2 + b**2 - 2 * together * a * b)) for a, b in pairs)
+        return lower, upper
+
+    @property
+    def _sides(self) -> Sides:
+        """How far the interval that is printed, cut to what is possible, reaches."""
+        if self.lead.interval is None or self.influence is None:
             return float("inf"), float("inf")
-        noise = noise_of(self.influence - other.influence)
-        shared = correlation(self.influence, other.influence)
-        pairs = ((self.biases.get(code, 0.0), other.biases.get(code, 0.0)) for code in {*self.biases, *other.biases})
-        squares = sum((mine - its) ** 2 + 2 * (1 - shared) * mine * its for mine, its in pairs)
-        return noise, float(np.sqrt(noise**2 + squares))
+        (low, high), reach = self.lead.interval, student(len(self.influence))
+        return (self.lead.value - low) / reach, (high - self.lead.value) / reach
+
+
+def _beyond(one: Sides, other: Sides, shared: float) -> Sides:
+    """What limits of two values allow for their difference: the same limit moves both, or each has its own.
+
+    Where one cause moves both down by their lower sides or up by their upper ones, the difference moves by what these
+    differ; where there are two, the lower side of one meets the upper side of the other. For equal sides b and c this
+    is b² + c² - 2ρ·b·c, as of other biases.
+    """
+    (below, above), (under, over) = one, other
+    same = max(below - under, over - above, 0.0), max(above - over, under - below, 0.0)
+    own = np.hypot(below, over), np.hypot(above, under)
+    lower, upper = (float(np.sqrt(shared * a**2 + (1 - shared) * b**2)) for a, b in zip(same, own, strict=True))
+    return lower, upper
 
 
 def noise_of(influence: Floats) -> float:
@@ -74,9 +135,9 @@ def noise_of(influence: Floats) -> float:
 
 
 def correlation(one: Floats, other: Floats) -> float:
-    """The correlation of two influence functions, whose means are 0; 0 where it is negative or nothing varies."""
+    """The correlation of two influence functions, whose means are 0; 0 where nothing varies."""
     size = np.linalg.norm(one) * np.linalg.norm(other)
-    found = float(np.clip(one @ other / size, 0.0, 1.0)) if size > 0 else 0.0
+    found = float(np.clip(one @ other / size, -1.0, 1.0)) if size > 0 else 0.0
     return 1.0 if found > 1 - ROUNDING else found
 
 
@@ -103,23 +164,45 @@ def evaluated(estimator: Estimator, problem: Problem, ignore: Collection[str] = 
 
 def found(problem: Problem, value: PolicyValue, raw: RawEstimate) -> Evaluated:
     """A value with what its estimate says of episodes and biases; nothing of the rows is kept."""
-    of_return = None
-    if value.per == "episode" and raw.per_episode is not None:
-        influence, biases = _parts(problem, raw.per_episode)
-        of_return = Evaluated(value, influence, biases, of=value.episode_return)
-    return Evaluated(value, *_parts(problem, raw), of_return)
+    whole = _paired(problem, raw, value)
+    if value.per != "episode" or raw.per_episode is None:
+        return whole
+    return replace(whole, of_return=replace(_paired(problem, raw.per_episode, value), of=value.episode_return))
 
 
-def _parts(problem: Problem, raw: RawEstimate) -> tuple[Floats | None, dict[str, float]]:
-    """The influence of each episode, and the biases by the codes of doubts."""
-    error, interval = interval_of(problem, raw)
-    if raw.sums is None or error is None or interval is None:
-        return None, {}
+def _paired(problem: Problem, raw: RawEstimate, value: PolicyValue) -> Evaluated:
+    """The influence of each episode, what each doubt adds to the error, and what the interval holds beyond both."""
+    _, interval = interval_of(problem, raw)
+    if raw.sums is None or interval is None:
+        return Evaluated(value)
     influence = raw.sums.influence
-    whole = max(error, max(raw.value - interval[0], interval[1] - raw.value) / student(len(influence)))
-    budget = float(np.sqrt(max(whole**2 - noise_of(influence) ** 2, 0.0)))
-    biases = {doubt.code: doubt.bias for doubt in raw.doubts if doubt.bias}
-    named = float(np.linalg.norm(list(biases.values())))
-    if named > budget:  # some are told without widening the interval, or in units of another column
-        return influence, {code: bias * budget / named for code, bias in biases.items()}
-    return influence, biases | {OTHER: float(np.sqrt(budget**2 - named**2))}
+    known, reach = np.hypot(noise_of(influence), raw.suspected_bias), student(len(influence))
+    sides = (raw.value - interval[0]) / reach, (interval[1] - raw.value) / reach
+    below, above = (float(np.sqrt(max(side, known) ** 2 - known**2)) for side in sides)
+    return Evaluated(value, influence, {doubt.code: doubt.error for doubt in raw.doubts if doubt.error}, (below, above))
+
+
+def of_log(problem: Problem) -> Evaluated:
+    """The policy that logged the data, whose value is the logged mean: noise speaks against it, and a drift."""
+    raw = replace(logged_mean(problem), doubts=_drift(problem), weights=None)
+    if raw.per_episode is not None:
+        raw = replace(raw, per_episode=replace(raw.per_episode, doubts=(), weights=None))
+    return found(problem, policy_value(problem, LOGGED, raw), raw)
+
+
+def _drift(problem: Problem) -> Doubts:
+    """A warning where nothing ends and later halves of episodes pay otherwise than whole ones, beyond noise.
+
+    A log's mean is the long-run average of its own policy once episodes have forgotten how they began. Where the second
+    half of an episode leaves half of what the first one left, that is as far again from the mean of later halves.
+    """
+    data = problem.data
+    if problem.gamma < 1 or problem.streamed or problem.ends.any():
+        return ()
+    late = (data.time >= (data.lengths // 2)[data.episode]).astype(np.float64)
+    both, where = (late, np.ones(len(data))), (data.episode, data.n_episodes)
+    later, whole = (EpisodeSums.of_rows(*where, weight * data.rewards, weight) for weight in both)
+    distance = float(later.ratios[0] - whole.ratios[0])
+    if data.n_episodes < 2 or abs(distance) <= SURE * noise_of(later.influence - whole.influence):
+        return ()
+    return (Doubt(DRIFTS, 1.0, 2 * abs(distance), DRIFTS, LONGER),)
