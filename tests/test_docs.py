@@ -27,6 +27,8 @@ OWN_TESTS = {"plugins.md", "walks.md"}
 NUMBER = re.compile(r"[-+]?\d+(\.\d+)?(e-\d+)?")
 WORDS = 15_000
 """What a person may be asked to read, examples and tables included."""
+MOVED = re.compile(r'http-equiv="refresh" content="0; url=([^"#]+)#?([^"]*)"')
+"""Where a page of an earlier version leads, and the place on that page."""
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -126,6 +128,13 @@ def test_the_site_is_built_without_warnings(tmp_path):
     assert "fonts.googleapis" not in page
     assert page.count("<math") > 20  # every formula is typeset
     assert "FORMULA" not in page
+    moved = [
+        (path, *found) for path in (tmp_path / "site").rglob("*.html") for found in MOVED.findall(path.read_text())
+    ]
+    assert {"choosing.html", "csv.html", "verdicts.html"} <= {path.name for path, _, _ in moved}  # of version 0.1.0
+    for path, target, place in moved:
+        there = (path.parent / target).read_text()
+        assert not place or f'id="{place}"' in there, (path, target, place)
 
 
 def test_pages_and_notes_that_the_code_names_are_there():
