@@ -7,7 +7,8 @@ precision cannot do without.
 
 Sections have rows, each measured in a process of its own and written to docs/results/scale.json when it is done, with a
 picture of time and memory beside it. `--only streams` measures a section again, `--only streams/10000000` one row,
-`--resume` what is missing. All of it takes some 30 minutes of a quiet machine.
+`--resume` what is missing, `--times 3` the median of three. All of it takes some 30 minutes of a quiet machine. A row
+holds the version that it was measured with: docs/scale.md shows rows of 0.2.0 and later, others have none.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,7 +98,7 @@ def main() -> None:
     known = sections(options.rows)
     found: Figures = json.loads(RESULTS.read_text()) if RESULTS.exists() and (options.only or options.resume) else {}
     for section, row in chosen(known, options.only, found if options.resume else {}):
-        figures = measured(known[section][row])
+        figures = medians([measured(known[section][row]) for _ in range(options.times)])
         found.setdefault(section, {})[row] = figures
         found["ratios"] = ratios(found)
         print(f"{section}/{row}", json.dumps(figures), flush=True)
@@ -109,6 +112,7 @@ def _options(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks scale", description=__doc__)
     parser.add_argument("--rows", type=int, default=ROWS, help="of the log that most figures are about")
     parser.add_argument("--only", action="append", metavar="SECTION[/ROW]", help=f"one of {', '.join(sections())}")
+    parser.add_argument("--times", type=int, default=1, help="measurements of which a row has the medians")
     parser.add_argument("--resume", action="store_true", help="measure what is not in the results yet")
     options = parser.parse_args(words)
     unknown = [name for name in options.only or () if name.split("/")[0] not in sections()]
@@ -147,6 +151,15 @@ def measured(run: Run) -> Figures:
     )
     figures: Figures = json.loads(printed.stdout.splitlines()[-1])
     return figures
+
+
+def medians(measurements: Sequence[Figures]) -> Figures:
+    """The median of each number, and the version; what is no number is that of the first measurement."""
+    middle = {
+        name: median(each[name] for each in measurements) if isinstance(first, int | float) else first
+        for name, first in measurements[0].items()
+    }
+    return {**middle, "version": version("ope-vpm")}
 
 
 def ratios(found: Figures) -> Figures:

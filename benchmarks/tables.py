@@ -9,40 +9,73 @@ import argparse
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from benchmarks import _claims
+from benchmarks.scale import ratios
 
 DOCS = Path(__file__).parents[1] / "docs"
 MARKED = re.compile(r"(?<=^<!-- table )(?P<name>[\w-]+) -->\n.*?(?=^<!-- end -->$)", re.DOTALL | re.MULTILINE)
 
+Rows = dict[str, dict[str, Any]]
+"""Of a section: figures by the name of a row."""
+
+
+def _longest(streams: Rows) -> str:
+    """The name of the row with the longest log that was read in parts."""
+    return max((row for row in streams if row.isdigit()), key=int)
+
+
+SCALE: tuple[Callable[[dict[str, Rows]], tuple[str, str]], ...] = (
+    lambda found: (
+        f"memory beside the program's own, {int(_longest(found['streams'])) / 1e6:.0f} million rows in parts",
+        f"{found['streams'][_longest(found['streams'])]['added_megabytes']:.0f} MB",
+    ),
+    lambda found: (
+        "rows per second of one core",
+        f"{found['streams'][_longest(found['streams'])]['rows_per_second']:.0f}",
+    ),
+    lambda found: ("Parquet against a log in memory", f"{ratios(found)['parquet ÷ in memory']} times the time"),
+    lambda found: ("two Ray workers against one", f"{ratios(found)['one Ray worker ÷ two']} times as fast"),
+    lambda found: (
+        "a further policy on the same log",
+        f"{found['policies']['auto']['ratio']:.2f} of the first one's time",
+    ),
+    lambda found: (
+        "twenty policies by `select`, 10 000 rows",
+        f"{found['twenty']['1 at once']['raced in calls']:.1f} times the time of one",
+    ),
+    lambda found: (
+        "the same with `race=False`",
+        f"{found['twenty']['1 at once']['all in calls']:.1f} times the time of one",
+    ),
+    lambda found: ("twenty policies on a log in parts", _passes(found["twenty_in_parts"]["120000"])),
+    lambda found: (
+        "a further discount of one policy",
+        f"{found['discounts']['auto']['ratio']:.2f} of the first one's time",
+    ),
+)
+"""What docs/scale.md says, from rows by section and name."""
+
+
+def _passes(row: dict[str, Any]) -> str:
+    """Passes over a log of twenty policies, and their time in that of one."""
+    longer = row["all_seconds"] / row["one_seconds"]
+    return f"{row['all_passes']:.0f} passes, for one {row['one_passes']:.0f}; {longer:.0f} times the time of one"
+
 
 def scale(results: Path) -> str:
-    """What `python -m benchmarks scale` measured, in sentences that a user asks for."""
-    found = json.loads((results / "scale.json").read_text(encoding="utf-8"))
-    ratios, most = found["ratios"], max(found["streams"], key=lambda rows: int(rows) if rows.isdigit() else 0)
-    part, raced, parts = found["streams"][most], found["twenty"]["1 at once"], found["twenty_in_parts"]["120000"]
-    longer = parts["all_seconds"] / parts["one_seconds"]
-    return markdown(
-        [
-            ["", "measured"],
-            [
-                f"memory beside the program's own, {int(most) / 1e6:.0f} million rows in parts",
-                f"{part['added_megabytes']} MB",
-            ],
-            ["rows per second of one core", f"{part['rows_per_second']}"],
-            ["Parquet against a log in memory", f"{ratios['parquet ÷ in memory']} times the time"],
-            ["two Ray workers against one", f"{ratios['one Ray worker ÷ two']} times as fast"],
-            ["a further policy on the same log", f"{found['policies']['auto']['ratio']:.2f} of the first one's time"],
-            ["twenty policies by `select`, 10 000 rows", f"{raced['raced in calls']:.1f} times the time of one"],
-            ["the same with `race=False`", f"{raced['all in calls']:.1f} times the time of one"],
-            [
-                "twenty policies on a log in parts",
-                f"{parts['all_passes']:.0f} passes, as for one; {longer:.0f} times the time of one",
-            ],
-            ["a further discount of one policy", f"{found['discounts']['auto']['ratio']:.2f} of the first one's time"],
-        ]
-    )
+    """What `python -m benchmarks scale` measured; rows of older versions, which have none, are left out."""
+    stored = json.loads((results / "scale.json").read_text(encoding="utf-8"))
+    del stored["ratios"]
+    found = {name: {row: each for row, each in rows.items() if "version" in each} for name, rows in stored.items()}
+    lines = [["", "measured"]]
+    for said in SCALE:
+        with suppress(KeyError, ValueError):  # not measured
+            lines.append([*said(found)])
+    return markdown(lines)
 
 
 def markdown(lines: list[list[str]]) -> str:

@@ -1,5 +1,7 @@
 """`python -m benchmarks scale`: which rows are measured, and the figures that compare them."""
 
+from importlib.metadata import version
+
 import pytest
 
 from benchmarks import _scale_runs, scale
@@ -52,6 +54,11 @@ def test_ratios_of_what_was_measured():
         "exponent of time in parts": 1.0,
     }
     assert scale.ratios(found) == pytest.approx(expected)
+
+
+def test_a_row_has_medians_of_its_numbers_and_the_version():
+    rows = [{"seconds": seconds, "name": "vpm"} for seconds in (3.0, 1.0, 2.0)]
+    assert scale.medians(rows) == {"seconds": 2.0, "name": "vpm", "version": version("ope-vpm")}
 
 
 def test_one_row_in_a_process_of_its_own():

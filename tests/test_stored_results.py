@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from benchmarks import _claims
 from benchmarks.repeat import chosen, merged
+from benchmarks.tables import scale
 from ope_vpm.studies.runner import write_rows
 from ope_vpm.studies.study import Rows
 
@@ -46,6 +49,19 @@ def test_a_claim_is_counted_by_cells(tmp_path):
     write_rows(tmp_path / "sde.csv", Rows(rows))
     claim = _claims.Claim("nearer", "fig", "sde", ("EM",), axes=("x",))
     assert list(_claims.counted(claim, "VPM", tmp_path)) == [(True, 1.0), (False, -1.0)]
+
+
+def test_claims_rest_on_runs_of_which_all_were_made_again():
+    made = {"VPM": {"all": True}, "EM": {"all": True}, "VPM (paper)": {"all": False}}
+    assert _claims._made_again(made, ("VPM", "EM"))
+    assert not _claims._made_again(made, ("VPM (paper)", "EM"))
+    assert not _claims._made_again(made, ("VPM", "model"))
+
+
+def test_rows_of_scale_without_a_version_are_left_out(tmp_path):
+    rows = {"policies": {"auto": {"ratio": 0.5, "version": "0.2.0"}}, "discounts": {"auto": {"ratio": 0.25}}}
+    (tmp_path / "scale.json").write_text(json.dumps({**rows, "ratios": {}}))
+    assert scale(tmp_path).splitlines()[2:] == ["| a further policy on the same log | 0.50 of the first one's time |"]
 
 
 @pytest.mark.parametrize(("held", "word"), [(9, "yes: 9 of 10"), (6, "partly: 6 of 10"), (5, "no: 5 of 10")])
