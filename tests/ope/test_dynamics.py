@@ -8,10 +8,11 @@ from ope_vpm.linear.features import BATCH_ROWS
 from ope_vpm.ope import Problem
 from ope_vpm.ope.adapter.pair_stream import pair_features
 from ope_vpm.ope.auto.estimator import Auto, _with_state_shift
+from ope_vpm.ope.dynamics import state_shift as state_shifts
 from ope_vpm.ope.dynamics.ahead import Charge, Simulator
 from ope_vpm.ope.dynamics.estimate import find_followed
 from ope_vpm.ope.dynamics.regression import RIDGES, Regression
-from ope_vpm.ope.dynamics.state_shift import Walks, nearest, squared_distances, state_shift
+from ope_vpm.ope.dynamics.state_shift import Points, Walks, state_shift
 from ope_vpm.ope.dynamics.world import fit_world, with_products, world_of
 from ope_vpm.ope.inference.doubts import SUPPORT
 from ope_vpm.ope.inference.estimate import RawEstimate
@@ -229,12 +230,18 @@ def test_walks_by_hand():
     assert walks.beyond(0.5) == 1
 
 
-def test_nearest_states_by_hand():
-    logged = np.array([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]])
-    square = squared_distances(np.array([[3.0, 0.0], [6.0, 9.0]]), logged)
-    np.testing.assert_allclose(square, [[9, 16, 73], [117, 34, 1]])
-    assert [set(row) for row in nearest(square, 2)] == [{0, 1}, {1, 2}]
-    assert set(nearest(square, 5)[0]) == {0, 1, 2}
+def test_nearest_states_by_hand(monkeypatch):
+    """Squared distances 9, 16, 73 and 117, 34, 1; of six points in three parts each row has one of every part."""
+    z, logged = np.array([[3.0, 0.0], [6.0, 9.0]]), np.array([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]])
+    points = Points.of(logged)
+    compared = points.compared(z)
+    np.testing.assert_allclose(compared + np.array([[9.0], [117.0]]), [[9, 16, 73], [117, 34, 1]])
+    np.testing.assert_allclose(points.distance(z, compared), [3, 1])
+    np.testing.assert_array_equal(points.nearest(z), [[0, 1, 2]] * 2)  # fewer points than parts: each is one
+    monkeypatch.setattr(state_shifts, "FIFTHS", 1)
+    np.testing.assert_array_equal(points.nearest(z), [[0], [2]])
+    monkeypatch.setattr(state_shifts, "FIFTHS", 3)
+    np.testing.assert_array_equal(Points.of(np.vstack([logged, logged[::-1]])).nearest(z), [[0, 2, 5], [1, 2, 4]])
 
 
 @pytest.mark.parametrize("seed", range(3))

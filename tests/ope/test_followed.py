@@ -14,7 +14,7 @@ from ope_vpm.ope.dynamics import state_shift as state_shifts
 from ope_vpm.ope.dynamics.ahead import NO_CHARGE, Ahead, Charge
 from ope_vpm.ope.dynamics.estimate import Followed, find_followed
 from ope_vpm.ope.dynamics.regression import Regression
-from ope_vpm.ope.dynamics.state_shift import Surroundings, Walks, some_of, state_shift
+from ope_vpm.ope.dynamics.state_shift import Points, Surroundings, Walks, some_of, state_shift
 from ope_vpm.ope.dynamics.world import _end_coefficients, _explained, fit_world, with_products
 from ope_vpm.ope.inference.uncertainty import EpisodeSums
 from ope_vpm.policy import CategoricalPolicy, GaussianPolicy
@@ -453,12 +453,13 @@ def test_walks_by_hand(monkeypatch):
     )
     log = Problem.pose(data, GaussianPolicy(lambda s: (0 * s, 1.0), action_dimension=1), ignore=QUIET).log
     near, pairs = np.array([[0.0], [1.0]]), np.column_stack([np.arange(4.0), np.ones(4)])
-    monkeypatch.setattr(state_shifts, "NEIGHBOURS", 1)
+    monkeypatch.setattr(state_shifts, "FIFTHS", 1)
 
     def walked(missed, ended, gamma=1.0):
-        found = pairs, np.array(ended, dtype=bool), pairs, np.array(missed)[:, None], np.arange(4.0)
-        around = Surroundings(Line(), near, np.ones((2, 1)), *found)
-        acting, rng = (lambda z, near: np.ones((len(z), 1))), np.random.default_rng(0)
+        held_out = arrivals = Points.of(pairs)
+        found = arrivals, np.array(ended, dtype=bool), held_out, np.array(missed)[:, None], np.arange(4.0)
+        around = Surroundings(Line(), Points.of(near), np.ones((2, 1)), *found)
+        acting, rng = (lambda z, compared: np.ones((len(z), 1))), np.random.default_rng(0)
         return state_shifts._walks(log, around, acting, rng, 4, gamma)
 
     walks = walked([0.0] * 4, [0, 0, 0, 1])
@@ -478,22 +479,23 @@ def test_walks_by_hand(monkeypatch):
 
 
 def test_of_neighbours_that_arrive_alike_the_share_ends(monkeypatch):
-    """Of the two nearest arrivals one ended: half of each walk does."""
-    monkeypatch.setattr(state_shifts, "NEIGHBOURS", 2)
-    arrivals, ended = np.array([[1.0, 1.0], [1.5, 1.0], [9.0, 1.0]]), np.array([True, False, True])
+    """Of the nearest arrivals of two parts one ended: half of each walk does."""
+    monkeypatch.setattr(state_shifts, "FIFTHS", 2)
+    arrivals, ended = Points.of(np.array([[1.0, 1.0], [1.5, 1.0], [9.0, 1.0]])), np.array([True, False, True])
     around = Surroundings(
-        Line(), np.zeros((1, 1)), np.ones((1, 1)), arrivals, ended, arrivals, np.zeros((3, 1)), np.zeros(3)
+        Line(), Points.of(np.zeros((1, 1))), np.ones((1, 1)), arrivals, ended, arrivals, np.zeros((3, 1)), np.zeros(3)
     )
     assert around.step(np.zeros((1, 1)), np.ones((1, 1)), np.random.default_rng(0))[2].tolist() == [0.5]
 
 
 def test_rows_of_another_action_tell_of_a_step_where_no_row_has_its_own(monkeypatch):
     """Held out: action 0 from 0, which ended there, and action 1 from 50, which missed 7 and ended nothing."""
-    monkeypatch.setattr(state_shifts, "NEIGHBOURS", 1)
+    monkeypatch.setattr(state_shifts, "FIFTHS", 1)
     world = SimpleNamespace(n_actions=3, step=lambda z, actions: (z, 0.0, 0.0), inside=lambda z: z)
-    pairs = state_shifts._pairs(world, np.array([[0.0], [50.0]]), np.array([0, 1]))
+    pairs = Points.of(state_shifts._pairs(world, np.array([[0.0], [50.0]]), np.array([0, 1])))
     ended, missed = np.array([True, False]), np.array([[0.0], [7.0]])
-    around = Surroundings(world, np.zeros((1, 1)), np.zeros(1), pairs, ended, pairs, missed, np.array([1.0, 3.0]))
+    states, unpaid = Points.of(np.zeros((1, 1))), np.array([1.0, 3.0])
+    around = Surroundings(world, states, np.zeros(1), pairs, ended, pairs, missed, unpaid)
     after, paid, ending = around.step(np.zeros((3, 1)), np.array([0, 1, 2]), np.random.default_rng(0))
     assert after.ravel().tolist() == [0, 7, 0]  # of action 2 the nearest state tells
     assert paid.tolist() == [1, 3, 1]
@@ -545,5 +547,5 @@ def test_the_walks_of_a_target_are_taken_once_for_a_discount(monkeypatch):
 def test_of_many_states_a_thousand_stand_for_all():
     rng = np.random.default_rng(0)
     few, many = (Surroundings.of(pose(each, length=100).log, Line(), rng) for each in (10, 11))
-    assert len(few.states) == len(many.states) == len(many.actions) == 1000
-    assert len(np.unique(many.states)) == 1000
+    assert len(few.states.coordinates) == len(many.states.coordinates) == len(many.actions) == 1000
+    assert len(np.unique(many.states.coordinates)) == 1000

@@ -34,9 +34,10 @@ LONGEST = 300
 """Steps of a walk at most, half a second's work."""
 REMAINDER = 0.05
 """The discounted weight after the last step of the target's walks: with γ = 0.99 they have 299 steps, with 0.9 29."""
-NEIGHBOURS = 5
-"""The nearest logged rows: the behaviour takes the action of one of them, and so is as random as the log; what the
-model misses, and how often the task ends, is what came of them."""
+FIFTHS = 5
+"""Parts of the logged rows, each with a nearest row: the behaviour takes the action of one of these five, and so
+is as random as the log; what the model misses, and how often the task ends, is what came of them. They are found in a
+fifth of the time of the five nearest of all rows, and are rows of different episodes."""
 OTHER_ACTION = 100.0
 """The distance between two discrete actions, in deviations of the state: farther than logged states are apart, so that
 rows of another action tell of a step only where that action was never held out."""
@@ -80,17 +81,51 @@ class Paths:
 
 
 @dataclass(frozen=True, eq=False)
+class Points:
+    """Rows among which nearest ones are looked for, at every step of the walks."""
+
+    coordinates: Floats
+    """(n, coordinates)."""
+    products: Floats
+    """(coordinates + 1, n): what (z, 1) is multiplied by for the squared distances from the points, less |z|²."""
+
+    @classmethod
+    def of(cls, points: Floats) -> Points:
+        """From (n, coordinates)."""
+        return cls(points, np.vstack([-2 * points.T, np.sum(points**2, axis=1)]))
+
+    def compared(self, z: Floats) -> Floats:
+        """(rows of z, n): the squared distances of each row from the points, less |z|², which is the same for all."""
+        return np.hstack([z, np.ones((len(z), 1))]) @ self.products
+
+    def nearest(self, z: Floats) -> Integers:
+        """(rows of z, at most FIFTHS): the number of the nearest point of each fifth of the points."""
+        return self.nearest_by(self.compared(z))
+
+    def nearest_by(self, compared: Floats) -> Integers:
+        """`nearest` from what `compared` returned."""
+        parts = min(FIFTHS, compared.shape[1])
+        size = compared.shape[1] // parts  # the last points are passed over where they do not fill a part
+        among: Integers = compared[:, : parts * size].reshape(len(compared), parts, size).argmin(axis=2)
+        return among + size * np.arange(parts)
+
+    def distance(self, z: Floats, compared: Floats) -> Floats:
+        """How far each row is from the nearest point, from what `compared` returned."""
+        return np.sqrt(np.maximum(compared.min(axis=1) + np.sum(z**2, axis=1), 0.0))
+
+
+@dataclass(frozen=True, eq=False)
 class Surroundings:
     """Logged states with what was done there, and what came of it, in the units of a model."""
 
     world: World
-    states: Floats
+    states: Points
     actions: Array
-    arrivals: Floats
+    arrivals: Points
     """Of the rows whose next state is known, that state beside the action: what tells whether a task ends."""
     ended: Bools
     """Whether it ended on them."""
-    held_out: Floats
+    held_out: Points
     """Of rows that the model was not fitted to, the state beside the action."""
     missed: Floats
     """What the model misses of the state that follows, on those rows."""
@@ -113,17 +148,18 @@ class Surroundings:
         missed = world.states(data.next_observations[judging]) - after
         unpaid, ended = data.rewards[judging] - paid, np.asarray(data.terminated)[arrived]
         logged = of(data.observations, rows)
-        return cls(world, *logged, _pairs(world, *arrivals), ended, _pairs(world, *held_out), missed, unpaid)
+        arrived_at, judged_at = Points.of(_pairs(world, *arrivals)), Points.of(_pairs(world, *held_out))
+        return cls(world, Points.of(logged[0]), logged[1], arrived_at, ended, judged_at, missed, unpaid)
 
     def step(self, z: Floats, actions: Array, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
         """Next states and rewards, with what the model missed on rows like each, and shares of such rows that ended."""
-        near = nearest(squared_distances(_pairs(self.world, z, actions), self.held_out), NEIGHBOURS)
-        like, (after, paid, _) = one_of_each(near, rng), self.world.step(z, actions)
-        after = self.world.inside(after + self.missed[like])
+        like = one_of_each(self.held_out.nearest(_pairs(self.world, z, actions)), rng)
+        after, paid, _ = self.world.step(z, actions)
+        after, paid = self.world.inside(after + self.missed[like]), paid + self.unpaid[like]
         if not self.ended.any():
-            return after, paid + self.unpaid[like], np.zeros(len(after))
-        near = nearest(squared_distances(_pairs(self.world, after, actions), self.arrivals), NEIGHBOURS)
-        return after, paid + self.unpaid[like], self.ended[near].mean(axis=1)
+            return after, paid, np.zeros(len(after))
+        near = self.arrivals.nearest(_pairs(self.world, after, actions))
+        return after, paid, self.ended[near].mean(axis=1)
 
 
 def _pairs(world: World, z: Floats, actions: Array) -> Floats:
@@ -131,20 +167,6 @@ def _pairs(world: World, z: Floats, actions: Array) -> Floats:
     if world.n_actions is None:
         return np.hstack([z, actions])
     return np.hstack([z, OTHER_ACTION * np.eye(world.n_actions)[actions]])
-
-
-def squared_distances(z: Floats, others: Floats) -> Floats:
-    """(n, others): the squared distance of each row from each of the others."""
-    square: Floats = np.sum(others**2, axis=1) + np.sum(z**2, axis=1)[:, None]
-    square -= 2 * z @ others.T  # in place: walks spend half of their time here
-    return np.maximum(square, 0.0, out=square)
-
-
-def nearest(square: Floats, count: int) -> Integers:
-    """The numbers of the nearest logged states, in no order, from the squared distances."""
-    if count >= square.shape[1]:
-        return np.tile(np.arange(square.shape[1]), (len(square), 1))
-    return np.argpartition(square, count - 1, axis=1)[:, :count]
 
 
 def one_of_each(near: Integers, rng: np.random.Generator) -> Integers:
@@ -187,7 +209,7 @@ def _paths(log: Log, policy: TargetPolicy, seed: int, gamma: float, steps: int) 
     around, own, far = _of_behaviour(log, world, seed)
     rng = np.random.default_rng([seed, 1])  # other draws than the behaviour's
 
-    def of_target(z: Floats, square: Floats) -> Array:
+    def of_target(z: Floats, compared: Floats) -> Array:
         return world.to_actions(policy.sample(world.observations(z, log.data.observations), rng))
 
     return Paths(_walks(log, around, of_target, rng, steps, gamma), own, far)
@@ -227,25 +249,26 @@ def _of_behaviour(log: Log, world: World, seed: int) -> tuple[Surroundings, Walk
     rng = np.random.default_rng(seed)
     around = Surroundings.of(log, world, rng)
 
-    def of_log(z: Floats, square: Floats) -> Array:
-        return around.actions[one_of_each(nearest(square, NEIGHBOURS), rng)]
+    def of_log(z: Floats, compared: Floats) -> Array:
+        return around.actions[one_of_each(around.states.nearest_by(compared), rng)]
 
     lengths = log.data.lengths
     usual = min(np.median(np.repeat(lengths, lengths)), LONGEST)  # of the episode that a row is of: short ones have few
     walks = _walks(log, around, of_log, rng, int(usual))
-    far = max(walks.quantile(USUAL), _spacing(around.states))
+    far = max(walks.quantile(USUAL), _spacing(around.states.coordinates))
     return around, walks, far
 
 
 def _spacing(states: Floats) -> float:
     """How far different logged states lie apart: where states are counts, walks come back to them exactly or nearly."""
-    square = squared_distances(different := np.unique(states, axis=0), different)
+    points = Points.of(np.unique(states, axis=0))
+    square = points.compared(points.coordinates) + np.sum(points.coordinates**2, axis=1)[:, None]
     np.fill_diagonal(square, np.inf)
-    return float(np.sqrt(np.median(square.min(axis=1)))) if len(different) > 1 else 0.0
+    return float(np.sqrt(max(np.median(square.min(axis=1)), 0.0))) if len(square) > 1 else 0.0
 
 
 Acting = Callable[[Floats, Floats], Array]
-"""From states, and their squared distances from the logged ones, to actions as the model takes them."""
+"""From states, compared with the logged ones, to actions as the model takes them."""
 
 
 def _walks(
@@ -257,10 +280,10 @@ def _walks(
     z, alive = first[rng.integers(len(first), size=COPIES)], np.ones(COPIES)
     distances, going_on, rewards = [], [], []
     for _ in range(steps):
-        square = squared_distances(z, around.states)
-        distances.append(np.where(world.at_limits(z), np.inf, np.sqrt(square.min(axis=1))))
+        compared = around.states.compared(z)
+        distances.append(np.where(world.at_limits(z), np.inf, around.states.distance(z, compared)))
         going_on.append(alive)
-        z, paid, ending = around.step(z, acting(z, square), rng)
+        z, paid, ending = around.step(z, acting(z, compared), rng)
         rewards.append(paid)
         if not alive.any():
             break
