@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ope_vpm.catalogue import ESTIMATORS
+from ope_vpm.lazy import names_of
 from ope_vpm.providers import PLACES
 
 if TYPE_CHECKING:
@@ -48,9 +48,12 @@ __all__ = [
 ]
 __version__ = "0.2.0"
 
-_HOMES = {
-    name: home
-    for home, names in {
+PLACES.update(ESTIMATORS)
+
+
+__getattr__ = names_of(
+    __name__,
+    {
         "chain": ("VPM", "Diagnostics", "Expectation", "StationaryEstimate", "StationaryWarning", "Transitions"),
         "logged": ("LoggedDataset", "from_table", "inspect", "load_dataset", "scan_dataset"),
         "mcmc": ("post_process_mcmc",),
@@ -61,23 +64,8 @@ _HOMES = {
         "paths": ("stationary", "timescales"),
         "plugins": ("select",),
         "policy": ("as_policy", "load_policy", "with_noise"),
-    }.items()
-    for name in names
-}
-"""The package of each public name: torch, SciPy and gymnasium are imported when a name that needs them is used."""
-
-PLACES.update(ESTIMATORS)
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name, or a package that holds one, when it is first used."""
-    if name in _HOMES.values():
-        return import_module(f"{__name__}.{name}")
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+    },
+)
 
 
 def __dir__() -> list[str]:

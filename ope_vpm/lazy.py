@@ -1,12 +1,16 @@
-"""Properties that are computed once, of which several threads may compute those of different objects at once."""
+"""What is done when it is first needed: properties that are computed once, names that are imported once.
+
+Several threads may compute such properties of different objects at once.
+"""
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or sys.version_info >= (3, 12):
     from functools import cached_property
 else:
-    from typing import Any
 
     class cached_property:  # noqa: N801  # takes the place of functools' own
         """That of Python 3.12: the one of 3.11 holds a lock for all objects of a class while it computes."""
@@ -26,4 +30,25 @@ else:
             return kept[self.name]
 
 
-__all__ = ["cached_property"]
+def names_of(package: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
+    """A package's `__getattr__`, which imports public names, and the modules that hold them, when they are first used.
+
+    Args:
+        package: its name.
+        homes: the public names that each of its modules holds.
+    """
+    home_of = {name: home for home, names in homes.items() for name in names}
+
+    def get(name: str) -> Any:
+        if name in homes:
+            return import_module(f"{package}.{name}")
+        if name not in home_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{package}.{home_of[name]}"), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return get
+
+
+__all__ = ["cached_property", "names_of"]

@@ -39,13 +39,28 @@ def test_logged_data_need_no_torch():
     assert heavy_modules(code) & {"torch", "matplotlib", "joblib"} == set()
 
 
+def test_continuous_states_load_no_counts_chains_or_formats():
+    """Nothing but what is used: a first call should be quick."""
+    code = (
+        "import sys, ope_vpm as ov\nfrom ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian\n"
+        "ov.evaluate(LinearGaussian().dataset(20, 20, BEHAVIOUR, seed=5), TARGET.policy())\n"
+        "print(*(name for name in sys.modules))"
+    )
+    loaded = set(run(code).stdout.split())
+    unused = {"scipy.sparse", "scipy.stats", "scipy.optimize", "scipy.spatial", "rich", "typer", "pandas", "pyarrow"}
+    rooms = {"ope_vpm.chain.vpm", "ope_vpm.ope.finite.counts", "ope_vpm.logged.formats", "ope_vpm.logged.tables"}
+    assert not (unused | rooms) & loaded
+
+
 def test_every_public_name_is_there_and_listed():
     assert set(ov.__all__) <= set(dir(ov))
     for name in ov.__all__:
         assert getattr(ov, name).__module__.startswith("ope_vpm.")
     assert run("import ope_vpm; print(ope_vpm.logged.LoggedDataset.__name__)").stdout == "LoggedDataset\n"
-    with pytest.raises(AttributeError, match="no attribute 'evaluatte'"):
-        ov.evaluatte  # noqa: B018
+    for package in (ov, ov.chain, ov.logged):
+        assert all(hasattr(package, name) for name in package.__all__)
+        with pytest.raises(AttributeError, match=rf"{package.__name__}' has no attribute 'evaluatte'"):
+            package.evaluatte  # noqa: B018
 
 
 @pytest.mark.parametrize("name", ["d3rlpy.dataset", "stable_baselines3", "pybullet_envs_gymnasium", "icu_sepsis"])

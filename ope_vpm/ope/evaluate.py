@@ -8,7 +8,8 @@ from typing import Any, Literal, Unpack, overload
 
 import numpy as np
 
-from ope_vpm.logged import scan_dataset
+from ope_vpm import logged
+from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.ope.adapter.choices import Behaviour, Choices
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
 from ope_vpm.ope.adapter.named import is_one_policy, is_table
@@ -156,7 +157,7 @@ def evaluate(
     chosen = _estimators(estimator, options)
     choices: dict[str, Any] = {"on_end": on_end, "time_limit": time_limit}
     discounts = _discounts(gamma)
-    log = scan_dataset(data)
+    log = data if isinstance(data, LoggedDataset) else logged.scan_dataset(data)
     known = {"state_features": state_features, "behaviour": behaviour, "seed": seed, "ignore": ignore}
 
     def every(targets: Sequence[Any]) -> Iterator[Any]:

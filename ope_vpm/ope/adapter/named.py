@@ -3,18 +3,22 @@
 They need the encoding of a dataset that came from a table: see `ope_vpm.from_table`.
 """
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ope_vpm.arrays import Array, Floats
-from ope_vpm.logged.encoding import Encoding
-from ope_vpm.logged.table_columns import Column, is_missing
 from ope_vpm.policy import CategoricalPolicy, DeterministicPolicy, TargetPolicy
 from ope_vpm.policy.discrete import one_hot
 from ope_vpm.suggestions import suggestion
+
+if TYPE_CHECKING:  # only logs that came from tables need them
+    from ope_vpm.logged.encoding import Encoding
+    from ope_vpm.logged.table_columns import Column
 
 Rows = Callable[[Array], Floats]
 """From observations to the probabilities of all actions, or to continuous actions, a row each."""
@@ -103,8 +107,7 @@ class _Words:
             )
         if actions is None or values.ndim == 2:
             return np.asarray(values, dtype=np.float64).reshape(rows, -1)
-        names = [None if is_missing(name) else name for name in values.tolist()]
-        return one_hot(self.encoding.action_numbers(names, said_by), len(actions))
+        return one_hot(self.encoding.action_numbers(_plain(values), said_by), len(actions))
 
     def _by_name(self, said: Any, rows: int, said_by: str) -> Floats:
         """Columns of probabilities, or of continuous actions, by name; an action without a column has probability 0."""
@@ -254,6 +257,9 @@ def _objects(column: Column) -> list[Any]:
 
 
 def _plain(values: Array) -> list[Any]:
+    """The values of an array; None where they are missing."""
+    from ope_vpm.logged.table_columns import is_missing  # imported here: only logs that came from tables need it
+
     return [None if is_missing(value) else value for value in values.tolist()]
 
 

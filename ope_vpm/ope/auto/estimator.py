@@ -19,7 +19,6 @@ from ope_vpm.ope.dynamics.estimate import find_followed
 from ope_vpm.ope.dynamics.state_shift import state_shift
 from ope_vpm.ope.dynamics.walked import Walked, walked_value
 from ope_vpm.ope.estimator import ProblemEstimator
-from ope_vpm.ope.finite.shrinkage import shrunk
 from ope_vpm.ope.inference.doubts import DISAGREEMENT
 from ope_vpm.ope.inference.estimate import RawEstimate, found_on_sample
 from ope_vpm.ope.inference.returns import with_return
@@ -70,6 +69,8 @@ class Auto(ProblemEstimator):
         notes: dict[str, Any] = {**found.diagnostics, "chosen": first.name, "why": (reason,)}
         found = replace(found, diagnostics=notes)
         if problem.finite:
+            from ope_vpm.ope.finite.shrinkage import shrunk  # imported here: continuous states need no counts
+
             return shrunk(problem, with_return(problem, found, first.find) if problem.episodic else found)
         if not self.combine:
             return found

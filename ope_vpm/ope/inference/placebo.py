@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+import scipy  # its sparse matrices are loaded when they are used: continuous states need none
 from scipy.linalg import lu_factor, lu_solve
-from scipy.sparse.linalg import splu
 
 from ope_vpm.arrays import ROUNDING, Bools, Floats, Integers, group_sums
 from ope_vpm.logged import LoggedDataset
@@ -119,22 +118,25 @@ def _fitted(rewards: Floats, steps: _Steps, weight: Floats, gamma: float, restar
     delta = here - gamma * steps.after
     if restarts:
         delta = delta - gamma * _outer(steps.ended, steps.first, here)
-    squares = np.asarray((here.multiply(here) if sparse.issparse(here) else here**2).mean(axis=0)).reshape(-1)
+    dense = isinstance(here, np.ndarray)
+    squares = np.asarray((here**2 if dense else here.multiply(here)).mean(axis=0)).reshape(-1)
     squares[0] *= SMALLEST
     source = delta.T @ weight
-    if sparse.issparse(here):
-        factor = splu((here.T @ delta / n + sparse.diags_array(steps.ridge * squares)).tocsc())
-        theta, beta = factor.solve(here.T @ rewards / n), factor.solve(source, trans="T")
-    else:
+    if dense:
         lu = lu_factor(here.T @ delta / n + np.diag(steps.ridge * squares))
         theta, beta = lu_solve(lu, here.T @ rewards / n), lu_solve(lu, source, trans=1)
+    else:
+        matrix = here.T @ delta / n + scipy.sparse.diags_array(steps.ridge * squares)
+        factor = scipy.sparse.linalg.splu(matrix.tocsc())
+        theta, beta = factor.solve(here.T @ rewards / n), factor.solve(source, trans="T")
     return rewards - delta @ theta, here @ beta / n
 
 
 def _outer(column: Floats, row: Floats, like: Any) -> Any:
     """The product of a column and a row, sparse where another matrix is."""
-    if not sparse.issparse(like):
+    if isinstance(like, np.ndarray):
         return np.outer(column, row)
+    sparse = scipy.sparse
     return sparse.csr_array(column[:, None]) @ sparse.csr_array(row[None, :])
 
 
@@ -174,7 +176,7 @@ def _finite_steps(data: LoggedDataset, rows: Integers, ending: Bools) -> _Steps 
 def _one_hot(rows: Integers, state: Integers, shape: tuple[int, int]) -> Any:
     """A constant and one coordinate for each state, in some of the rows."""
     places = np.concatenate([rows, rows]), np.concatenate([np.zeros_like(state), state + 1])
-    return sparse.csr_array((np.ones(2 * len(rows)), places), shape=shape)
+    return scipy.sparse.csr_array((np.ones(2 * len(rows)), places), shape=shape)
 
 
 NOTHING = Placebo(0.0, 0.0, 0.0)

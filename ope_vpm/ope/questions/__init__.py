@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ope_vpm.logged import scan_dataset
+from ope_vpm import logged
 from ope_vpm.ope.inference.asked import Asked
 from ope_vpm.ope.problem import Problem
 
@@ -25,7 +25,7 @@ def problem_of(value: PolicyValue, data: Any, policy: Any, method: str) -> Probl
     if value.question is None:
         raise ValueError(f"{method} needs to know what was asked, and {value.estimator} did not say")
     data, policy = asked.again(data, policy, method)
-    log, question = scan_dataset(data), value.question
+    log, question = logged.scan_dataset(data), value.question
     return Problem.pose(
         log,
         policy,

@@ -80,7 +80,7 @@ class Sample:
         nearest possible.
         """
         deviation = np.sqrt(self.variance)
-        if deviation <= 1e-12 * (1 + abs(self.mean)):
+        if deviation <= 1e-12 * np.abs(self.returns).max():  # all are equal but for rounding
             return self
         scaled = (self.returns - self.mean) / deviation
 

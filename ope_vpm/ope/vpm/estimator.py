@@ -11,15 +11,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ope_vpm.chain import VPM
-from ope_vpm.chain.vpm import SOLVERS as CHAIN_SOLVERS
 from ope_vpm.linear.passes import WeightSums
 from ope_vpm.ope.adapter.pair_stream import any_pairs
 from ope_vpm.ope.behaviour.action_ratio import ratio_model, weighted_pairs
 from ope_vpm.ope.estimator import ProblemEstimator, check_ridge, needs_rows
-from ope_vpm.ope.finite.counted import counted_estimate
-from ope_vpm.ope.finite.problem import finite_problem
-from ope_vpm.ope.finite.treatments import Pooled, Smooth, treatment
 from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_sums
 from ope_vpm.ope.inference.support import OVERLAP, unsupported
 from ope_vpm.ope.linear.equations import PairEquations
@@ -27,7 +22,6 @@ from ope_vpm.ope.linear.estimate import LinearEstimate, linear_estimate
 from ope_vpm.ope.linear.sensitivity import with_feature_doubt
 from ope_vpm.ope.memory import remembered
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.vpm.pairs import find_by_solver
 from ope_vpm.suggestions import suggestion
 
 POWER = 0.5
@@ -57,14 +51,7 @@ class Factored:
             raise ValueError(f"n_features must be a whole number, at least 1: got {number!r}")
 
 
-SETTINGS: dict[str, Any] = {
-    "tabular": CHAIN_SOLVERS["tabular"],
-    "factored": Factored,
-    "kernel": CHAIN_SOLVERS["kernel"],
-    "neural": CHAIN_SOLVERS["neural"],
-}
-"""The solvers, each with the dataclass of its options."""
-SOLVERS = ("auto", *SETTINGS)
+SOLVERS = ("auto", "tabular", "factored", "kernel", "neural")
 EXACT_TREATMENTS = ("auto", "restart", "good-turing", "smooth", "pooled")
 """The treatments of unseen pairs whose fixed point is solved for. "restrict", and everything that takes power steps, is
 left to the chain's own solver: "restrict" scales up the known successors of each row there."""
@@ -105,7 +92,7 @@ class VPMEstimator(ProblemEstimator):
         if draws < 1:
             raise ValueError(f"draws must be at least 1: got {draws}")
         self.solver, self.preset, self.draws, self.options = solver, preset, draws, options
-        self._check_options(*(SETTINGS if solver == "auto" else [solver]))
+        self._check_options(*(SOLVERS[1:] if solver == "auto" else [solver]))
 
     def __repr__(self) -> str:
         given = "".join(f", {name}={value!r}" for name, value in self.options.items())
@@ -138,6 +125,10 @@ class VPMEstimator(ProblemEstimator):
         if self._exact(solver):
             return find_finite(problem, self.options.get("unseen", "auto"))
         options = PAPER[solver] if self.preset == "paper" else {"solver": solver, **self.options}
+
+        from ope_vpm.chain import VPM  # imported here: other solvers need no chains
+        from ope_vpm.ope.vpm.pairs import find_by_solver
+
         if solver == "tabular":  # a task that ends in few states is worth what these are worth
             options = {"classes": "all"} | options
         return find_by_solver(problem, VPM(gamma=problem.gamma, seed=problem.seed, **options), self.draws)
@@ -158,7 +149,10 @@ class VPMEstimator(ProblemEstimator):
         """Refuse options that none of these solvers takes, whatever the data will be."""
         if not self.options:
             return
-        names = {solver: {field.name for field in fields(SETTINGS[solver])} for solver in solvers}
+        from ope_vpm.chain.vpm import SOLVERS as OF_CHAINS  # imported here: few give options
+
+        settings: dict[str, Any] = {**OF_CHAINS, "factored": Factored}
+        names = {solver: {field.name for field in fields(settings[solver])} for solver in solvers}
         known = sorted(set().union(*names.values()))
         for option in self.options:
             if option not in known:
@@ -178,6 +172,9 @@ class VPMEstimator(ProblemEstimator):
 
     def _check_values(self, solver: str) -> None:
         """Refuse values of options that a solver does not take."""
+        from ope_vpm.chain import VPM  # imported here: few give options
+        from ope_vpm.ope.finite.treatments import Pooled, Smooth, treatment
+
         unseen, others = self.options.get("unseen"), [name for name in self.options if name != "unseen"]
         if unseen is not None:
             treatment(unseen)  # it knows the names of all of them, also of those that the chain does not
@@ -194,6 +191,9 @@ def find_finite(problem: Problem, unseen: str) -> RawEstimate:
         problem: the question.
         unseen: one of `EXACT_TREATMENTS`; "auto", the default of all estimators on counts, is `Mixed`.
     """
+    from ope_vpm.ope.finite.counted import counted_estimate  # imported here: continuous states need no counts
+    from ope_vpm.ope.finite.problem import finite_problem
+
     found, visits = counted_estimate(problem, unseen), finite_problem(problem).counts.visits
     about = {"solver": "tabular", "states": int((visits > 0).sum())}
     return replace(found, diagnostics={**found.diagnostics, **about})
