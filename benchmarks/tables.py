@@ -97,7 +97,22 @@ def verdicts(results: Path) -> str:
     return f"{markdown(lines)}\n{told}{good}\n"
 
 
-TABLES: dict[str, Callable[[Path], str]] = {"claims": _claims.table, "scale": scale, "verdicts": verdicts}
+def minari(results: Path) -> str:
+    """What `python -m benchmarks minari` measured: a simulated value beside the answers from a Minari dataset."""
+    found = json.loads((results / "minari.json").read_text(encoding="utf-8")).values()
+    lines = [["dataset", "steps", "the target's value", "`auto`", "", "verdict", "`naive`"]]
+    for each in found:
+        low, high = each["interval"]
+        simulated = f"{each['truth']:.4g} ± {each['error']:.1g}"
+        answer = [f"{each['auto']:.4g}", f"[{low:.4g}, {high:.4g}]", each["verdict"], f"{each['naive']:.4g}"]
+        lines.append([f"`{each['id']}`", f"{each['rows']}", simulated, *answer])
+    made = {f"ope-vpm {each['version']}, {each['date']}" for each in found}
+    return f"{markdown(lines)}\n{'; '.join(sorted(made))}.\n"
+
+
+TABLES: dict[str, Callable[[Path], str]] = {
+    "claims": _claims.table, "minari": minari, "scale": scale, "verdicts": verdicts
+}  # fmt: skip
 """By the name in the mark."""
 
 
