@@ -7,6 +7,7 @@ writes it again. Tables of figures are compared with the stored results that the
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import runpy
@@ -59,6 +60,18 @@ def test_the_blocks_of_a_page_run_and_print_what_it_shows(page, tmp_path, monkey
 @pytest.mark.parametrize("page", USER_PAGES, ids=lambda page: page.name)
 def test_tables_of_figures_are_those_of_the_stored_results(page):
     assert rewritten(page) == page.read_text(encoding="utf-8"), "run python -m benchmarks tables"
+
+
+@pytest.mark.parametrize("page", USER_PAGES, ids=lambda page: page.name)
+def test_libraries_are_imported_where_a_reader_sees_it(page):
+    """A block may use a log that a sentence describes, but no library that only a hidden comment imports."""
+    text = re.sub(r"<!-- setup.*?-->", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    code = ast.parse("".join(re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)))
+    used = {each.id for each in ast.walk(code) if isinstance(each, ast.Name)}
+    imports = [each for each in ast.walk(code) if isinstance(each, ast.Import | ast.ImportFrom)]
+    assert used & {"d3rlpy", "gym", "np", "ov", "pd", "ray", "torch"} <= {
+        name.asname or name.name for each in imports for name in each.names
+    }
 
 
 def test_user_pages_stay_short():
