@@ -42,7 +42,7 @@ Trust = Annotated[
     bool, typer.Option("--trust", help="Allow pickles and TorchScript, which run whatever code they hold.")
 ]
 LOGGED = "logged"
-"""Stands for the policy that logged the data, as in `ope_vpm.ope.questions.compare`, which is slow to import."""
+"""Stands for the policy that logged the data, as in `ope_vpm.ope.questions.paired`, which is slow to import."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -271,7 +271,8 @@ def ranked(found: Mapping[str, Evaluated], rank_by: RankBy, episodes: int, wides
     np.fill_diagonal(sides, 0.0)
     reach = student(episodes, 1 - (1 - LEVEL) / max(len(order) - 1, 1))
     margin = np.multiply(reach, sides, out=np.zeros_like(sides), where=sides > 0)
-    ahead = values[None, :] - values[:, None] + margin  # how much better the column's policy may be than the row's
+    gaps = np.array([[each.value for each in row] for row in less])
+    ahead = gaps + margin  # how much better the column's policy may be than the row's
     apart = (ahead < 0) | (ahead.T < 0)
     ahead[np.isnan(ahead)] = -np.inf  # a policy without a value says nothing about the regret of others
     regret = np.where(np.isnan(values), np.inf, np.clip(ahead.max(axis=1), 0.0, widest))

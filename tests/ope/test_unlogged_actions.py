@@ -78,12 +78,17 @@ def test_a_target_with_more_noise_takes_actions_that_nobody_logged(variance):
     assert known_overlap(problem) > 0.9  # a mean over logged actions, which knows no others
 
 
-def test_targets_without_densities_and_discrete_actions_have_no_second_overlap():
+def test_targets_without_densities_have_no_second_overlap():
     assert held_actions(pose(controlled(-0.5, 0.3), -0.5)) is None
-    states, rng = np.linspace(0, 1, 40)[:, None], np.random.default_rng(0)
-    data = ov.LoggedDataset.from_arrays(states, rng.integers(2, size=40), states[:, 0], np.roll(states, -1))
-    policy = ov.as_policy(lambda seen: np.full((len(seen), 2), 0.5), n_actions=2)
-    assert held_actions(Problem.pose(data, policy, gamma=0.9, ignore=(*QUIET, "flags-confused"))) is None
+
+
+@pytest.mark.parametrize(("logged", "held"), [((0, 1, 2, 3), 1.0), ((0, 1), 0.55), ((1, 3), 0.65)])
+def test_discrete_actions_that_nobody_took_are_not_held(logged, held):
+    """The target takes four actions with 0.25, 0.3, 0.1 and 0.35, whatever the state."""
+    states, rng = np.linspace(0, 1, 200)[:, None], np.random.default_rng(0)
+    data = ov.LoggedDataset.from_arrays(states, rng.choice(logged, size=200), states[:, 0], np.roll(states, -1))
+    policy = ov.as_policy(lambda seen: np.tile([0.25, 0.3, 0.1, 0.35], (len(seen), 1)), n_actions=4)
+    assert held_actions(Problem.pose(data, policy, gamma=0.9, ignore=(*QUIET, "flags-confused"))) == pytest.approx(held)
 
 
 def test_actions_beyond_the_log_may_pay_anything_that_the_rewards_allow():

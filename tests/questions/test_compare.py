@@ -16,6 +16,7 @@ from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.questions.compare import Comparison
 from ope_vpm.ope.questions.gate import sequence_quantile
 from ope_vpm.ope.questions.paired import Evaluated
+from ope_vpm.plugins.selection import ranked
 
 
 def value(number=5.0, verdict="reliable", advice=()):
@@ -344,3 +345,22 @@ def test_differences_stay_within_what_the_rewards_allow():
     found = ov.compare(three, np.tile([0.0, 1.0], (3, 1)), np.tile([1.0, 0.0], (3, 1)), "vpm")
     assert found.per == "episode"
     assert found.widest > 1  # one reward more or less is all that the value per step allows
+
+
+@pytest.mark.parametrize("gamma", [0.9, 1.0])
+def test_a_log_in_which_everything_pays_the_same_calls_no_two_policies_alike(gamma):
+    rng = np.random.default_rng(0)
+    states, actions, last = rng.integers(0, 3, 200), rng.integers(0, 2, 200), np.arange(200) % 10 == 9
+    data = ov.LoggedDataset.from_arrays(states, actions, np.ones(200), np.roll(states, -1), truncated=last)
+    found = ov.compare(data, np.tile([0.1, 0.9], (3, 1)), np.tile([0.9, 0.1], (3, 1)), "vpm", gamma=gamma)
+    assert (found.value, found.verdict) == (0, "unreliable")
+    assert found.gate().decision == "not decided"
+    assert "every logged step pays the same" in found.reasons[0]
+
+
+def test_rounding_is_no_difference():
+    """1 and 1 - 1e-16, which no episode moves."""
+    one, other = (Evaluated(value(number), np.zeros(10)) for number in (1.0, 1 - 1e-16))
+    assert one.less(other).value == 0
+    (_, second), known = ranked({"one": one, "other": other}, "value", 10).candidates, ("not told apart", 0.0)
+    assert (second.against_first, second.regret) == known

@@ -11,6 +11,7 @@ from scipy import stats
 
 import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
+from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope.questions.distribution import Sample
 
 
@@ -160,3 +161,15 @@ def test_episodes_that_hardly_end_have_no_return(stays, refused):
             value.distribution()
     else:
         assert value.distribution().mean == pytest.approx(value.as_return(), rel=1e-6)
+
+
+def test_what_is_left_after_the_last_step_that_is_followed_is_paid():
+    """Every step pays 1 and nothing ends: all returns are 1/(1 - 0.9), and nothing is reweighted."""
+    task = RandomMDP.draw(5, 2, 0)
+    data = task.dataset(30, 20, task.policy(0), 0)
+    paid = ov.LoggedDataset.from_arrays(
+        data.observations, data.actions, np.ones(len(data)), data.next_observations, truncated=data.truncated
+    )
+    found = ov.evaluate(paid, task.policy(1), gamma=0.9).distribution()
+    np.testing.assert_allclose(found.sample.returns, 10)
+    assert not any("reweighted" in reason for reason in found.reasons)

@@ -180,3 +180,31 @@ def test_a_hidden_coin_beside_continuous_states_has_the_bounds_of_the_coin_alone
         own = coin.rewards[coin.actions == 1].mean()
         found.append([bounds.lower[1] / own, (1 - bounds.upper[1]) / (1 - own)])
     assert np.mean(found, axis=0) == pytest.approx([0.75, 0.75], abs=0.02)
+
+
+def test_pairs_that_were_logged_once_or_never_have_no_other_outcome():
+    """The target takes actions 0 to 3 with 0.3, 0.3, 0.2 and 0.2; they were logged 20 times, once, once and never."""
+    data = one_step([0] * 20 + [1, 2], [0.0, 1.0] * 11)
+    value = ov.evaluate(data, [[0.3, 0.3, 0.2, 0.2]], "vpm", ignore=IGNORE)
+    found = value.sensitivity([2.0])
+    assert found.unknown == pytest.approx(0.7)
+    assert " 70% of the target's steps were logged once or never" in found.sentence
+    assert ov.evaluate(data, [[1.0, 0.0, 0.0, 0.0]], "vpm", ignore=IGNORE).sensitivity([2.0]).unknown == 0
+
+
+@pytest.mark.parametrize("gamma", [0.9, 1.0])
+def test_what_small_odds_allow_large_ones_do_as_well(gamma):
+    """Even of a target that mostly takes actions which nobody logged, whose equations have no good solution."""
+    rng = np.random.default_rng(0)
+    states, actions = rng.normal(size=(200, 2)), rng.integers(0, 3, 200)
+    after = 0.8 * states + 0.3 * (actions[:, None] - 1) + 0.3 * rng.normal(size=(200, 2))
+    data = ov.LoggedDataset.from_arrays(states, actions, states[:, 0], after, truncated=np.ones(200))
+
+    def beyond(seen):
+        raised = np.exp(0.5 * np.maximum(seen[:, :1], -2) * np.arange(6))
+        return raised / raised.sum(axis=1, keepdims=True)
+
+    found = ov.evaluate(data, ov.as_policy(beyond, n_actions=6), "vpm", gamma=gamma, n_features=30).sensitivity()
+    assert (np.diff(found.lower) <= 0).all()
+    assert (np.diff(found.upper) >= 0).all()
+    assert found.lower[0] == found.upper[0] == found.value

@@ -120,14 +120,27 @@ def known_overlap(problem: Problem) -> float | None:
 
 
 def held_actions(problem: Problem) -> float | None:
-    """The share of a Gaussian target's actions that are as likely as all but 1 % of the logged ones.
+    """The share of a target's actions that were logged.
 
-    A mean of ratios over logged actions does not show what was never logged. None for discrete actions, whose ratios
-    do, and for targets without densities, whose `known_overlap` it is.
+    Those as likely as all but 1 % of the logged ones, and discrete ones that some logged step took, in whatever state.
+    A mean of ratios over logged actions does not show what was never logged. None for targets without densities, whose
+    `known_overlap` it is.
     """
-    if problem.data.discrete_actions or not problem.policy.has_log_prob:
+    if not problem.policy.has_log_prob:
         return None
+    if problem.data.discrete_actions:
+        return _tried_actions(problem.log, problem.policy)
     return _held_actions(problem.log, problem.policy, problem.seed)
+
+
+@remembered
+def _tried_actions(log: Log, policy: TargetPolicy) -> float:
+    """The probability, in logged states, of discrete actions that some step of the log's sample took."""
+    data = log.sample.data
+    taken = np.unique(data.actions).astype(int)
+    if policy.n_actions is not None and len(taken) == policy.n_actions:
+        return 1.0
+    return float(np.mean(policy.probabilities(data.observations)[:, taken].sum(axis=1)))
 
 
 @remembered

@@ -135,8 +135,11 @@ def spread_over_halves(equations: PairEquations, path: RidgePath) -> float:
 
 
 def leverage(equations: PairEquations, ridge: float) -> float:
-    """The mean leverage of a row: the degrees of freedom of the solution, as a share of the rows."""
-    return float(equations.system.degrees_of_freedom(ridge) / len(equations.pairs))
+    """The mean leverage of a row: the degrees of freedom of the solution, as a share of the rows.
+
+    Their trace may be negative on a few dozen rows, where the system is not positive; then its size counts.
+    """
+    return abs(float(equations.system.degrees_of_freedom(ridge) / len(equations.pairs)))
 
 
 def leverage_factor(fitted: float) -> float:

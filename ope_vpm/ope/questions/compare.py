@@ -104,6 +104,8 @@ class Comparison(Shown):
         return Gate(decision, float(min_gain), interval, anytime, would, self)
 
     def _would_decide(self, min_gain: float) -> str:
+        if self.interval == (self.value, self.value):
+            return "nothing in this log, which does not tell the two apart"
         if self.verdict == "unreliable":
             return "; ".join(self.new.advice) or "a log in which the verdict is not unreliable"
         needed = self._episodes_needed(min_gain)
@@ -235,7 +237,8 @@ def compared(problem: Problem, new: Evaluated, old: Evaluated) -> Comparison:
     episodes, found = problem.data.n_episodes, one.less(other)
     widest, value = allowed.high - allowed.low, found.value
     known = bool(np.isfinite([found.error, value]).all())
-    verdict, reasons = _verdict(one, other, known, same=known and found.error == 0 and value == 0)
+    moved = one.influence is not None and bool(one.influence.any())
+    verdict, reasons = _verdict(one, other, known, same=known and moved and found.error == 0 and value == 0)
     return Comparison(
         new=new.value,
         old=old.value,
@@ -261,11 +264,16 @@ def _probability(found: Difference, episodes: int) -> float:
 def _within(value: float, reach: float, sides: Sides, widest: float) -> Interval:
     """The interval from value - reach·below to value + reach·above, cut to what the rewards allow."""
     (below, above), allowed = sides, (-widest, widest)
-    return float(np.clip(value - reach * below, *allowed)), float(np.clip(value + reach * above, *allowed))
+    low, high = (float(np.clip(end, *allowed)) for end in (value - reach * below, value + reach * above))
+    return low + 0.0, high + 0.0  # not -0
 
 
 def _verdict(new: Evaluated, old: Evaluated, known: bool, same: bool) -> tuple[Level, tuple[str, ...]]:
-    """The worse verdict of the two values, with all reasons; equal values are reliable, remarks apart."""
+    """The worse verdict of the two values, with all reasons.
+
+    Equal values that every episode moves alike are reliable, remarks apart; where none moves them, all policies are
+    alike to this log.
+    """
     if same and not remarks_among(new.value.doubts):
         return "reliable", ()
     leads: list[PolicyValue | EpisodeReturn] = [new.lead]

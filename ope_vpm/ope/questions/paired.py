@@ -79,11 +79,11 @@ class Evaluated:
 
     def less(self, other: Evaluated) -> Difference:
         """This value less another policy's on the same log, with the errors of the difference."""
-        value, shared = self.lead.value - other.lead.value, 0.0
+        value = gap(self.lead.value, other.lead.value)
         if self.influence is None or other.influence is None:
             mine, its = self.lead.standard_error, other.lead.standard_error
             noise = error = float("inf") if mine is None or its is None else float(np.hypot(mine, its))
-            longest, beyond = self._apart(other, 0.0), (0.0, 0.0)
+            longest, beyond = self._independent(other, 0.0), (0.0, 0.0)
         elif len(self.influence) < 2:
             return Difference(value, float("inf"), float("inf"), (float("inf"), float("inf")))
         else:
@@ -94,11 +94,11 @@ class Evaluated:
                 (self.biases.get(code, 0.0), other.biases.get(code, 0.0)) for code in {*self.biases, *other.biases}
             ]
             error = float(np.hypot(noise, np.sqrt(sum(b**2 + c**2 - 2 * shared * b * c for b, c in pairs))))
-            longest, beyond = self._apart(other, min(together, 0.0)), _beyond(self.beyond, other.beyond, shared)
+            longest, beyond = self._independent(other, min(together, 0.0)), _beyond(self.beyond, other.beyond, shared)
         below, above = (min(float(np.hypot(error, more)), most) for more, most in zip(beyond, longest, strict=True))
         return Difference(value, noise, error, (below, above))
 
-    def _apart(self, other: Evaluated, together: float) -> Sides:
+    def _independent(self, other: Evaluated, together: float) -> Sides:
         """The sides of the difference by the two intervals alone, as far as they err together; infinite without one."""
         (below, above), (under, over) = self._sides, other._sides
         pairs = (below, over), (above, under)
@@ -112,6 +112,11 @@ class Evaluated:
             return float("inf"), float("inf")
         (low, high), reach = self.lead.interval, student(len(self.influence))
         return (self.lead.value - low) / reach, (high - self.lead.value) / reach
+
+
+def gap(one: float, other: float) -> float:
+    """The difference of two numbers; 0 where rounding alone tells them apart."""
+    return 0.0 if abs(one - other) <= ROUNDING * max(abs(one), abs(other)) else one - other
 
 
 def _beyond(one: Sides, other: Sides, shared: float) -> Sides:

@@ -23,7 +23,7 @@ from ope_vpm.ope.inference.logged_mean import LAST_STEPS
 from ope_vpm.ope.inference.value import EpisodeReturn, PolicyValue
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.questions.distribution import Distribution, Sample, Source
-from ope_vpm.ope.questions.paired import Evaluated, noise_of
+from ope_vpm.ope.questions.paired import Evaluated, gap, noise_of
 
 FOLLOWED, FOLLOWED_PER_DRAW = 4000, 1000
 """Simulated episodes: the CDF is then good to 0.01, and that of a draw to 0.03, a third of what 100 episodes leave."""
@@ -61,7 +61,7 @@ def distribution(problem: Problem, value: PolicyValue) -> Distribution:
     means = np.array([each.mean for each in draws])
     spread = float(means.std())
     moved = (means - means.mean()) * (error / spread if spread > 0 else 0.0)
-    verdict, reasons = _verdict(value, plain.mean - mean, error, returns.source)
+    verdict, reasons = _verdict(value, gap(plain.mean, mean), error, returns.source)
     return Distribution(
         sample=plain.tilted(mean),
         draws=tuple(each.tilted(mean + shift) for each, shift in zip(draws, moved, strict=True)),
@@ -174,6 +174,11 @@ class _Followed:
             going, state = going[after >= 0], after[after >= 0]
             if len(going) == 0:
                 break
+        if (
+            problem.limit is None and problem.gamma < 1
+        ):  # what is left after the last step that is followed pays as the log does
+            logged = float(counts.rewards @ counted / counted.sum())
+            returns[going] += problem.gamma**self.horizon / (1 - problem.gamma) * logged
         if problem.gamma == 1 and problem.time_limit == "continue" and len(going) > 0.01 * number:
             raise ValueError(
                 f"{len(going) / number:.0%} of the episodes that were followed do not end within {self.horizon} steps: "

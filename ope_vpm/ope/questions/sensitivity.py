@@ -24,6 +24,7 @@ from scipy.sparse.linalg import spsolve
 
 from ope_vpm.arrays import Floats, Integers, group_sums, is_number, number_codes
 from ope_vpm.ope.finite.counts import PairCounts
+from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.problem import Problem
@@ -35,6 +36,8 @@ GRID = (1.0, 1.25, 1.5, 2.0, 3.0, 5.0)
 """Odds ratios: 1.25 to 2 are those of moderate causes in medicine, 5 is larger than any single measured one there."""
 ROUNDS = 100
 """Rounds of policy iteration, which needs four to eight."""
+UNKNOWN = 0.05
+"""The share of steps with unknown outcomes from which it is told: as large as a reader would round to none."""
 SAME = 1e-10
 """Relative change of the value at which it has converged."""
 
@@ -52,6 +55,9 @@ class Sensitivity(Shown):
     logged: float
     """What the log's own policy is worth; hidden causes do not move it."""
     per: str
+    unknown: float = 0.0
+    """The share of the target's steps with pairs that were logged once or never: nobody saw what else may follow them,
+    and the bounds take their outcome as it is."""
 
     @property
     def value(self) -> float:
@@ -96,11 +102,17 @@ class Sensitivity(Shown):
             f"{'return of an episode' if self.per == 'episode' else 'value'} may be as low as {low:.4g} or as high as "
             f"{high:.4g} in place of {self.value:.4g}"
         )
-        tips = self.tipping()
+        tips, own = self.tipping(), f"the log's own {self.logged:.4g}"
         side = "above" if self.value >= self.logged else "below"
         if tips is None:
-            return f"{said}; it stays {side} the log's own {self.logged:.4g} up to odds of {self.grid[-1]:g}."
-        return f"{said}; from odds of {tips:.3g} on it need not be {side} the log's own {self.logged:.4g}."
+            said += f"; it stays {side} {own} up to odds of {self.grid[-1]:g}."
+        else:
+            said += f"; from odds of {tips:.3g} on it need not be {side} {own}." if tips > 1 else f"; that is {own}."
+        if self.unknown > UNKNOWN:
+            said += (
+                f" {self.unknown:.0%} of the target's steps were logged once or never: what causes hide there is open."
+            )
+        return said
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -112,6 +124,7 @@ class Sensitivity(Shown):
             "upper": self.upper.tolist(),
             "logged": self.logged,
             "tipping": self.tipping(),
+            "unknown": self.unknown,
             "sentence": self.sentence,
         }
 
@@ -150,15 +163,24 @@ def sensitivity(problem: Problem, value: PolicyValue, odds: Floats) -> Sensitivi
         raise ValueError("sensitivity needs on_end='absorb' below gamma = 1")
     model = _Model.of(problem) if problem.finite else LinearOutcomes.of(problem)
     plain = model.bound(1.0, 1.0)
-    lower = np.array([model.bound(each, 1.0) - plain for each in odds]) + lead.value
-    upper = np.array([-model.bound(each, -1.0) - plain for each in odds]) + lead.value
+    below, above = ([sign * model.bound(each, sign) - plain for each in odds] for sign in (1.0, -1.0))
+    lower = lead.value + np.minimum.accumulate([0.0, *below])[1:]  # what smaller odds allow larger ones do
+    upper = lead.value + np.maximum.accumulate([0.0, *above])[1:]
     if lead is value and value.possible is not None:
         lower, upper = (np.clip(each, *value.possible) for each in (lower, upper))
     low, high = lead.interval or (-np.inf, np.inf)
     logged = logged_mean(problem)
     own = logged.per_episode if value.per == "episode" and logged.per_episode is not None else logged
     noise = min(low - lead.value, 0.0), max(high - lead.value, 0.0)
-    return Sensitivity(odds, lower, upper, noise, own.value, value.per)
+    unknown = _unknown(problem) if problem.finite else 0.0
+    return Sensitivity(odds, lower, upper, noise, own.value, value.per, unknown)
+
+
+def _unknown(problem: Problem) -> float:
+    """The probability of pairs that were logged once or never under the target, in logged states."""
+    ending, counts, _ = ending_counts(problem)
+    often = np.where(counts.times > 1, finite_problem(ending).probability, 0.0)
+    return float(1 - counts.logged_states @ group_sums(counts.state_of_pair, often, counts.states))
 
 
 @dataclass(frozen=True, eq=False)
