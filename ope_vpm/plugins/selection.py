@@ -266,13 +266,9 @@ def ranked(found: Mapping[str, Evaluated], rank_by: RankBy, episodes: int, wides
     """
     order = sorted(found, key=lambda name: _rank(found[name], rank_by), reverse=True)
     values = np.array([found[name].lead.value for name in order])
-    less = [[found[other].less(found[one]) for other in order] for one in order]
-    sides = np.array([[each.sides[1] for each in row] for row in less])
-    np.fill_diagonal(sides, 0.0)
     reach = student(episodes, 1 - (1 - LEVEL) / max(len(order) - 1, 1))
-    margin = np.multiply(reach, sides, out=np.zeros_like(sides), where=sides > 0)
-    gaps = np.array([[each.value for each in row] for row in less])
-    ahead = gaps + margin  # how much better the column's policy may be than the row's
+    less = [[found[other].less(found[one]) for other in order] for one in order]
+    ahead = np.array([[each.most(reach) for each in row] for row in less])  # how much better columns may be than rows
     apart = (ahead < 0) | (ahead.T < 0)
     ahead[np.isnan(ahead)] = -np.inf  # a policy without a value says nothing about the regret of others
     regret = np.where(np.isnan(values), np.inf, np.clip(ahead.max(axis=1), 0.0, widest))
@@ -281,7 +277,7 @@ def ranked(found: Mapping[str, Evaluated], rank_by: RankBy, episodes: int, wides
             name,
             found[name].value,
             behind=float(values[0] - values[place]),
-            behind_error=less[place][0].error if place else 0.0,
+            behind_error=less[place][0].error,
             told_apart=bool(apart[0, place]),
             regret=float(regret[place]),
             of=found[name].of,

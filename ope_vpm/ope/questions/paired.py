@@ -55,6 +55,10 @@ class Difference:
     sides: Sides
     """S and what the intervals of the values hold beyond theirs, below and above."""
 
+    def most(self, reach: float) -> float:
+        """The largest difference in an interval that reaches so many times the side above."""
+        return self.value + (reach * self.sides[1] if self.sides[1] > 0 else 0.0)
+
 
 @dataclass(frozen=True, eq=False)
 class Evaluated:
@@ -80,11 +84,13 @@ class Evaluated:
     def less(self, other: Evaluated) -> Difference:
         """This value less another policy's on the same log, with the errors of the difference."""
         value = gap(self.lead.value, other.lead.value)
+        if self is other:
+            return Difference(value, 0.0, 0.0, (0.0, 0.0))
         if self.influence is None or other.influence is None:
             mine, its = self.lead.standard_error, other.lead.standard_error
             noise = error = float("inf") if mine is None or its is None else float(np.hypot(mine, its))
             longest, beyond = self._independent(other, 0.0), (0.0, 0.0)
-        elif len(self.influence) < 2:
+        elif len(self.influence) < 2:  # nothing tells how episodes differ
             return Difference(value, float("inf"), float("inf"), (float("inf"), float("inf")))
         else:
             noise = noise_of(self.influence - other.influence)
