@@ -134,10 +134,11 @@ def table(folder: Path) -> str:
     """The table in Markdown, of the cells whose runs were all made by the code as it is."""
     repeated = json.loads((folder / "repeated.json").read_text(encoding="utf-8"))
     rate = [slope(Results(stored(folder, "convergence")), samples) for samples in (100, 1000, 10_000)]
-    first = f"no: t<sup>{max(rate):.2f}</sup> to t<sup>{min(rate):.2f}</sup> up to 10 000 steps; the bound itself holds"
+    powers = " to ".join(f"t<sup>−{abs(power):.2f}</sup>" for power in (max(rate), min(rate)))  # a hyphen would break
+    first = f"no: {powers} up to 10 000 steps; the bound itself holds"
     lines = [
         [
-            "the residual of the damped iteration falls like t<sup>-0.5</sup>",
+            "the residual of the damped iteration falls like t<sup>−0.5</sup>",
             "thm:convergence",
             first,
             "",

@@ -100,10 +100,10 @@ def verdicts(results: Path) -> str:
 def minari(results: Path) -> str:
     """What `python -m benchmarks minari` measured: a simulated value beside the answers from a Minari dataset."""
     found = json.loads((results / "minari.json").read_text(encoding="utf-8")).values()
-    lines = [["dataset", "steps", "the target's value", "`auto`", "", "verdict", "`naive`"]]
+    lines = [["dataset", "steps", "the target's value", "`auto`", "interval", "verdict", "`naive`"]]
     for each in found:
         low, high = each["interval"]
-        simulated = f"{each['truth']:.4g} ± {each['error']:.1g}"
+        simulated = f"{each['truth']:.4g}±{each['error']:.1g}"
         answer = [f"{each['auto']:.4g}", f"[{low:.4g}, {high:.4g}]", each["verdict"], f"{each['naive']:.4g}"]
         lines.append([f"`{each['id']}`", f"{each['rows']}", simulated, *answer])
     made = {f"ope-vpm {each['version']}, {each['date']}" for each in found}

@@ -42,4 +42,4 @@ def test_a_row_holds_the_simulated_value(tmp_path):
     assert found["interval"][0] <= found["auto"] <= found["interval"][1] <= 1
     (tmp_path / "minari.json").write_text(json.dumps({"CartPole-v1": found}))
     (line,) = tables.minari(tmp_path).splitlines()[2:-2]
-    assert line.startswith(f"| `CartPole-v1/mix-v0` | {found['rows']} | {found['truth']:.4g} ±")
+    assert line.startswith(f"| `CartPole-v1/mix-v0` | {found['rows']} | {found['truth']:.4g}±")
