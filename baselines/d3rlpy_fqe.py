@@ -12,8 +12,7 @@ from ope_vpm.logged.formats.d3rlpy import to_d3rlpy
 from ope_vpm.ope.authoring import Bootstrap, Problem, ProblemEstimator, RawEstimate
 from ope_vpm.ope.inference.doubts import remarks
 from ope_vpm.ope.inference.uncertainty import initial_sums
-from ope_vpm.optional import is_from, library
-from ope_vpm.with_torch import own_generator
+from ope_vpm.optional import is_from, library, own_generator
 
 
 @contextmanager

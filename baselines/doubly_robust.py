@@ -29,14 +29,13 @@ from ope_vpm.ope.authoring import (
     remarks,
 )
 from ope_vpm.ope.behaviour.clone import behaviour_log_prob
-from ope_vpm.ope.finite.counted import counted_estimate
 from ope_vpm.ope.finite.cross_fit import CrossFit
+from ope_vpm.ope.finite.estimate import counted_estimate
 from ope_vpm.ope.inference.doubts import SUPPORT, UNSEEN, Doubts, scaled
+from ope_vpm.ope.inference.estimate import NO_DATA
 from ope_vpm.ope.inference.returns import ends_under, reaches_ends, uncharged
-from ope_vpm.ope.inference.support import NO_DATA
 from ope_vpm.ope.linear.estimate import LinearEstimate, leverage, leverage_factor
-from ope_vpm.ope.q.linear import doubted_lstd, linear_qs, lstd_equations
-from ope_vpm.ope.q.values import QValues, influence
+from ope_vpm.ope.q.linear import QValues, doubted_lstd, influence, linear_qs, lstd_equations
 from ope_vpm.ope.vpm.estimator import POWER, find_factored
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from ope_vpm.arrays import Floats
 from ope_vpm.ope.authoring import Problem, ProblemEstimator, RawEstimate
 from ope_vpm.ope.estimator import needs_rows
-from ope_vpm.ope.finite.counted import counted_estimate
+from ope_vpm.ope.finite.estimate import counted_estimate
 from ope_vpm.ope.finite.likelihood import likelihood_interval
 from ope_vpm.ope.finite.treatments import DEFAULT, treatment
 from ope_vpm.ope.inference.uncertainty import Derived, Likelihood

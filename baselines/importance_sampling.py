@@ -6,7 +6,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from ope_vpm.arrays import Bools, Floats
-from ope_vpm.ope.adapter.choices import Behaviour
+from ope_vpm.ope.adapter.given import Behaviour
 from ope_vpm.ope.authoring import (
     Bootstrap,
     EpisodeSums,
@@ -17,12 +17,11 @@ from ope_vpm.ope.authoring import (
     remarks,
 )
 from ope_vpm.ope.behaviour.clone import behaviour_log_prob, check_behaviour
-from ope_vpm.ope.finite.limits import with_rare_rewards
+from ope_vpm.ope.finite.doubts import with_rare_rewards
 from ope_vpm.ope.inference.doubts import DISAGREEMENT, Doubts
-from ope_vpm.ope.inference.estimate import value_or_nan
+from ope_vpm.ope.inference.estimate import OVERLAP, unsupported, value_or_nan
 from ope_vpm.ope.inference.logged_mean import reward_sums, time_weights
 from ope_vpm.ope.inference.returns import ends_under, return_estimate, with_ratio_return, with_weighted_return
-from ope_vpm.ope.inference.support import OVERLAP, unsupported
 
 SMALLEST = 1e-300
 """Keeps divisions by weights that have all vanished defined."""

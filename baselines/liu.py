@@ -25,14 +25,14 @@ from ope_vpm.arrays import ROUNDING, Floats, Integers, group_sums
 from ope_vpm.baselines.importance_sampling import ActionRatios, ratio_of_sums
 from ope_vpm.linear.features import median_bandwidth
 from ope_vpm.ope.adapter.ends import clock_remarks
-from ope_vpm.ope.adapter.state_features import StateFeatures
+from ope_vpm.ope.adapter.states import StateFeatures
 from ope_vpm.ope.authoring import EpisodeSums, Problem, RawEstimate, remarks
 from ope_vpm.ope.behaviour.action_ratio import ActionRatio
 from ope_vpm.ope.behaviour.clone import asked_behaviour, behaviour_log_prob, logged_frequencies
 from ope_vpm.ope.finite.counts import number_states
+from ope_vpm.ope.inference.estimate import OVERLAP, unsupported
 from ope_vpm.ope.inference.returns import with_weighted_return
-from ope_vpm.ope.inference.support import OVERLAP, unsupported
-from ope_vpm.with_torch import torch
+from ope_vpm.optional import torch
 
 PRIOR = 0.3
 """Further steps that begin again at the logged states, of each finite state in which the target does something that was

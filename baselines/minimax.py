@@ -13,9 +13,10 @@ from ope_vpm.arrays import Floats
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.authoring import Bootstrap, RawEstimate
 from ope_vpm.ope.inference.doubts import DISAGREEMENT, remarks
-from ope_vpm.ope.inference.support import doubts_of_actions
+from ope_vpm.ope.inference.estimate import doubts_of_actions
+from ope_vpm.ope.linear.doubts import Rows
 from ope_vpm.ope.linear.estimate import LinearEstimate
-from ope_vpm.ope.linear.sensitivity import Rows, with_linear_doubt
+from ope_vpm.ope.linear.resting import with_linear_doubt
 from ope_vpm.ope.ratio.estimator import RatioEstimator, ratio_estimate
 
 FREE = 1e-8

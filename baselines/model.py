@@ -17,17 +17,17 @@ from scipy.special import expit
 from ope_vpm.arrays import Array, Bools, Floats, Integers
 from ope_vpm.linear.features import Standardiser
 from ope_vpm.ope.adapter.ends import clock_of, rows_of
-from ope_vpm.ope.adapter.state_features import StateFeatures
+from ope_vpm.ope.adapter.states import StateFeatures
 from ope_vpm.ope.authoring import Bootstrap, Problem, ProblemEstimator, RawEstimate
-from ope_vpm.ope.finite.counted import counted_estimate
+from ope_vpm.ope.finite.estimate import counted_estimate
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.treatments import DEFAULT, Pooled, treatment
 from ope_vpm.ope.inference.doubts import DISAGREEMENT
-from ope_vpm.ope.inference.support import unsupported
+from ope_vpm.ope.inference.estimate import unsupported
 from ope_vpm.ope.inference.uncertainty import Spread
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.memory import remembered
-from ope_vpm.with_torch import torch
+from ope_vpm.optional import torch
 
 if TYPE_CHECKING:
     from ope_vpm.ope.q.training import Ensemble

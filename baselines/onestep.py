@@ -8,15 +8,14 @@ import numpy as np
 from ope_vpm.arrays import Floats
 from ope_vpm.baselines.importance_sampling import ActionRatios
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.adapter.choices import Behaviour
+from ope_vpm.ope.adapter.given import Behaviour
 from ope_vpm.ope.authoring import Problem, RawEstimate
 from ope_vpm.ope.behaviour.action_ratio import CAP, ActionRatio, RatioModel, action_ratio, ratio_model
 from ope_vpm.ope.behaviour.clone import asked_behaviour, behaviour_log_prob
 from ope_vpm.ope.estimator import NEEDS_ROWS
 from ope_vpm.ope.inference.doubts import remarks
-from ope_vpm.ope.inference.estimate import doubts_of_sums, value_or_nan
+from ope_vpm.ope.inference.estimate import OVERLAP, doubts_of_sums, unsupported, value_or_nan
 from ope_vpm.ope.inference.logged_mean import RewardSums, reward_sums, streamed_sums, time_weights, weighted_estimate
-from ope_vpm.ope.inference.support import OVERLAP, unsupported
 from ope_vpm.policy import TargetPolicy
 
 

@@ -28,16 +28,15 @@ from scipy.optimize import nnls
 from ope_vpm.arrays import ROUNDING, Bools, Floats, group_sums
 from ope_vpm.baselines.importance_sampling import SMALLEST, ActionRatios, lost_weight, step_weights
 from ope_vpm.ope.authoring import Bootstrap, EpisodeSums, Problem, RawEstimate, doubts_of_weights, remarks
-from ope_vpm.ope.finite.counted import counted_value
 from ope_vpm.ope.finite.cross_fit import CrossFit, counted_fit
-from ope_vpm.ope.finite.limits import with_rare_rewards
+from ope_vpm.ope.finite.doubts import with_rare_rewards
+from ope_vpm.ope.finite.estimate import counted_value
 from ope_vpm.ope.finite.treatments import DEFAULT
 from ope_vpm.ope.inference.doubts import DISAGREEMENT, MISSED, PAST, RIDGE, SUPPORT, UNSEEN, among, joined, scaled
-from ope_vpm.ope.inference.support import NO_DATA, doubts_of_actions
+from ope_vpm.ope.inference.estimate import NO_DATA, doubts_of_actions
 from ope_vpm.ope.inference.uncertainty import entry_rate, initial_sums
-from ope_vpm.ope.linear.sensitivity import with_feature_doubt
-from ope_vpm.ope.q.linear import find_lstd, linear_qs
-from ope_vpm.ope.q.values import QValues, influence
+from ope_vpm.ope.linear.doubts import with_feature_doubt
+from ope_vpm.ope.q.linear import QValues, find_lstd, influence, linear_qs
 
 HORIZONS = 20
 """How many horizons j MAGIC blends, besides 0, evenly spaced: with more of them than episodes their covariance

@@ -10,8 +10,8 @@ import numpy as np
 
 import ope_vpm as ov
 from ope_vpm.arrays import Floats
+from ope_vpm.envs.diffusions import OrnsteinUhlenbeck
 from ope_vpm.envs.linear_gaussian import TARGET, LinearGaussian
-from ope_vpm.envs.ornstein_uhlenbeck import OrnsteinUhlenbeck
 from ope_vpm.envs.potentials import POTENTIALS, grid, grid_probabilities
 from ope_vpm.studies.distance import hmc_path
 

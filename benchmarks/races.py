@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks._generated import Task, generated, worth
 from benchmarks._systems import Linear
-from ope_vpm.ope.adapter.encoding import target_of
+from ope_vpm.ope.adapter.given import target_of
 from ope_vpm.plugins.race import REACH, screened
 from ope_vpm.plugins.valuation import Choices, Valuation
 

@@ -21,8 +21,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ope_vpm.outside import write_text
-from ope_vpm.studies.catalogue import find_study
-from ope_vpm.studies.runner import read_arrays, read_rows, reproduce, write_figure, write_rows
+from ope_vpm.studies.runner import find_study, read_arrays, read_rows, reproduce, write_figure, write_rows
 from ope_vpm.studies.study import Cell, Results, Row, Rows, Study, label
 
 MEASURES = ("log_mmd", "log_kl_true_estimate", "residual", "error", "value")

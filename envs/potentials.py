@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ope_vpm.arrays import Floats
-from ope_vpm.with_torch import torch
+from ope_vpm.optional import torch
 
 HALF_WIDTH = 6.0
 """Half the side of the square, as in the paper: x is drawn from Unif[-6, 6]²."""

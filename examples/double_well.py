@@ -15,7 +15,7 @@ from deeptime.covariance import KoopmanWeightingEstimator
 from matplotlib.figure import Figure
 
 import ope_vpm as ov
-from ope_vpm.envs.double_well import DoubleWell
+from ope_vpm.envs.diffusions import DoubleWell
 
 RUNS, STEPS, DT, EVERY, LAG = 400, 250, 0.01, 10, 5
 CENTRES = np.linspace(-1.8, 1.8, 12)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ope_vpm.catalogue import ESTIMATORS
 from ope_vpm.lazy import names_of
-from ope_vpm.providers import PLACES
+from ope_vpm.others import PLACES
 
 if TYPE_CHECKING:
     from ope_vpm.chain import VPM, Diagnostics, Expectation, StationaryEstimate, StationaryWarning, Transitions

@@ -173,9 +173,8 @@ def reproduce(
 
     "papers" writes one page of the papers that are in the folder, beside it.
     """
-    from ope_vpm.studies.catalogue import find_study
     from ope_vpm.studies.papers.page import write_page
-    from ope_vpm.studies.runner import print_table
+    from ope_vpm.studies.runner import find_study, print_table
     from ope_vpm.studies.runner import reproduce as run_study
     from ope_vpm.studies.study import QUICK_RUNS, RUNS
 

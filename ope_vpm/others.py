@@ -15,6 +15,10 @@ from ope_vpm.outside import one_line
 
 FORMATS = "ope_vpm.formats"
 POLICIES = "ope_vpm.policies"
+ESTIMATORS = "ope_vpm.estimators"
+PLACES: dict[str, str] = {}
+"""Where the estimators of this package are, "module:class" by name in the order of tables: handed in from above, for
+`ope_vpm.ope` knows nothing of the baselines, which are built upon it. One is imported when it is used."""
 
 
 def found(group: str, source: object) -> tuple[str, Any] | None:

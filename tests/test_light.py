@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ope_vpm.with_torch import has_torch, is_tensor
+from ope_vpm.optional import has_torch, is_tensor
 
 WITHOUT_TORCH = """
     import sys

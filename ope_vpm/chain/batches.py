@@ -13,9 +13,9 @@ import numpy as np
 
 from ope_vpm.arrays import Array, Floats, Integers, chunks
 from ope_vpm.chain.transitions import Transitions
-from ope_vpm.lazy import cached_property
 from ope_vpm.linear.features import BATCH_ROWS
 from ope_vpm.linear.moments import Batch
+from ope_vpm.threads import cached_property
 
 
 def sum_of_products(psi: Floats, time: Integers | None, lag: int) -> float:

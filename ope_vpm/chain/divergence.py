@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from ope_vpm.arrays import Floats
-from ope_vpm.with_torch import torch
+from ope_vpm.optional import torch
 
 Values = TypeVar("Values", Floats, "torch.Tensor")
 

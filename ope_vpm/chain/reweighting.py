@@ -14,7 +14,7 @@ from ope_vpm.chain.estimate import Expectation, StationaryEstimate
 from ope_vpm.chain.states import as_paths
 from ope_vpm.chain.transitions import Transitions
 from ope_vpm.chain.vpm import VPM
-from ope_vpm.lazy import cached_property
+from ope_vpm.threads import cached_property
 
 Trajectories = npt.ArrayLike | Sequence[npt.ArrayLike]
 

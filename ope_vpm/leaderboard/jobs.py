@@ -17,8 +17,9 @@ from typing import Any
 
 from ope_vpm.leaderboard.suites import Entry, Setting, Suite
 from ope_vpm.leaderboard.tasks import hash_of
-from ope_vpm.ope.estimator import built_in, estimator_class
+from ope_vpm.ope.estimator import estimator_class
 from ope_vpm.optional import versions
+from ope_vpm.others import PLACES
 
 APART = ("leaderboard", "studies", "cli.py", "progress.py")
 """Parts of the package that decide no number of a cell; everything else is taken to."""
@@ -35,7 +36,7 @@ def code_version(estimator: str | None = None) -> str:
     for part in [*filter(_decides, sorted(root.iterdir())), *(root / part for part in DECIDING)]:
         _add(content, part)
     content.update(str(versions(LIBRARIES)).encode())
-    if estimator is not None and estimator not in built_in():
+    if estimator is not None and estimator not in PLACES:
         module = sys.modules[estimator_class(estimator).__module__.partition(".")[0]]
         if module.__file__ is not None:
             place = Path(module.__file__)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
-from ope_vpm.lazy import cached_property
 from ope_vpm.linear.moments import Batch, Batches, combined
+from ope_vpm.threads import cached_property
 
 
 @dataclass(frozen=True)

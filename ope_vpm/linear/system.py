@@ -20,8 +20,8 @@ from scipy.linalg import eigvals, lu_solve, solve
 from scipy.linalg.lapack import dgetrf
 
 from ope_vpm.arrays import Array, Floats, Integers
-from ope_vpm.lazy import cached_property
 from ope_vpm.linear.moments import Means
+from ope_vpm.threads import cached_property
 
 JITTER = 1e-10
 """Added to each feature's mean square, of which it is a share: repeated features stay solvable."""

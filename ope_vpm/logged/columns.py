@@ -9,8 +9,8 @@ from gymnasium import spaces
 from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks
 from ope_vpm.joint_actions import combination_numbers
 from ope_vpm.logged.spaces import Space, numbered_space, same_length
+from ope_vpm.optional import is_tensor
 from ope_vpm.outside import parse_number
-from ope_vpm.with_torch import is_tensor
 
 
 def observation_column(name: str, values: object) -> Array:

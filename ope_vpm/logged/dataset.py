@@ -12,7 +12,6 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers, read_only
-from ope_vpm.lazy import cached_property
 from ope_vpm.logged.columns import (
     action_column,
     as_precise,
@@ -25,6 +24,7 @@ from ope_vpm.logged.columns import (
 )
 from ope_vpm.logged.episode_marks import EpisodeMarks, EpisodeTable, RewardFacts
 from ope_vpm.logged.spaces import Space, check_columns, simple_space
+from ope_vpm.threads import cached_property
 
 if TYPE_CHECKING:
     from ope_vpm.logged.describe import Description

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers, mean_and_deviation
-from ope_vpm.lazy import cached_property
 from ope_vpm.logged.columns import episode_column, flag_column, refuse_turns
+from ope_vpm.threads import cached_property
 
 if TYPE_CHECKING:
     from ope_vpm.logged.sums import Source

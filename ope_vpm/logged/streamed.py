@@ -16,12 +16,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers
-from ope_vpm.gathering import gathered
-from ope_vpm.lazy import cached_property
 from ope_vpm.logged.dataset import LoggedDataset
 from ope_vpm.logged.episode_marks import EpisodeTable, RewardFacts
 from ope_vpm.logged.spaces import Space, state_sizes
 from ope_vpm.logged.sums import Asked, Result, Source, each_of_part, merged, read_ahead, runs
+from ope_vpm.threads import cached_property, gathered
 
 PART_ROWS = 1 << 16
 """Rows of a part: 20 MB of 40 columns, and a multiple of the batches in which features are computed, so that these are
@@ -264,7 +263,7 @@ class StreamedDataset:
     ) -> Result:
         """The merged results of a function of a part and some settings, over all parts or some of them.
 
-        Several works that ask at the same time share a pass (`ope_vpm.gathering`).
+        Several works that ask at the same time share a pass (`ope_vpm.threads`).
 
         Args:
             function: at the top level of a module, so that other machines can find it.

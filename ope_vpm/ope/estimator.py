@@ -4,8 +4,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from numbers import Integral
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
@@ -15,7 +14,7 @@ import scipy.linalg  # noqa: F401  # its BLAS must be loaded before it can be li
 from ope_vpm import others
 from ope_vpm.arrays import Floats, effective_sample_size, read_only
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.adapter.choices import Choices, Settings
+from ope_vpm.ope.adapter.given import Choices, Settings
 from ope_vpm.ope.inference.doubts import advise, judge
 from ope_vpm.ope.inference.estimate import (
     RawEstimate,
@@ -30,7 +29,7 @@ from ope_vpm.ope.inference.placebo import with_placebo
 from ope_vpm.ope.inference.returns import ONE_EPISODE, episode_return, with_return
 from ope_vpm.ope.inference.value import NOT_TOLD, PolicyValue
 from ope_vpm.ope.problem import Problem
-from ope_vpm.providers import PLACES
+from ope_vpm.others import ESTIMATORS, PLACES
 from ope_vpm.suggestions import suggestion
 from ope_vpm.threads import threads_for
 
@@ -131,30 +130,24 @@ def check_ridge(ridge: float | None) -> None:
         raise ValueError(f"ridge must be positive, such as 1e-3, or None for the data to choose: got {ridge}")
 
 
-GROUP = "ope_vpm.estimators"
-"""Entry points under which other packages offer estimators."""
-
-Classes = dict[str, type[Estimator]]
-
-
-def estimators() -> Classes:
+def estimators() -> dict[str, type[Estimator]]:
     """All estimators by name: ours, then those of other packages; one that cannot be loaded is left out, and told."""
-    found: Classes = {}
-    for name, point in (built_in() | _others()).items():
+    found: dict[str, type[Estimator]] = {}
+    for name in others.names(ESTIMATORS, PLACES):
         try:
-            found[name] = _load(point)
+            found[name] = estimator_class(name)
         except ImportError as error:
             warnings.warn(str(error), stacklevel=2)
     return found
 
 
 def estimator_class(name: str) -> type[Estimator]:
-    """The estimator of that name; an unknown one is answered with the nearest."""
-    if name in built_in():
-        return _load(built_in()[name])
-    if name not in _others():
-        raise ValueError(f"there is no estimator {name!r}: {suggestion(name, [*built_in(), *_others()])}")
-    return _load(_others()[name])
+    """The estimator of that name, ours before those of other packages; an unknown one is answered with the nearest."""
+    kind = EntryPoint(name, PLACES[name], ESTIMATORS).load() if name in PLACES else others.named(ESTIMATORS, name)
+    if kind is None:
+        known = others.names(ESTIMATORS, PLACES)
+        raise ValueError(f"there is no estimator {name!r}: {suggestion(name, known)}")
+    return cast(type[Estimator], kind)
 
 
 def make(name: str, options: dict[str, Any]) -> Estimator:
@@ -181,22 +174,6 @@ def made_of(estimator: str | Estimator, options: Mapping[str, Any]) -> Estimator
     if options:
         raise TypeError(f"options ({', '.join(options)}) go with an estimator's name, not with an instance")
     return estimator
-
-
-@cache
-def built_in() -> dict[str, EntryPoint]:
-    """The estimators of this package by name."""
-    return {name: EntryPoint(name, place, GROUP) for name, place in PLACES.items()}
-
-
-@cache
-def _others() -> dict[str, EntryPoint]:
-    """Estimators of other packages; ours cannot be replaced by accident."""
-    return {point.name: point for point in entry_points(group=GROUP) if point.name not in built_in()}
-
-
-def _load(point: EntryPoint) -> type[Estimator]:
-    return cast(type[Estimator], others.loaded(point))
 
 
 SAYS_NOTHING = "every logged step pays the same, so the log says nothing about the value per step"

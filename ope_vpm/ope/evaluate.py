@@ -10,15 +10,15 @@ import numpy as np
 
 from ope_vpm import logged
 from ope_vpm.logged.dataset import LoggedDataset
-from ope_vpm.ope.adapter.choices import Behaviour, Choices
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit
+from ope_vpm.ope.adapter.given import Behaviour, Choices
 from ope_vpm.ope.adapter.named import is_one_policy, is_table
-from ope_vpm.ope.estimator import Estimator, ProblemEstimator, built_in, make, needs_rows
-from ope_vpm.ope.inference.asked import Asked
-from ope_vpm.ope.inference.value import PolicyValue
+from ope_vpm.ope.estimator import Estimator, ProblemEstimator, make, needs_rows
+from ope_vpm.ope.inference.value import Asked, PolicyValue
 from ope_vpm.ope.inference.values import PolicyValues
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.questions.agreement import AllValues
+from ope_vpm.others import PLACES
 from ope_vpm.threads import at_once, check_jobs
 
 ALL: Literal["all"] = "all"
@@ -254,7 +254,7 @@ def _estimators(given: OneEstimator | Sequence[OneEstimator], options: dict[str,
     if given == ALL and options:
         raise TypeError(f"options ({', '.join(options)}) go with one estimator by name, not with all")
     if given == ALL:
-        given = list(built_in())
+        given = list(PLACES)
     several = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
     for each in several:
         if isinstance(each, type) or not isinstance(each, str | Estimator):

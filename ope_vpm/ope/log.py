@@ -9,7 +9,6 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers
-from ope_vpm.lazy import cached_property
 from ope_vpm.linear.features import DistinctColumns, Standardiser
 from ope_vpm.logged import Finding, LoggedDataset
 from ope_vpm.logged.checks import CHECKS, DUPLICATED, STEP_NUMBER, copied_episodes
@@ -24,6 +23,7 @@ from ope_vpm.logged.sums import Mergeable
 from ope_vpm.ope.adapter.ends import TimeLimit, rows_of
 from ope_vpm.ope.memory import Memory, remembered
 from ope_vpm.policy import TargetPolicy
+from ope_vpm.threads import cached_property
 
 Merged = TypeVar("Merged", bound=Mergeable)
 

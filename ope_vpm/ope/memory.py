@@ -11,8 +11,8 @@ from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary, ref
 
 from ope_vpm.arrays import Array
-from ope_vpm.gathering import held
 from ope_vpm.policy import TargetPolicy
+from ope_vpm.threads import held
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -83,10 +83,12 @@ def remembered(make: Callable[Given, Result]) -> Callable[Given, Result]:
         by_policy = bool(rest) and isinstance(rest[0], TargetPolicy)
         results = (first.memory.of(rest[0]) if by_policy else first.memory).results
         once = results.setdefault((make, *rest[by_policy:]), _Once())
-        with held(once.lock):  # other threads wait for the result
-            if not once.done:
-                lent = first.lent() if hasattr(first, "lent") else first
-                once.result, once.done = make(lent, *rest), True  # type: ignore[call-arg]
+        if not once.done:
+            with held(once.lock):  # other threads wait for the result
+                if not once.done:
+                    lent = first.lent() if hasattr(first, "lent") else first
+                    once.result = make(lent, *rest)  # type: ignore[call-arg]
+                    once.done = True
         return once.result
 
     return found

@@ -9,9 +9,8 @@ from typing import Any
 from ope_vpm.arrays import Array, Bools, Floats
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.streamed import StreamedDataset
-from ope_vpm.ope.adapter.choices import Behaviour, check_features, check_seed, checked_behaviour
-from ope_vpm.ope.adapter.encoding import check_match, target_of
 from ope_vpm.ope.adapter.ends import OnEnd, Steps, TimeLimit, check_choices, ended_episodes, ending_rows, plan_steps
+from ope_vpm.ope.adapter.given import Behaviour, check_features, check_match, check_seed, checked_behaviour, target_of
 from ope_vpm.ope.adapter.pairs import Pairs, pairs_of
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.memory import Memory, remembered
@@ -52,7 +51,7 @@ class Problem:
     time_limit: TimeLimit
     """What follows a truncation: the task goes on, or it ended."""
     state_features: Any = None
-    """What is known of finite states, by which unseen pairs borrow from similar ones (`ope_vpm.ope.finite.similar`)."""
+    """What is known of finite states, by which unseen pairs borrow from similar ones (`ope_vpm.ope.finite.problem`)."""
     behaviour: Behaviour = "cloned"
     """Where action ratios take the behaviour from: "cloned", "logged" or the policy that acted."""
     together: tuple[Discount, ...] = ()
@@ -81,7 +80,7 @@ class Problem:
             policy: a `TargetPolicy`, or whatever `as_policy` takes.
             gamma: the discount; 1 for the average reward.
             seed: makes everything random repeatable.
-            on_end: what follows a termination; see `ope_vpm.ope.adapter.ends.steps`.
+            on_end: what follows a termination; see `ope_vpm.ope.adapter.ends.plan_steps`.
             time_limit: what follows a truncation; see there.
             ignore: codes of the doctor's findings to pass over.
             state_features: what is known of finite states: a row for each by its number, or a function of observations.
@@ -214,8 +213,6 @@ class Problem:
     @remembered
     def pairs(self, draws: int = 1) -> Pairs:
         """The transitions over pairs (s, a), shared."""
-        if draws < 1:
-            raise ValueError(f"draws must be at least 1: got {draws}")
         log, first = self.log, self.log.initial_observations
         return pairs_of(log.data, self.policy, self.steps, first, self.gamma, self.seed, draws)
 

@@ -19,9 +19,9 @@ from ope_vpm.ope.estimator import Estimator, ProblemEstimator
 from ope_vpm.ope.inference.doubts import PAST, remarks
 from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
+from ope_vpm.ope.linear.doubts import ratio_error_bound, sample_rows
 from ope_vpm.ope.linear.estimate import LinearEstimate
-from ope_vpm.ope.linear.residuals import history
-from ope_vpm.ope.linear.sensitivity import ratio_error_bound, sample_rows
+from ope_vpm.ope.linear.past import history
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.linear import find_lstd
 from ope_vpm.ope.questions.paired import Evaluated

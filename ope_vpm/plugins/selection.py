@@ -8,8 +8,7 @@ from typing import Any, Literal, Unpack, get_args
 import numpy as np
 
 from ope_vpm.logged import LoggedDataset, scan_dataset
-from ope_vpm.ope.adapter.choices import QuestionChoices, divided
-from ope_vpm.ope.adapter.encoding import target_of
+from ope_vpm.ope.adapter.given import QuestionChoices, divided, target_of
 from ope_vpm.ope.estimator import Estimator
 from ope_vpm.ope.inference.estimate import return_range, reward_range
 from ope_vpm.ope.inference.uncertainty import LEVEL

@@ -6,12 +6,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
-from ope_vpm.lazy import cached_property
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.doctor import check_ignored
 from ope_vpm.logged.streamed import StreamedDataset
-from ope_vpm.ope.adapter.choices import Behaviour, QuestionChoices, check_seed
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit, check_choices
+from ope_vpm.ope.adapter.given import Behaviour, QuestionChoices, check_seed
 from ope_vpm.ope.estimator import Estimator, made_of
 from ope_vpm.ope.inference.doubts import LEVELS
 from ope_vpm.ope.inference.value import PolicyValue
@@ -21,7 +20,7 @@ from ope_vpm.ope.questions.compare import compared
 from ope_vpm.ope.questions.gate import Gate, check_gain
 from ope_vpm.ope.questions.paired import LOGGED, Evaluated, evaluated, of_log
 from ope_vpm.policy import TargetPolicy
-from ope_vpm.threads import at_once
+from ope_vpm.threads import at_once, cached_property
 
 NAN = float("nan")
 

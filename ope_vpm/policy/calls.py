@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from ope_vpm.arrays import Array, Floats
+from ope_vpm.optional import is_distribution, is_tensor, torch
 from ope_vpm.outside import one_line
 from ope_vpm.policy.target import TargetPolicy
-from ope_vpm.with_torch import is_distribution, is_tensor, torch
 
 ONE_AT_A_TIME = RLock()
 """Held while somebody's own function or network is asked: models of stable-baselines3 keep the distribution of the last

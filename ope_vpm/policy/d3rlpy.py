@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ope_vpm.arrays import Array
-from ope_vpm.optional import library
+from ope_vpm.optional import library, own_generator, torch
 from ope_vpm.outside import parse_json
 from ope_vpm.policy.calls import running
 from ope_vpm.policy.continuous import DeterministicPolicy, GaussianPolicy
@@ -23,7 +23,6 @@ from ope_vpm.policy.described import describe
 from ope_vpm.policy.discrete import CategoricalPolicy, one_hot
 from ope_vpm.policy.networks import as_torch, only_tensors, read_tensors
 from ope_vpm.policy.target import TargetPolicy, checked_actions
-from ope_vpm.with_torch import own_generator, torch
 
 MAKERS: tuple[Callable[..., Any], ...] = (torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn)
 """The functions that make a tensor of a size that is given."""

@@ -15,11 +15,11 @@ from torch.distributions import Distribution
 from torch.distributions import transforms as tt
 
 from ope_vpm.arrays import Array, Floats
+from ope_vpm.optional import own_generator
 from ope_vpm.policy.calls import Call, as_array
 from ope_vpm.policy.continuous import GaussianPolicy
 from ope_vpm.policy.discrete import CategoricalPolicy
 from ope_vpm.policy.target import DRAWS, Generator, TargetPolicy, in_batches
-from ope_vpm.with_torch import own_generator
 
 
 @dataclass(frozen=True, eq=False)

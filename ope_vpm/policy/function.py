@@ -14,11 +14,11 @@ import numpy as np
 from scipy.special import softmax
 
 from ope_vpm.arrays import Array, Floats
+from ope_vpm.optional import is_distribution, torch
 from ope_vpm.policy.calls import Call, as_array, running
 from ope_vpm.policy.continuous import DeterministicPolicy
 from ope_vpm.policy.discrete import CategoricalPolicy, one_hot
 from ope_vpm.policy.target import DRAWS, Clipping, Generator, TargetPolicy
-from ope_vpm.with_torch import is_distribution, torch
 
 
 def _answered(name: str) -> Any:

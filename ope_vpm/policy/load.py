@@ -14,13 +14,12 @@ import numpy as np
 
 from ope_vpm import others
 from ope_vpm.archives import opened, read_npy
-from ope_vpm.optional import is_from
+from ope_vpm.optional import is_from, is_network, is_tensor, own_generator
 from ope_vpm.outside import check_regular, one_line, reading
 from ope_vpm.policy.arrays import load_arrays
 from ope_vpm.policy.discrete import TablePolicy
 from ope_vpm.policy.function import Output, from_function, from_module
 from ope_vpm.policy.target import TargetPolicy
-from ope_vpm.with_torch import is_network, is_tensor, own_generator
 
 KINDS = ".zip of stable-baselines3, .d3 of d3rlpy, .pt of torch, .onnx, a network in .npz, or a table in .npy or .csv"
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from ope_vpm.archives import Archive, opened
 from ope_vpm.arrays import Array
+from ope_vpm.optional import torch
 from ope_vpm.policy.described import Call, Name, Reference, describe
-from ope_vpm.with_torch import torch
 
 KINDS: dict[str, Any] = {
     "DoubleStorage": np.float64,

@@ -15,11 +15,11 @@ from gymnasium import spaces
 
 from ope_vpm.arrays import Array
 from ope_vpm.joint_actions import Joint, joint_sizes
+from ope_vpm.optional import torch
 from ope_vpm.policy.calls import running
 from ope_vpm.policy.continuous import DeterministicPolicy, GaussianPolicy
 from ope_vpm.policy.discrete import CategoricalPolicy, one_hot
 from ope_vpm.policy.target import TargetPolicy
-from ope_vpm.with_torch import torch
 
 FLOAT32_STEP = float(np.finfo(np.float32).eps)
 TensorMaker = Callable[[Array], Any]

@@ -20,6 +20,7 @@ from gymnasium import spaces
 from ope_vpm.archives import opened
 from ope_vpm.arrays import Array
 from ope_vpm.joint_actions import joint_sizes
+from ope_vpm.optional import torch
 from ope_vpm.outside import one_line
 from ope_vpm.policy import sb3
 from ope_vpm.policy.networks import (
@@ -36,7 +37,6 @@ from ope_vpm.policy.networks import (
 from ope_vpm.policy.sb3_normalize import FILE, Statistics, beside, read_statistics, trusted_policy, trusted_statistics
 from ope_vpm.policy.sb3_settings import Settings, UnknownPart, readable_settings, stored_settings
 from ope_vpm.policy.target import TargetPolicy
-from ope_vpm.with_torch import torch
 
 LOG_STD = (-20.0, 2.0)
 """Where SAC's actor clamps its log standard deviation."""

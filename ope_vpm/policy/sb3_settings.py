@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from ope_vpm.optional import torch
 from ope_vpm.outside import one_line, parse_json
 from ope_vpm.policy.networks import ACTIVATIONS
-from ope_vpm.with_torch import torch
 
 HARMLESS = frozenset(
     {"net_arch", "ortho_init", "log_std_init", "full_std", "n_critics", "n_quantiles", "share_features_extractor"}

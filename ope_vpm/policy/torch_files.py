@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from ope_vpm.archives import opened
+from ope_vpm.optional import torch
 from ope_vpm.policy.function import from_module
 from ope_vpm.policy.networks import ACTIVATIONS, Tensors, layers, only_tensors, perceptron, read_tensors
 from ope_vpm.policy.target import TargetPolicy
-from ope_vpm.with_torch import torch
 
 INSTEAD = (
     "pass trust=True if you know where it comes from; without it, save the network's state_dict() and give its "

@@ -17,6 +17,7 @@ from ope_vpm.arrays import Floats
 from ope_vpm.chain import VPM, Transitions
 from ope_vpm.envs.potentials import LEAPFROG_STEP, POTENTIALS, uniform_sample
 from ope_vpm.mcmc import cells
+from ope_vpm.optional import torch
 from ope_vpm.studies.distance import (
     PAPER_NETWORK,
     TRUE_SAMPLE,
@@ -28,7 +29,6 @@ from ope_vpm.studies.distance import (
     true_density,
 )
 from ope_vpm.studies.study import Arrays, Cell, Outcome, Results, Study, Table, curve, label, timed
-from ope_vpm.with_torch import torch
 
 DEVIATION = 0.1
 """The fixed standard deviation of the paper's transition model."""

@@ -12,8 +12,7 @@ from scipy.special import ndtr
 
 from ope_vpm.arrays import Floats
 from ope_vpm.chain import VPM, Transitions
-from ope_vpm.envs.double_well import DoubleWell
-from ope_vpm.envs.ornstein_uhlenbeck import OrnsteinUhlenbeck
+from ope_vpm.envs.diffusions import DoubleWell, OrnsteinUhlenbeck
 from ope_vpm.mcmc import cell_ratio
 from ope_vpm.studies.distance import histogram, log_mmd, median_distance_of_draws
 from ope_vpm.studies.study import Cell, Outcome, Results, Study, Table, curve, panels, timed

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from ope_vpm.envs.wild import wild_task
 from ope_vpm.envs.wild.tables import FiniteTask, clinicians, patient_features
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.adapter.choices import Choices
+from ope_vpm.ope.adapter.given import Choices
 from ope_vpm.ope.evaluate import evaluate
 from ope_vpm.policy import TablePolicy
 from ope_vpm.studies.study import Cell, Outcome, Results, Row, Rows, Study, Table, curve, legend_below, panels, timed

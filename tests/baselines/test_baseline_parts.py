@@ -20,8 +20,8 @@ from ope_vpm.ope import Problem
 from ope_vpm.ope.finite.cross_fit import CrossFit, counted_fit
 from ope_vpm.ope.inference.doubts import COEFFICIENTS, DISAGREEMENT, SUPPORT, judge, remarks_among
 from ope_vpm.ope.inference.uncertainty import EpisodeSums
+from ope_vpm.ope.q.linear import QValues
 from ope_vpm.ope.q.training import Ensemble
-from ope_vpm.ope.q.values import QValues
 from ope_vpm.policy import CategoricalPolicy, GaussianPolicy
 
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes", "one-row-off", "broken-chain")

@@ -14,7 +14,7 @@ from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope import Problem
 from ope_vpm.ope.finite.cross_fit import counted_fit
 from ope_vpm.ope.inference.uncertainty import EpisodeSums
-from ope_vpm.ope.q.values import QValues
+from ope_vpm.ope.q.linear import QValues
 from ope_vpm.policy import GaussianPolicy
 
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes")

@@ -6,7 +6,7 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, GaussianController, LinearGaussian
 from ope_vpm.ope import Problem
-from ope_vpm.ope.adapter.pair_features import centred_features
+from ope_vpm.ope.adapter.action_functions import centred_features
 from ope_vpm.ope.finite.cross_fit import counted_fit
 from ope_vpm.ope.q.linear import LinearQ
 from ope_vpm.ope.q.networks import fit_networks

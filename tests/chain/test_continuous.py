@@ -10,8 +10,8 @@ from ope_vpm.chain.batches import TransitionBatches
 from ope_vpm.chain.solvers.kernel import KernelRatio
 from ope_vpm.chain.solvers.network import NeuralRatio
 from ope_vpm.chain.solvers.neural import with_preset
+from ope_vpm.envs.diffusions import OrnsteinUhlenbeck
 from ope_vpm.envs.linear_gaussian import TARGET, LinearGaussian
-from ope_vpm.envs.ornstein_uhlenbeck import OrnsteinUhlenbeck
 from ope_vpm.linear.features import FEATURES
 from ope_vpm.linear.moments import accumulate, accumulate_where_positive
 

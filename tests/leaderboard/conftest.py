@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from ope_vpm import others
 from ope_vpm.leaderboard.jobs import code_version
-from ope_vpm.ope import estimator as registry
 
 MODULE = """
 import dataclasses
@@ -136,7 +136,7 @@ def new_path(folder):
 
 
 def _forget():
-    registry._others.cache_clear()
+    others.points.cache_clear()
     code_version.cache_clear()
 
 

@@ -8,10 +8,9 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
-from ope_vpm.gathering import MOST_WORKS, gathered, held, works
 from ope_vpm.logged.streamed import StreamedDataset
 from ope_vpm.logged.sums import merged
-from ope_vpm.threads import at_once
+from ope_vpm.threads import MOST_WORKS, at_once, gathered, held, works
 
 LOG = object()
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ope_vpm.chain import Transitions
-from ope_vpm.envs.ornstein_uhlenbeck import OrnsteinUhlenbeck
+from ope_vpm.envs.diffusions import OrnsteinUhlenbeck
 from ope_vpm.mcmc import cell_ratio
 
 PROCESS = OrnsteinUhlenbeck(0.5, 1.0, 1.0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
-from ope_vpm.envs.ornstein_uhlenbeck import OrnsteinUhlenbeck
+from ope_vpm.envs.diffusions import OrnsteinUhlenbeck
 from ope_vpm.mcmc.mixing import independent_draws
 from ope_vpm.mcmc.post_process import plain_noise
 from ope_vpm.mcmc.samples import as_chains

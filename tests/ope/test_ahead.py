@@ -8,7 +8,7 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.linear.features import DistinctColumns, Standardiser
 from ope_vpm.ope import Problem
-from ope_vpm.ope.adapter.pair_stream import pair_features
+from ope_vpm.ope.adapter.pair_features import pair_features
 from ope_vpm.ope.dynamics.ahead import Ahead, Simulator
 from ope_vpm.ope.dynamics.regression import Regression
 from ope_vpm.ope.dynamics.world import World, fit_world, with_products

@@ -9,7 +9,8 @@ from ope_vpm.ope import Problem
 from ope_vpm.ope.inference.doubts import COEFFICIENTS, DISAGREEMENT, SUPPORT, judge, remarks
 from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
-from ope_vpm.ope.linear.sensitivity import Rows, ratio_error_bound, row_doubt, with_linear_doubt
+from ope_vpm.ope.linear.doubts import Rows, ratio_error_bound, row_doubt
+from ope_vpm.ope.linear.resting import with_linear_doubt
 from ope_vpm.ope.q.fitted import Networks, _fitted
 from ope_vpm.ope.q.linear import find_lstd, lstd_equations
 from ope_vpm.policy import GaussianPolicy

@@ -7,11 +7,10 @@ from scipy.stats import norm, truncnorm
 import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, LinearGaussian
 from ope_vpm.ope import Problem
-from ope_vpm.ope.adapter.state_features import StateFeatures
+from ope_vpm.ope.adapter.states import StateFeatures
 from ope_vpm.ope.behaviour.action_ratio import action_ratio
-from ope_vpm.ope.behaviour.draws import Draws
 from ope_vpm.ope.behaviour.gaussian import CloneRows, tell_apart
-from ope_vpm.ope.behaviour.regression import Design
+from ope_vpm.ope.behaviour.rows import Design, Draws
 from ope_vpm.policy import GaussianPolicy
 from tests.clones import fit_clone
 
@@ -110,7 +109,7 @@ def test_features_that_are_computed_in_batches_give_the_clone_of_those_in_memory
     held, logs = data.episode % 5 == 4, []
     for settings, precision in (({}, None), ({"KEPT_ROWS": 0, "BATCH_ROWS": 100}, None), ({}, np.float32)):
         for name, value in settings.items():
-            monkeypatch.setattr(f"ope_vpm.ope.behaviour.regression.{name}", value)
+            monkeypatch.setattr(f"ope_vpm.ope.behaviour.rows.{name}", value)
         design = Design.of_states(features, data.observations, precision)
         logs.append(fit_clone(draws, design, held, data.episode).log_prob)
     table, computed, in_single = logs

@@ -7,9 +7,8 @@ from scipy.stats import norm
 import ope_vpm as ov
 from ope_vpm.ope import Problem
 from ope_vpm.ope.behaviour.clone import clone, counted_clone, logged_frequencies
-from ope_vpm.ope.behaviour.draws import Draws
-from ope_vpm.ope.behaviour.gaussian import FEWEST_EPISODES, CloneRows, tell_apart
-from ope_vpm.ope.behaviour.regression import Design, Gaussian, Regression, expectation
+from ope_vpm.ope.behaviour.gaussian import FEWEST_EPISODES, CloneRows, Regression, expectation, tell_apart
+from ope_vpm.ope.behaviour.rows import Design, Draws, Gaussian
 from ope_vpm.policy import GaussianPolicy
 from tests.clones import fit_clone
 

@@ -5,7 +5,6 @@ import pytest
 from scipy.special import log_ndtr
 from scipy.stats import norm, truncnorm
 
-from ope_vpm.ope.behaviour.draws import Draws, tails
 from ope_vpm.ope.behaviour.gaussian import (
     ENOUGH,
     LEAST_SHARE,
@@ -14,10 +13,11 @@ from ope_vpm.ope.behaviour.gaussian import (
     ROUNDS_EACH,
     TINY,
     CloneRows,
+    Regression,
     fit_gaussians,
     tell_apart,
 )
-from ope_vpm.ope.behaviour.regression import NO_RIDGE, Design, Gaussian, Regression
+from ope_vpm.ope.behaviour.rows import NO_RIDGE, Design, Draws, Gaussian, tails
 from tests.clones import fit_clone
 
 EPISODES = 24

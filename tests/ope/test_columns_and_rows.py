@@ -5,7 +5,7 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.ope import Problem
-from ope_vpm.ope.adapter.pair_stream import pair_features
+from ope_vpm.ope.adapter.pair_features import pair_features
 from ope_vpm.ope.dynamics.estimate import _checked_rows, _Equations
 from ope_vpm.policy import CategoricalPolicy, DeterministicPolicy
 

@@ -11,9 +11,9 @@ import ope_vpm as ov
 from ope_vpm.ope import Problem
 from ope_vpm.ope.behaviour import clone as clones
 from ope_vpm.ope.behaviour.categorical import fit_categorical
-from ope_vpm.ope.behaviour.draws import Draws
 from ope_vpm.ope.behaviour.gaussian import RIDGES as CLONE_RIDGES
-from ope_vpm.ope.behaviour.regression import Design, Gaussian, Regression
+from ope_vpm.ope.behaviour.gaussian import Regression
+from ope_vpm.ope.behaviour.rows import Design, Draws, Gaussian
 from ope_vpm.ope.dynamics import state_shift as state_shifts
 from ope_vpm.ope.dynamics.regression import RIDGES as WORLD_RIDGES
 from ope_vpm.ope.dynamics.state_shift import Walks

@@ -14,16 +14,9 @@ from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
 from ope_vpm.ope.inference.doubts import COEFFICIENTS, UNSEEN
 from ope_vpm.ope.inference.uncertainty import Bootstrap, Likelihood
-from ope_vpm.ope.linear.missed import Missed
-from ope_vpm.ope.linear.residuals import (
-    History,
-    PastSteps,
-    earlier_actions,
-    joint_actions,
-    regressors,
-    residual_correlation,
-)
-from ope_vpm.ope.linear.sensitivity import RowDoubt
+from ope_vpm.ope.linear.doubts import RowDoubt
+from ope_vpm.ope.linear.estimate import Missed
+from ope_vpm.ope.linear.past import History, PastSteps, earlier_actions, joint_actions, regressors, residual_correlation
 from ope_vpm.ope.q.linear import find_lstd, lstd_equations
 from ope_vpm.ope.q.networks import inputs, train
 from ope_vpm.ope.q.training import Ensemble

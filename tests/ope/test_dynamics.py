@@ -6,7 +6,7 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.linear.features import BATCH_ROWS
 from ope_vpm.ope import Problem
-from ope_vpm.ope.adapter.pair_stream import pair_features
+from ope_vpm.ope.adapter.pair_features import pair_features
 from ope_vpm.ope.auto.estimator import Auto, _with_state_shift
 from ope_vpm.ope.dynamics import state_shift as state_shifts
 from ope_vpm.ope.dynamics.ahead import Charge, Simulator

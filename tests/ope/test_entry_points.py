@@ -49,9 +49,9 @@ def installed(tmp_path, monkeypatch):
     (folder / "entry_points.txt").write_text(ENTRIES)
     monkeypatch.syspath_prepend(tmp_path)
     importlib.invalidate_caches()
-    registry._others.cache_clear()
+    others.points.cache_clear()
     yield
-    registry._others.cache_clear()
+    others.points.cache_clear()
     sys.modules.pop("made_up_estimators", None)
 
 

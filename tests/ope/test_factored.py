@@ -7,12 +7,11 @@ from scipy.stats import norm
 import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
+from ope_vpm.ope.adapter.action_functions import centred_features
 from ope_vpm.ope.adapter.ends import ending_rows, times
-from ope_vpm.ope.adapter.pair_features import centred_features
-from ope_vpm.ope.adapter.pair_stream import pair_features
+from ope_vpm.ope.adapter.pair_features import pair_features
 from ope_vpm.ope.behaviour.action_ratio import ActionRatio, action_ratio
-from ope_vpm.ope.behaviour.draws import Draws
-from ope_vpm.ope.behaviour.regression import Design
+from ope_vpm.ope.behaviour.rows import Design, Draws
 from ope_vpm.ope.linear.equations import PairEquations
 from ope_vpm.policy import CategoricalPolicy, GaussianPolicy
 from ope_vpm.policy.continuous import clipped_moments

@@ -8,8 +8,7 @@ import ope_vpm as ov
 from ope_vpm.ope import Problem
 from ope_vpm.ope.estimator import SAYS_NOTHING, policy_value
 from ope_vpm.ope.inference.doubts import FEW, SUPPORT, judge, remarks
-from ope_vpm.ope.inference.estimate import RawEstimate
-from ope_vpm.ope.inference.support import NO_DATA
+from ope_vpm.ope.inference.estimate import NO_DATA, RawEstimate
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, Spread, percentile_interval, replicates
 
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes")

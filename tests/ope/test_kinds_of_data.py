@@ -8,7 +8,7 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.envs.random_mdp import RandomMDP
-from ope_vpm.ope.adapter.encoding import Encoder
+from ope_vpm.ope.adapter.given import Encoder
 from ope_vpm.plugins import select
 from ope_vpm.policy import GaussianPolicy
 

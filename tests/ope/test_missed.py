@@ -12,11 +12,11 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.linear.features import Standardiser
 from ope_vpm.linear.system import Halves
-from ope_vpm.ope.adapter import pair_features
-from ope_vpm.ope.adapter.state_features import ActionFunctions, nearness
-from ope_vpm.ope.linear.missed import JointFourier, JointSteps, Missed
-from ope_vpm.ope.linear.residuals import History
-from ope_vpm.ope.linear.sensitivity import RowDoubt
+from ope_vpm.ope.adapter import action_functions
+from ope_vpm.ope.adapter.action_functions import ActionFunctions, nearness
+from ope_vpm.ope.linear.doubts import JointFourier, JointSteps, RowDoubt
+from ope_vpm.ope.linear.estimate import Missed
+from ope_vpm.ope.linear.past import History
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import DeterministicPolicy, GaussianPolicy
 
@@ -51,7 +51,7 @@ def test_a_narrow_response_is_followed():
 
 def test_what_lines_and_parabolas_miss_is_noticed(monkeypatch):
     """Without richer functions the values are too low, by what the regression of residuals says; intervals hold it."""
-    monkeypatch.setattr(pair_features, "ACTION_COLUMNS", 9)  # no room for more
+    monkeypatch.setattr(action_functions, "ACTION_COLUMNS", 9)  # no room for more
     found = [ov.evaluate(trial(seed), target, "auto", gamma=0.9) for seed in range(10)]
     errors = np.array([value.value for value in found]) - EXACT
     missed = np.array([value.diagnostics["missed"] for value in found])
@@ -116,9 +116,9 @@ def test_rich_functions_have_to_fit_beside_the_coordinates_of_the_state(states, 
     )
     silent = DeterministicPolicy(lambda s: np.zeros((len(s), actions)))
     problem = Problem.pose(data, silent)
-    functions = pair_features.action_functions(problem, rich=True)
+    functions = action_functions.action_functions(problem, rich=True)
     assert (None if functions.spread is None else len(functions.frequencies)) == fourier
-    plain = pair_features.action_functions(problem)
+    plain = action_functions.action_functions(problem)
     assert (plain.spread, plain.frequencies) == (None, ())
 
 

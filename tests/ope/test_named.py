@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import ope_vpm as ov
-from ope_vpm.ope.adapter.encoding import target_of
+from ope_vpm.ope.adapter.given import target_of
 from ope_vpm.ope.adapter.named import is_one_policy
 
 NORTH_SOUTH = {"north": "none", "south": "free"}

@@ -7,9 +7,9 @@ from gymnasium import spaces
 
 import ope_vpm as ov
 from ope_vpm.ope import Problem
-from ope_vpm.ope.adapter.encoding import Encoder
 from ope_vpm.ope.adapter.ends import Clock
-from ope_vpm.ope.adapter.pair_stream import pair_features
+from ope_vpm.ope.adapter.given import Encoder
+from ope_vpm.ope.adapter.pair_features import pair_features
 from ope_vpm.ope.behaviour.action_ratio import action_ratio
 from ope_vpm.ope.dynamics.world import _explained as explained_by_model
 from ope_vpm.ope.finite.problem import finite_problem
@@ -60,8 +60,8 @@ def test_initial_states_in_batches_are_those_in_memory(monkeypatch):
     problem = Problem.pose(data, policy, gamma=0.9, ignore=(*QUIET, "broken-chain"))
     found = pair_features(problem, 10, 4).states
     whole = found.initial
-    monkeypatch.setattr("ope_vpm.ope.adapter.state_rows.KEPT_ROWS", 5)
-    monkeypatch.setattr("ope_vpm.ope.adapter.state_rows.BATCH_ROWS", 7)
+    monkeypatch.setattr("ope_vpm.ope.adapter.states.KEPT_ROWS", 5)
+    monkeypatch.setattr("ope_vpm.ope.adapter.states.BATCH_ROWS", 7)
     parts = list(found.initial_batches())
     assert len(parts) == 3
     np.testing.assert_allclose(np.concatenate([part for _, part in parts]), whole)

@@ -9,8 +9,8 @@ import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, LinearGaussian
 from ope_vpm.linear.moments import accumulate
 from ope_vpm.ope import Problem
-from ope_vpm.ope.adapter.pair_stream import pair_features
-from ope_vpm.ope.adapter.state_rows import features_for
+from ope_vpm.ope.adapter.pair_features import pair_features
+from ope_vpm.ope.adapter.states import features_for
 from ope_vpm.ope.linear.equations import PairEquations
 from ope_vpm.ope.q.linear import find_lstd, lstd_equations
 from ope_vpm.policy import CategoricalPolicy
@@ -179,10 +179,10 @@ def test_features_after_a_step_are_those_of_the_next_row_or_its_own(monkeypatch,
         following[5] += 1e-7
         data = dataclasses.replace(data, next_observations=following)
     problem = Problem.pose(data, coin(0.5), gamma=0.9, time_limit=time_limit, ignore=IGNORE)
-    for module in ("state_rows", "pair_features"):
+    for module in ("states", "pair_features"):
         monkeypatch.setattr(f"ope_vpm.ope.adapter.{module}.BATCH_ROWS", 7)
     for kept in (0, 1 << 15):
-        monkeypatch.setattr("ope_vpm.ope.adapter.state_rows.KEPT_ROWS", kept)
+        monkeypatch.setattr("ope_vpm.ope.adapter.states.KEPT_ROWS", kept)
         pairs = pair_features(problem, 6, draws=1)
         states = pairs.states
         expected = states.features(data.next_observations[states.rows], states.time + 1)

@@ -5,10 +5,23 @@ import pytest
 from gymnasium import spaces
 
 from ope_vpm import LoggedDataset, as_policy
-from ope_vpm.ope import pairs, steps
+from ope_vpm.ope.adapter.ends import check_choices, plan_steps
+from ope_vpm.ope.adapter.given import check_match
+from ope_vpm.ope.adapter.pairs import pairs_of
 from ope_vpm.policy import DeterministicPolicy, GaussianPolicy
 
 UNIFORM = as_policy([[0.5, 0.5]] * 3)
+
+
+def steps(data, gamma=1.0, on_end=None, time_limit="continue", seed=0):
+    """The steps in the order of the log."""
+    return plan_steps(data, check_choices(gamma, on_end, time_limit), time_limit, seed, np.arange(data.n_episodes))
+
+
+def pairs(data, policy, gamma=1.0, seed=0, draws=1, **ends):
+    """The transitions over pairs in the order of the log."""
+    policy, plan = check_match(data, policy), steps(data, gamma, seed=seed, **ends)
+    return pairs_of(data, policy, plan, data.initial_observations, gamma, seed, draws)
 
 
 def counted_law(built, gamma):
@@ -275,7 +288,6 @@ def test_continuous_data_refuse_other_policies():
         ({"gamma": 1.5}, "gamma must be between 0 and 1"),
         ({"on_end": "stop"}, "on_end must be"),
         ({"time_limit": "ignore"}, "time_limit must be"),
-        ({"draws": 0}, "draws must be at least 1"),
         ({"gamma": 1.0, "on_end": "absorb"}, "takes all the mass"),
     ],
 )

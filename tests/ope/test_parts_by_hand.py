@@ -16,13 +16,12 @@ from ope_vpm.linear.system import RIDGES
 from ope_vpm.logged.facts import fitting
 from ope_vpm.ope import Problem
 from ope_vpm.ope import log as logs
-from ope_vpm.ope.adapter import encoding
-from ope_vpm.ope.adapter.encoding import Encoder
-from ope_vpm.ope.adapter.ends import check_choices, clock_remarks, rows_of, steps, times
-from ope_vpm.ope.adapter.pair_features import PairSums
-from ope_vpm.ope.adapter.pair_stream import on_sample, pair_features
-from ope_vpm.ope.adapter.pairs import absorbed_share
-from ope_vpm.ope.adapter.state_features import ActionCoordinates, ActionFunctions, StateFeatures
+from ope_vpm.ope.adapter import given
+from ope_vpm.ope.adapter.action_functions import ActionCoordinates, ActionFunctions
+from ope_vpm.ope.adapter.ends import absorbed_share, check_choices, clock_remarks, plan_steps, rows_of, times
+from ope_vpm.ope.adapter.given import Encoder
+from ope_vpm.ope.adapter.pair_features import PairSums, on_sample, pair_features
+from ope_vpm.ope.adapter.states import StateFeatures
 from ope_vpm.ope.behaviour.action_ratio import RatioWeighting, action_ratio, ratio_model, weighted_pairs
 from ope_vpm.ope.inference.doubts import (
     DISAGREEMENT,
@@ -36,6 +35,7 @@ from ope_vpm.ope.inference.doubts import (
     suspected_bias,
 )
 from ope_vpm.ope.inference.uncertainty import EpisodeSums
+from ope_vpm.ope.linear.doubts import row_doubt, sample_rows
 from ope_vpm.ope.linear.equations import Influences, RidgePath, _return_path, ridge_path
 from ope_vpm.ope.linear.estimate import (
     FEW_ENDS,
@@ -48,7 +48,6 @@ from ope_vpm.ope.linear.estimate import (
     linear_estimate,
     rows_at,
 )
-from ope_vpm.ope.linear.sensitivity import row_doubt, sample_rows
 from ope_vpm.ope.log import Log, precision_for
 from ope_vpm.ope.q import networks
 from ope_vpm.ope.q.linear import find_lstd, linear_qs, lstd_equations
@@ -301,7 +300,7 @@ def test_ends_are_spread_over_as_many_restarts_as_rows_allow(ends, copies):
     last = np.arange(12) % length == length - 1
     data = ov.LoggedDataset.from_arrays(np.arange(12), np.zeros(12, int), np.zeros(12), np.arange(12), terminated=last)
     resets = np.arange(ends) < 3
-    plan = steps(data.with_resets(resets), gamma=1.0)
+    plan = plan_steps(data.with_resets(resets), "restart", "continue", 0, np.arange(ends))
     counts = np.bincount(plan.rows)[data.ends]
     assert (counts == min(copies, int(resets.sum()))).all()
     assert plan.weight.sum() == pytest.approx(12)
@@ -344,9 +343,9 @@ def test_states_of_too_large_a_space_are_numbered_as_they_were_seen(monkeypatch)
     )
     plain = Encoder.fit(data, 2, absorbs=False)
     assert plain.states(rows).tolist() == [5, 19, 5]
-    monkeypatch.setattr(encoding, "MOST_STATES", 24)
+    monkeypatch.setattr(given, "MOST_STATES", 24)
     assert Encoder.fit(data, 2, absorbs=False).labels is None
-    monkeypatch.setattr(encoding, "MOST_STATES", 23)
+    monkeypatch.setattr(given, "MOST_STATES", 23)
     seen = Encoder.fit(data, 2, absorbs=True)
     unseen = seen.states(np.array([[1, 1]]))[0]
     numbers = seen.states(rows).tolist()

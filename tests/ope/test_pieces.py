@@ -12,8 +12,8 @@ from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.logged_mean import reward_sums, time_weights
 from ope_vpm.ope.inference.returns import ends_under, fixed_length, reaches_ends, uncharged, with_rate_doubt
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
+from ope_vpm.ope.q.linear import QValues, influence
 from ope_vpm.ope.q.training import Ensemble, mlp, train
-from ope_vpm.ope.q.values import QValues, influence
 from ope_vpm.ope.vpm.pairs import initial_values, td_residual
 from tests.clones import categorical_clone
 

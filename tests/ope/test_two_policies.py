@@ -9,9 +9,8 @@ import ope_vpm as ov
 from ope_vpm.baselines.onestep import OneStep
 from ope_vpm.ope import Problem
 from ope_vpm.ope.behaviour.action_ratio import known_overlap
-from ope_vpm.ope.behaviour.draws import Draws
 from ope_vpm.ope.behaviour.gaussian import CloneRows, tell_apart
-from ope_vpm.ope.behaviour.regression import Design
+from ope_vpm.ope.behaviour.rows import Design, Draws
 from ope_vpm.ope.inference.doubts import SUPPORT
 from ope_vpm.policy import CategoricalPolicy, DeterministicPolicy, GaussianPolicy
 

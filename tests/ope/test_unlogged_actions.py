@@ -8,7 +8,7 @@ import ope_vpm as ov
 from ope_vpm.ope import Problem
 from ope_vpm.ope.behaviour.action_ratio import held_actions, known_overlap
 from ope_vpm.ope.dynamics.state_shift import unfamiliar
-from ope_vpm.ope.inference.support import unsupported
+from ope_vpm.ope.inference.estimate import unsupported
 from ope_vpm.policy import GaussianPolicy
 
 QUIET = ("constant-columns", "one-row-off")

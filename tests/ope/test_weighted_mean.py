@@ -10,7 +10,7 @@ from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope.inference.doubts import COEFFICIENTS, DISAGREEMENT, RIDGE, SUPPORT, among
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
 from ope_vpm.ope.linear.estimate import LinearEstimate
-from ope_vpm.ope.linear.mixture import mixed, shares_of
+from ope_vpm.ope.linear.resting import mixed, shares_of
 
 NOTHING = np.zeros(0)
 

@@ -9,9 +9,8 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.cli import main
-from ope_vpm.envs.double_well import DoubleWell
+from ope_vpm.envs.diffusions import DoubleWell, OrnsteinUhlenbeck
 from ope_vpm.envs.geo_queue import GeoQueue
-from ope_vpm.envs.ornstein_uhlenbeck import OrnsteinUhlenbeck
 
 QUEUE = GeoQueue(0.8, 0.9)
 

@@ -11,10 +11,9 @@ import pytest
 from ope_vpm.envs import sepsis
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.policy import TablePolicy
-from ope_vpm.studies.catalogue import PAPERS
 from ope_vpm.studies.papers import namkoong, page, paper, tang_wiens
 from ope_vpm.studies.papers import sepsis as runs
-from ope_vpm.studies.runner import write_rows
+from ope_vpm.studies.runner import PAPERS, write_rows
 from ope_vpm.studies.study import Results, Rows
 
 UNIFORM = TablePolicy(np.full((sepsis.STATES, 8), 1 / 8))

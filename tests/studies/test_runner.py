@@ -8,8 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from ope_vpm.outside import write_whole
-from ope_vpm.studies.catalogue import MODULES, find_study
-from ope_vpm.studies.runner import read_rows, reproduce
+from ope_vpm.studies.runner import MODULES, find_study, read_rows, reproduce
 from ope_vpm.studies.study import Outcome, Rows, Study, Table
 
 CALLS: list[tuple[str, int]] = []

@@ -12,7 +12,7 @@ from scipy import sparse
 from ope_vpm.arrays import Floats, Integers
 from ope_vpm.chain.finite import solve
 from ope_vpm.chain.finite.solve import SparseMatrix
-from ope_vpm.lazy import cached_property
+from ope_vpm.threads import cached_property
 
 MOST_NAMED_CLASSES = 5
 """How many closed classes a sentence names before it becomes too long to read."""

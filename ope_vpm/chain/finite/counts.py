@@ -19,7 +19,7 @@ from ope_vpm.arrays import Array, Floats, Integers, group_sums
 from ope_vpm.chain.finite.chain import NEARLY_ALL, FiniteChain, named_states
 from ope_vpm.chain.finite.solve import SparseMatrix
 from ope_vpm.chain.transitions import Transitions
-from ope_vpm.lazy import cached_property
+from ope_vpm.threads import cached_property
 
 LOOSE_TABLE, SMALL_TABLE = 10, 1000
 """Labels are looked up in a table of one entry per possible label while that has at most 1000 entries more than ten

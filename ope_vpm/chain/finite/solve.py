@@ -17,7 +17,7 @@ from scipy.sparse import csgraph
 from scipy.sparse import linalg as splinalg
 
 from ope_vpm.arrays import Bools, Floats, Integers
-from ope_vpm.lazy import cached_property
+from ope_vpm.threads import cached_property
 
 SparseMatrix = Any
 

@@ -14,7 +14,7 @@ from ope_vpm.chain.solvers.solution import ValueFunction
 from ope_vpm.chain.transitions import Transitions
 from ope_vpm.linear.features import Standardiser
 from ope_vpm.linear.moments import accumulate
-from ope_vpm.with_torch import torch
+from ope_vpm.optional import torch
 
 if TYPE_CHECKING:
     from ope_vpm.chain.solvers.ratio_network import RatioNetwork

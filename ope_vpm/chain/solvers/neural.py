@@ -19,7 +19,7 @@ from ope_vpm.chain.solvers.network import HiddenFeatures, NeuralRatio
 from ope_vpm.chain.solvers.solution import Ratio, Solution, select
 from ope_vpm.chain.transitions import Transitions
 from ope_vpm.linear.features import Standardiser
-from ope_vpm.with_torch import own_generator, torch
+from ope_vpm.optional import own_generator, torch
 
 if TYPE_CHECKING:
     from ope_vpm.chain.solvers.ratio_network import RatioNetwork

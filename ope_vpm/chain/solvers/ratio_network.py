@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from ope_vpm.with_torch import torch
+from ope_vpm.optional import torch
 
 
 class RatioNetwork(torch.nn.Module):

@@ -51,46 +51,22 @@ class Steps:
         return following
 
 
-def steps(
-    data: LoggedDataset,
-    *,
-    gamma: float,
-    on_end: OnEnd | None = None,
-    time_limit: TimeLimit = "continue",
-    seed: int = 0,
-    episodes: Integers | None = None,
+def plan_steps(
+    data: LoggedDataset, on_end: OnEnd, time_limit: TimeLimit, seed: int, episodes: Integers, as_logged: bool = False
 ) -> Steps:
     """Say what follows each logged step.
-
-    Args:
-        data: the log.
-        gamma: the discount; it only chooses the default of `on_end`.
-        on_end: what follows a termination: a fresh initial state ("restart", the default at gamma = 1) or
-            reward 0 for ever ("absorb", the default below).
-        time_limit: whether a truncated row goes on to its next state ("continue") or ends like a
-            terminated one ("restart"); see `ending_rows`.
-        seed: of the order in which initial states are dealt out.
-        episodes: the episodes' numbers in the order in which to go through them; as logged by default.
 
     A restart leads to the empirical distribution of initial states. Each ending row is spread over as many of them,
     dealt in one shuffled round, as keeps the copies below the number of logged rows: over all of them where
     that is possible, which leaves no sampling noise, and otherwise so that every initial state is used
     equally often.
-    """
-    choice = check_choices(gamma, on_end, time_limit)
-    ordered = np.arange(data.n_episodes) if episodes is None else episodes
-    return plan_steps(data, choice, time_limit, seed, ordered)
-
-
-def plan_steps(
-    data: LoggedDataset, on_end: OnEnd, time_limit: TimeLimit, seed: int, episodes: Integers, as_logged: bool = False
-) -> Steps:
-    """The steps of a log, every choice being made; see `steps`.
 
     Args:
         data: the log.
-        on_end: what follows a termination.
-        time_limit: what follows a truncation.
+        on_end: what follows a termination: a fresh initial state ("restart", the default at gamma = 1) or
+            reward 0 for ever ("absorb", the default below).
+        time_limit: whether a truncated row goes on to its next state ("continue") or ends like a
+            terminated one ("restart"); see `ending_rows`.
         seed: of the order in which initial states are dealt out.
         episodes: the episodes' numbers in the order in which to go through them.
         as_logged: whether steps are rather left in the order of the log where nothing restarts, as those of long logs:
@@ -207,3 +183,21 @@ def clock_remarks(data: LoggedDataset, time_limit: TimeLimit, known: bool) -> tu
     if clock_of(data, time_limit) is None:
         return ("truncated episodes have several lengths: restarts are taken to depend on the state alone",)
     return () if known else ("a time limit restarts the task, and states do not hold the time: add it to them",)
+
+
+def absorbed_share(data: LoggedDataset, ended: Bools, gamma: float) -> float:
+    """The share of the log's discounted time that lies after the end of an episode; 0 where nothing is absorbed.
+
+    It is how much the absorbing state counts among the log's states. Any share between 0 and 1 gives the same
+    stationary distribution; this one makes the ratio there 1 for on-policy data. It is kept away from both ends so that
+    neither the absorbing state nor the others vanish.
+
+    Args:
+        data: the log.
+        ended: (episodes,): whether the task ended with the episode.
+        gamma: the discount.
+    """
+    if not ended.any():
+        return 0.0
+    mass = float(np.sum(gamma ** data.lengths[ended].astype(np.float64))) / data.n_episodes
+    return min(max(mass, 0.01), 0.99)

@@ -10,37 +10,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from ope_vpm.arrays import Array, Floats, Integers, chunks
-from ope_vpm.linear.features import BATCH_ROWS, Standardiser
+from ope_vpm.linear.features import BATCH_ROWS
 from ope_vpm.linear.moments import Batch, Moments, accumulate
 from ope_vpm.linear.passes import Coefficients, GroupSums, apply_to_groups
-from ope_vpm.ope.adapter.state_features import NEAR, ActionFunctions
-from ope_vpm.ope.adapter.state_rows import SCALE_ROWS, StateRows, state_encoder
-from ope_vpm.ope.log import Log
+from ope_vpm.logged import LoggedDataset
+from ope_vpm.ope.adapter.action_functions import (
+    ACTION_COLUMNS,
+    FOURIER,
+    ROWS_PER_COLUMN,
+    ActionFunctions,
+    centred_features,
+    functions_of_action,
+)
+from ope_vpm.ope.adapter.ends import NOTHING_FOLLOWS, TimeLimit
+from ope_vpm.ope.adapter.states import StateFeatures, StateRows, rows_of_log, state_features, state_rows
+from ope_vpm.ope.log import Log, Precision
 from ope_vpm.ope.memory import Memory, Same, remembered
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy import TargetPolicy
-from ope_vpm.policy.target import DRAWS
 
 if TYPE_CHECKING:
-    from ope_vpm.ope.adapter.pair_stream import PairRecipe, Pairs
-
-FOURIER, ACTION_COLUMNS = 40, 400
-"""Waves that functions of the action are multiplied with, and columns that all these products may have. Functions that
-are linear in the state are too few where the effect of an action changes its sign (a pole that leans to the left or to
-the right): on Pendulum, Acrobot, CartPole and Hopper (seeds 100 and 101) errors fall by another tenth. Columns cost
-time by their square."""
-ROWS_PER_COLUMN = 10
-"""Rows for each of these columns at least: with fewer, methods that choose no ridge would fit noise."""
-ACTION_FREQUENCIES = (1.5, 3.0)
-"""Frequencies of the Fourier features of an action, in radians for each standard deviation of the logged actions. Root
-mean squared errors of LSTD-Q for deterministic targets (note 015, tasks A, seed 100) with none, the first, both and 4.5
-as well: bids 0.033, 0.009, 0.007, 0.010; peak 0.33, 0.24, 0.09, 0.04; thresholds 0.084, 0.037, 0.023, 0.024; linear
-0.026, 0.031, 0.037, 0.044."""
+    from ope_vpm.ope.adapter.pair_stream import Pairs
 
 
 @dataclass(frozen=True)
@@ -179,54 +174,125 @@ def memory_of(pairs: Pairs, weighting: object) -> Memory:
     return Memory()
 
 
-def centred_features(problem: Problem, draws: int = DRAWS, rich: bool = False) -> Array:
-    """The functions u of the action at each logged step, (n, k): see `ActionFunctions`.
+class Weighting(Protocol):
+    """A function that weighs logged rows."""
+
+    def __call__(self, data: LoggedDataset, policy: TargetPolicy) -> Floats:
+        """(n,): the weight of each row."""
+
+
+@dataclass(frozen=True, eq=False)
+class PairRecipe:
+    """How features of pairs are made from logged rows: all that is chosen beforehand, from the log's sample."""
+
+    features: StateFeatures
+    """V."""
+    functions: ActionFunctions
+    """The functions u of the action."""
+    action_base: int
+    """How many features of the state each u is multiplied with: 1, the coordinates, and some Fourier features."""
+    draws: int
+    seed: int
+    time_limit: TimeLimit
+    precision: Precision
+    weighting: Weighting | None = None
+    """The weight of each row; None: 1."""
+    memory: Memory = field(default_factory=Memory, repr=False)
+    """The results that were computed from these features and weights."""
+
+    @remembered
+    def weighted(self, weighting: Weighting) -> PairRecipe:
+        """This recipe with a weight for each row; moments are computed once for each function."""
+        return replace(self, weighting=weighting, memory=Memory())
+
+    def pairs(self, data: LoggedDataset, policy: TargetPolicy) -> PairFeatures:
+        """The features of a part of the log."""
+        first: Integers = np.flatnonzero(data.from_reset)
+        states = state_rows(data, self.features, self.time_limit, first, self.precision)
+        rng = np.random.default_rng([self.seed, data.first_row])
+        centred = self.functions(data.observations, data.actions, policy, rng, self.draws)
+        weight = None if self.weighting is None else self.weighting(data, policy)
+        return PairFeatures(states, centred.astype(self.precision, copy=False), self, weight)
+
+
+@remembered
+def pair_recipe(
+    log: Log,
+    policy: TargetPolicy,
+    n_features: int | None,
+    draws: int,
+    seed: int,
+    time_limit: TimeLimit,
+    fourier: int,
+    rich: bool,
+) -> PairRecipe:
+    """The recipe of a log's pairs; arguments as in `any_pairs`.
+
+    Each function of the action is multiplied with as many Fourier features of the state as fit.
+    """
+    features, functions = (
+        state_features(log, policy, n_features, time_limit, seed),
+        functions_of_action(log, policy, rich),
+    )
+    width = functions.number(policy, log.sample.data.observations[:1], log.sample.data.actions[:1])
+    linear, most = 1 + features.linear, min(ACTION_COLUMNS, log.data.leads_on(time_limit) // ROWS_PER_COLUMN)
+    base = min(linear + int(np.clip(most // max(width, 1) - linear, 0, fourier)), features.size)
+    return PairRecipe(features, functions, base, draws, seed, time_limit, log.precision)
+
+
+@remembered
+def of_sample(log: Log, policy: TargetPolicy, recipe: PairRecipe) -> PairFeatures:
+    """The features that a recipe makes of the log's sample."""
+    return replace(recipe, precision=log.sample.precision).pairs(log.sample.data, policy)
+
+
+@remembered
+def _weight_at(pairs: PairFeatures, rows: Same) -> Floats:
+    assert pairs.weight is not None
+    return pairs.weight[rows.array]
+
+
+def any_pairs(
+    problem: Problem, n_features: int | None, draws: int, fourier: int = FOURIER, rich: bool = False
+) -> Pairs:
+    """The features of the problem's pairs, of a log in memory or in parts; those of states are shared by all discounts.
 
     Args:
         problem: the question.
-        draws: target actions per state where the policy's moments have no closed form.
-        rich: as in `any_pairs`.
+        n_features: random Fourier features of the state; None: `features_for` the rows of the log.
+        draws: target actions drawn for each state where the policy's mean action is not known otherwise.
+        fourier: how many Fourier features of the state functions of the action are multiplied with at most.
+        rich: whether continuous actions have more functions than lines and parabolas.
     """
-    return _centred_features(problem.log, problem.policy, draws, problem.seed, rich)
+    log, policy, time_limit, seed = problem.log, problem.policy, problem.time_limit, problem.seed
+    if not log.data.leads_on(time_limit):
+        raise ValueError(NOTHING_FOLLOWS)
+    recipe = pair_recipe(log, policy, n_features, draws, seed, time_limit, fourier, rich)
+    if log.streamed:
+        from ope_vpm.ope.adapter.pair_stream import PairStream  # for logs in parts alone
+
+        return PairStream(log, policy, recipe)
+    states = rows_of_log(log, policy, n_features, time_limit, seed)
+    return PairFeatures(states, centred_features(problem, draws, rich), recipe, memory=recipe.memory)
 
 
-@remembered
-def _centred_features(log: Log, policy: TargetPolicy, draws: int, seed: int, rich: bool) -> Array:
-    """The functions u at each logged step, in the precision of the features.
-
-    Policies that draw do so in the log's canonical order.
-
-    Those of long logs draw in the order of the log, which may be read in parts.
-    """
-    data, rng, out = log.data, np.random.default_rng(seed), np.empty((0, 0), log.precision)
-    functions = functions_of_action(log, policy, rich)
-    for part in chunks(len(data)):
-        rows = log.rows[part] if log.sample is log else part
-        values = functions(data.observations[rows], data.actions[rows], policy, rng, draws)
-        if part.start == 0:
-            out = np.empty((len(data), values.shape[1]), log.precision)
-        out[rows] = values
-    return out
+def pair_features(
+    problem: Problem, n_features: int | None, draws: int, fourier: int = FOURIER, rich: bool = False
+) -> PairFeatures:
+    """The features of the pairs of a log that is in memory."""
+    pairs = any_pairs(problem, n_features, draws, fourier, rich)
+    if not isinstance(pairs, PairFeatures):
+        raise TypeError("the rows of a log that is read in parts are not all there")
+    return pairs
 
 
-def action_functions(problem: Problem, rich: bool = False) -> ActionFunctions:
-    """The functions of the action that a problem's features have."""
-    return functions_of_action(problem.log, problem.policy, rich)
-
-
-@remembered
-def functions_of_action(log: Log, policy: TargetPolicy, rich: bool) -> ActionFunctions:
-    """Scales from the log's sample; rich ones as far as there is room for them beside the coordinates of states."""
-    data = log.sample.data
-    if data.discrete_actions:
-        return ActionFunctions(None)
-    scale, size = Standardiser.fit(data.actions), data.actions.shape[1]
-    linear = 1 + state_encoder(log).size + size
-    room = min(ACTION_COLUMNS, len(log.data) // ROWS_PER_COLUMN) // linear - len(NEAR)
-    if not rich or room < 2 * size:
-        return ActionFunctions(scale)
-    rows = log.sample.rows[:: max(1, len(log.sample.rows) // SCALE_ROWS)]
-    usual = policy.action_moments(data.observations[rows], np.random.default_rng(0))[0]
-    apart = np.sqrt(np.mean(np.square(scale(policy.clipping.clip(data.actions[rows])) - scale(usual)), axis=0))
-    fourier = (room // size - 2) // 2
-    return ActionFunctions(scale, np.where(apart > 0, apart, 1.0), ACTION_FREQUENCIES[:fourier])
+def on_sample(problem: Problem, pairs: Pairs) -> PairFeatures:
+    """Features and weights of a problem's pairs for the rows in the log's sample."""
+    log = problem.log
+    if log.sample is log:
+        assert isinstance(pairs, PairFeatures)
+        return pairs
+    sampled = of_sample(log, problem.policy, pairs.recipe)
+    if not isinstance(pairs, PairFeatures) or pairs.weight is None:
+        return sampled
+    return sampled.weighted(_weight_at(pairs, Same(log.sample_rows)))

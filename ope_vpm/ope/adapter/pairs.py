@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ope_vpm.arrays import Array, Bools, Floats, Integers, read_only
+from ope_vpm.arrays import Array, Floats, Integers, read_only
 from ope_vpm.chain import Transitions
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.adapter.encoding import Encoder, check_match
-from ope_vpm.ope.adapter.ends import OnEnd, Steps, TimeLimit, steps
+from ope_vpm.ope.adapter.ends import Steps, absorbed_share
+from ope_vpm.ope.adapter.given import Encoder
 from ope_vpm.policy import TargetPolicy
 
 
@@ -36,35 +36,6 @@ class Pairs:
     def absorbs(self) -> bool:
         """Whether the last row is the absorbing state's."""
         return self.encoder.absorbs
-
-
-def pairs(
-    data: LoggedDataset,
-    policy: TargetPolicy,
-    *,
-    gamma: float = 1.0,
-    seed: int = 0,
-    on_end: OnEnd | None = None,
-    time_limit: TimeLimit = "continue",
-    draws: int = 1,
-) -> Pairs:
-    """Build the transitions whose stationary (gamma = 1) or discounted distribution is the target policy's.
-
-    Args:
-        data: the log.
-        policy: the target.
-        gamma: the discount; below 1, initial pairs are needed and made.
-        seed: of the target's draws and of the restarts.
-        on_end: "restart" or "absorb"; see `ope_vpm.ope.adapter.ends.steps`.
-        time_limit: "continue" or "restart"; see there.
-        draws: target actions drawn for each next state, for continuous actions; 1 is the paper's. For
-            discrete actions the whole distribution is used instead.
-    """
-    if draws < 1:
-        raise ValueError(f"draws must be at least 1: got {draws}")
-    policy = check_match(data, policy)
-    plan = steps(data, gamma=gamma, on_end=on_end, time_limit=time_limit, seed=seed)
-    return pairs_of(data, policy, plan, data.initial_observations, gamma, seed, draws)
 
 
 def pairs_of(
@@ -170,21 +141,3 @@ def _drawn(policy: TargetPolicy, observations: Array, shape: tuple[int, int], rn
     if actions.size != shape[0] * shape[1]:
         raise ValueError(f"the policy's actions have shape {actions.shape}, the data's {shape}: they do not fit")
     return actions.reshape(shape)
-
-
-def absorbed_share(data: LoggedDataset, ended: Bools, gamma: float) -> float:
-    """The share of the log's discounted time that lies after the end of an episode; 0 where nothing is absorbed.
-
-    It is how much the absorbing state counts among the log's states. Any share between 0 and 1 gives the same
-    stationary distribution; this one makes the ratio there 1 for on-policy data. It is kept away from both ends so that
-    neither the absorbing state nor the others vanish.
-
-    Args:
-        data: the log.
-        ended: (episodes,): whether the task ended with the episode.
-        gamma: the discount.
-    """
-    if not ended.any():
-        return 0.0
-    mass = float(np.sum(gamma ** data.lengths[ended].astype(np.float64))) / data.n_episodes
-    return min(max(mass, 0.01), 0.99)

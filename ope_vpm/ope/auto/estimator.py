@@ -2,7 +2,7 @@
 
 Finite states and actions: vpm, whose fixed point is the exact solution of the counted model and which predicts the
 values of unseen pairs, shrunk towards the one-step ratio as far as the log cannot tell the two apart. Continuous
-states: the weighted mean of vpm and LSTD-Q (`ope_vpm.ope.linear.mixture`), LSTD-Q alone for a policy without densities,
+states: the weighted mean of vpm and LSTD-Q (`ope_vpm.ope.linear.resting`), LSTD-Q alone for a policy without densities,
 or networks where the log holds too little of what the target does. Where a model of one step explains nearly all of
 what follows, as it does for smooth dynamics, the target is followed in that model instead, if that leaves less doubt.
 Walks of the target in a model of the log are a second opinion, always: how far they lie from the value is a doubt.
@@ -20,17 +20,16 @@ from ope_vpm.ope.dynamics.state_shift import state_shift
 from ope_vpm.ope.dynamics.walked import Walked, walked_value
 from ope_vpm.ope.estimator import ProblemEstimator
 from ope_vpm.ope.inference.doubts import DISAGREEMENT
-from ope_vpm.ope.inference.estimate import RawEstimate, found_on_sample
+from ope_vpm.ope.inference.estimate import RawEstimate, found_on_sample, unsupported
 from ope_vpm.ope.inference.returns import with_return
-from ope_vpm.ope.inference.support import unsupported
 from ope_vpm.ope.linear.estimate import LinearEstimate
-from ope_vpm.ope.linear.mixture import mixture
+from ope_vpm.ope.linear.resting import mixture
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.fitted import Networks, fitted_q
 from ope_vpm.ope.q.linear import doubted_lstd, find_lstd
 from ope_vpm.ope.vpm.estimator import POWER, VPMEstimator, solve_factored
+from ope_vpm.optional import has_torch
 from ope_vpm.threads import at_once
-from ope_vpm.with_torch import has_torch
 
 NO_NETWORKS = "networks might fit better and need torch: pip install 'ope-vpm[torch]'"
 LEAST_OVERLAP = 0.3

@@ -14,16 +14,13 @@ import numpy as np
 from ope_vpm.arrays import Array, Floats, chunks
 from ope_vpm.linear.features import Standardiser
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.adapter.choices import Behaviour
+from ope_vpm.ope.adapter.given import Behaviour, state_encoder
 from ope_vpm.ope.adapter.pair_features import PairFeatures
 from ope_vpm.ope.adapter.pair_stream import Pairs
-from ope_vpm.ope.adapter.state_features import StateFeatures
-from ope_vpm.ope.adapter.state_rows import state_encoder
+from ope_vpm.ope.adapter.states import StateFeatures
 from ope_vpm.ope.behaviour.categorical import CategoricalClone, fit_categorical
-from ope_vpm.ope.behaviour.clone import known_log_prob
-from ope_vpm.ope.behaviour.draws import Draws
 from ope_vpm.ope.behaviour.gaussian import CloneRows, GaussianClone, fit_gaussians
-from ope_vpm.ope.behaviour.regression import Design
+from ope_vpm.ope.behaviour.rows import Design, Draws
 from ope_vpm.ope.log import Log, Precision
 from ope_vpm.ope.memory import remembered
 from ope_vpm.ope.problem import Problem
@@ -281,3 +278,23 @@ def _clone_rows(log: Log, seed: int) -> CloneRows:
 @remembered
 def _clone_features(log: Log, seed: int) -> StateFeatures:
     return StateFeatures.draw(log.data, FOURIER, seed, encoder=state_encoder(log))
+
+
+def known_log_prob(data: LoggedDataset, behaviour: Behaviour) -> Floats | None:
+    """Log b of each logged action, as it was logged or by the policy that acted; None where it has to be cloned.
+
+    Args:
+        data: the log.
+        behaviour: as `checked_behaviour` returns it. A logged action that a policy never takes shows that another one
+            acted, and is refused.
+    """
+    if isinstance(behaviour, str):
+        return data.behaviour_log_prob if behaviour == "logged" else None
+    found: Floats = behaviour.log_likelihood(data.observations, data.actions)
+    if not np.isfinite(found).all():
+        row = int(np.argmin(np.isfinite(found)))
+        raise ValueError(
+            f"a behaviour policy must be able to take every logged action: that of row {row} has probability 0 "
+            "(is it the policy that logged the data?)"
+        )
+    return found

@@ -11,16 +11,15 @@ import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
 from ope_vpm.linear.features import Standardiser
-from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.adapter.choices import Behaviour, checked_behaviour
-from ope_vpm.ope.adapter.encoding import Encoder
-from ope_vpm.ope.adapter.state_features import StateFeatures
+from ope_vpm.ope.adapter.given import Behaviour, Encoder, checked_behaviour
+from ope_vpm.ope.adapter.states import StateFeatures
+from ope_vpm.ope.behaviour.action_ratio import known_log_prob
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.memory import remembered
 from ope_vpm.ope.problem import Problem
+from ope_vpm.optional import torch
 from ope_vpm.policy.continuous import LOG_ROOT_TWO_PI
 from ope_vpm.policy.target import Clipping
-from ope_vpm.with_torch import torch
 
 SMOOTHING = 1.0
 """Observations added to each state, spread evenly over the actions: no logged ratio is then infinite, and a state that
@@ -142,26 +141,6 @@ def _gaussian(log: Log, clipping: Clipping) -> tuple[int, LogProb, Floats]:
     # a density is in the units of the actions, a probability at a bound has none
     units = np.where(below | above, 0.0, np.log(scale.std)).sum(axis=1)
     return 2 * actions.shape[1], log_prob, units
-
-
-def known_log_prob(data: LoggedDataset, behaviour: Behaviour) -> Floats | None:
-    """Log b of each logged action, as it was logged or by the policy that acted; None where it has to be cloned.
-
-    Args:
-        data: the log.
-        behaviour: as `checked_behaviour` returns it. A logged action that a policy never takes shows that another one
-            acted, and is refused.
-    """
-    if isinstance(behaviour, str):
-        return data.behaviour_log_prob if behaviour == "logged" else None
-    found: Floats = behaviour.log_likelihood(data.observations, data.actions)
-    if not np.isfinite(found).all():
-        row = int(np.argmin(np.isfinite(found)))
-        raise ValueError(
-            f"a behaviour policy must be able to take every logged action: that of row {row} has probability 0 "
-            "(is it the policy that logged the data?)"
-        )
-    return found
 
 
 def asked_behaviour(problem: Problem, own: Behaviour = None) -> Behaviour:

@@ -1,7 +1,9 @@
 """The behaviour as one or two Gaussians in z, the target's own units, with clipped actions taken for what they are.
 
 An action that was clipped to a bound says only that the draw lay beyond it: its likelihood is the probability of a tail
-of the Gaussian, not a density.
+of the Gaussian, not a density. So the mean, linear in features, is fitted by expectation and maximisation (Dempster,
+Laird and Rubin 1977). With G = Σ w φφᵀ, P = Σ w φ·E[draw] and S = Σ w E[draw²] the coefficients are (G + ridge)⁻¹P, and
+the squares that they leave S - 2βᵀP + βᵀGβ: a round passes over the rows once.
 
 Where logs of two policies were put together, one Gaussian fits neither. Whole episodes are then told apart, and the
 clone is Σ_k g_k(s)·N(z; μ_k(s), σ_k), with g_k(s) the share of policy k among the rows near s.
@@ -13,12 +15,103 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import cho_factor, cho_solve
 
 from ope_vpm.arrays import Bools, Floats, Integers, group_sums
-from ope_vpm.lazy import cached_property
-from ope_vpm.ope.behaviour.draws import Draws
-from ope_vpm.ope.behaviour.regression import NO_RIDGE, Design, Gaussian, Regression, expectation
+from ope_vpm.ope.behaviour.rows import NO_RIDGE, Design, Draws, Gaussian
 from ope_vpm.ope.memory import Memory, remembered
+from ope_vpm.threads import cached_property
+
+LEAST_VARIANCE = 1e-12
+"""Added to a variance, so that constant actions have a density."""
+LEAST_LEFT = 1e-6
+"""The share of Σ w E[draw²] below which what a fit leaves is summed up over rows: a difference of sums would have lost
+ten of sixteen digits there."""
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """Sums over rows of what is expected of each draw."""
+
+    products: Floats
+    """Σ w φ·E[draw], shape (D, m)."""
+    squares: Floats
+    """Σ w E[draw²], shape (m,)."""
+
+
+def expectation(draws: Draws, now: Gaussian, design: Design, weight: Floats) -> Expectation:
+    """The E step: expected draws and squares, under the Gaussian of the round before.
+
+    Args:
+        draws: the draws.
+        now: the Gaussian.
+        design: the features.
+        weight: of each row.
+    """
+    columns = draws.z.shape[1]
+    products, squares = np.zeros((design.size, columns)), np.zeros(columns)
+    for rows, features in design.batches():
+        seen = now.seen(draws.at(rows.start, rows.stop), features)
+        products += features.T @ (weight[rows, None] * seen.centre)
+        squares += weight[rows] @ np.square(seen.centre) + seen.variances(weight[rows])
+    return Expectation(products, squares)
+
+
+class Regression:
+    """Ridge regression with weighted rows, whose matrix is factored once.
+
+    Args:
+        design: the features of all rows.
+        ridge: on the squared coefficients of features that are not linear, per unit of weight.
+        weight: (n,).
+        gram: Σ w φφᵀ, where it is known already.
+    """
+
+    def __init__(self, design: Design, ridge: float, weight: Floats, gram: Floats | None = None) -> None:
+        self.design, self.weight, self.total = design, weight, float(weight.sum())
+        self.gram = design.gram(weight) if gram is None else gram
+        self.factor = cho_factor(self.gram + np.diag(design.penalty(ridge) * self.total))
+
+    def solve(self, products: Floats) -> Floats:
+        """The coefficients, from Σ w φ·value."""
+        return cho_solve(self.factor, products)
+
+    def coefficients(self, values: Floats) -> Floats:
+        """(size,): of the regression of a value at every row."""
+        right = sum(features.T @ (self.weight[rows] * values[rows]) for rows, features in self.design.batches())
+        return self.solve(np.asarray(right))
+
+    def fit(self, draws: Draws, start: Gaussian, rounds: int) -> Gaussian:
+        """A Gaussian by expectation and maximisation; where nothing was clipped one round is exact.
+
+        Args:
+            draws: the draws.
+            start: the Gaussian of the first expectation.
+            rounds: how often.
+        """
+        found = start
+        for _ in range(rounds if draws.any_clipped else 1):
+            found = self.maximised(draws, found, expectation(draws, found, self.design, self.weight))
+        return found
+
+    def maximised(self, draws: Draws, now: Gaussian, expected: Expectation) -> Gaussian:
+        """The likeliest Gaussian for what is expected under the one of the round before."""
+        coefficients = self.solve(expected.products)
+        explained = np.sum(coefficients * (2 * expected.products - self.gram @ coefficients), axis=0)
+        left = expected.squares - explained
+        if (left < LEAST_LEFT * expected.squares).any():
+            left = left_squares(draws, now, self.design, self.weight, coefficients)
+        return Gaussian(coefficients, np.sqrt(left / self.total + LEAST_VARIANCE))
+
+
+def left_squares(draws: Draws, now: Gaussian, design: Design, weight: Floats, coefficients: Floats) -> Floats:
+    """Σ w E[(draw - φᵀβ)²], shape (m,), row by row, the expectation being under the Gaussian of the round before."""
+    total = np.zeros(draws.z.shape[1])
+    for rows, features in design.batches():
+        seen = now.seen(draws.at(rows.start, rows.stop), features)
+        total += weight[rows] @ np.square(seen.centre - features @ coefficients) + seen.variances(weight[rows])
+    return total
+
 
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
 """On the coefficients of non-linear features, per row; held-out episodes choose one, or linear features alone."""

@@ -22,9 +22,8 @@ from ope_vpm.arrays import Array, Bools, Floats, Integers, group_sums
 from ope_vpm.linear.features import Standardiser
 from ope_vpm.linear.system import Halves
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.adapter.encoding import Encoder
-from ope_vpm.ope.adapter.state_features import StateFeatures
-from ope_vpm.ope.adapter.state_rows import features_for
+from ope_vpm.ope.adapter.given import Encoder
+from ope_vpm.ope.adapter.states import StateFeatures, features_for
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.memory import remembered
 

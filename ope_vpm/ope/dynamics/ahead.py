@@ -13,7 +13,7 @@ import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers
 from ope_vpm.ope.adapter.ends import TimeLimit, times
-from ope_vpm.ope.adapter.state_features import StateFeatures
+from ope_vpm.ope.adapter.states import StateFeatures
 from ope_vpm.ope.dynamics.world import World
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.memory import Same, remembered

@@ -15,20 +15,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
-from ope_vpm.lazy import cached_property
 from ope_vpm.linear.system import RIDGES, LinearSystem, choose_ridge, penalty_scale
-from ope_vpm.ope.adapter.pair_stream import pair_features
+from ope_vpm.ope.adapter.pair_features import pair_features
 from ope_vpm.ope.dynamics.ahead import NO_CHARGE, Ahead, Charge, Simulator
 from ope_vpm.ope.dynamics.state_shift import some_of, unfamiliar
 from ope_vpm.ope.dynamics.world import World, world_of
 from ope_vpm.ope.inference.doubts import DISAGREEMENT, Doubts, scaled
-from ope_vpm.ope.inference.estimate import RawEstimate, reward_range
+from ope_vpm.ope.inference.estimate import RawEstimate, reward_range, unsupported
 from ope_vpm.ope.inference.returns import reaches_ends
-from ope_vpm.ope.inference.support import unsupported
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, initial_sums
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.memory import remembered
 from ope_vpm.ope.problem import Problem
+from ope_vpm.threads import cached_property
 
 LEAST_EXPLAINED = 0.9995
 """The explained share of the variance of every coordinate's change and of the reward: below it errors grow faster over

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from scipy import sparse
 
 from ope_vpm.arrays import ROUNDING, Array, Bools, Floats, Integers, are_ones, group_sums, number_codes
 from ope_vpm.chain.finite.solve import SparseMatrix
-from ope_vpm.lazy import cached_property
-from ope_vpm.ope.adapter.encoding import Encoder
+from ope_vpm.logged import LoggedDataset
+from ope_vpm.logged.sums import Mergeable
 from ope_vpm.ope.adapter.ends import Steps
+from ope_vpm.ope.adapter.given import Encoder
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.memory import remembered
+from ope_vpm.threads import cached_property
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,3 +234,37 @@ def second_half(log: Log) -> Bools:
     """(episodes,): whether each is in the second of two halves; equal episodes share one, as in `Log.folds`."""
     half: Bools = log.folds(2) == 1
     return half
+
+
+Sums = TypeVar("Sums", bound=Mergeable)
+
+
+@dataclass(frozen=True, eq=False)
+class SomeSteps:
+    """Some logged steps; those of one episode follow one another."""
+
+    row: Integers
+    """The number of each one's row in the log."""
+    pair: Integers
+    """The number of its pair."""
+    after: Integers
+    """The number of the state that follows; -1 where nothing does."""
+    weight: Floats
+    rewards: Floats
+    episode: Integers
+    """The number of its episode, from the first one of the `LoggedSteps` on."""
+    end: Bools
+    """Whether the task ends with it."""
+    cut: Bools
+    """Whether a time limit does that."""
+
+
+@dataclass(frozen=True, eq=False)
+class LoggedSteps:
+    """The steps of a log in memory, or of one part of a log."""
+
+    data: LoggedDataset
+    """The rows."""
+    first: int
+    """The number of the first episode."""
+    pieces: Iterator[SomeSteps]

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ope_vpm.arrays import Floats
-from ope_vpm.ope.finite.counted import counted_solution
+from ope_vpm.ope.finite.estimate import counted_solution
 from ope_vpm.ope.finite.influence import ratio_of_pairs
-from ope_vpm.ope.finite.mixture import mixture_sums
 from ope_vpm.ope.finite.problem import finite_problem
-from ope_vpm.ope.inference.uncertainty import EpisodeSums
+from ope_vpm.ope.inference.uncertainty import EpisodeSums, entry_rate_of_ends, initial_sums
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.q.values import QValues
+from ope_vpm.ope.q.linear import QValues
 
 
 @dataclass(frozen=True)
@@ -50,3 +49,18 @@ def counted_fit(problem: Problem) -> CrossFit:
         mixture=mixture,
         doubts=solution.doubts if mixture is not None else (),
     )
+
+
+def mixture_sums(problem: Problem, psi: Floats, ratio: Floats, first: Floats) -> EpisodeSums:
+    """Per-episode sums of ψ, and what the initial states add where transient pairs end episodes.
+
+    Args:
+        problem: the question.
+        psi: of each step.
+        ratio: the ratio of passes at each step.
+        first: the gain of each initial state.
+    """
+    data, steps = problem.data, problem.steps
+    share = steps.weight / steps.weight.sum()
+    sums = EpisodeSums.of_rows(data.episode[steps.rows], data.n_episodes, share * psi, share)
+    return sums.beside(initial_sums(problem, entry_rate_of_ends(problem, steps.rows, share * ratio), first))

@@ -11,7 +11,7 @@ from scipy import sparse
 from ope_vpm.arrays import Floats, effective_sample_size
 from ope_vpm.chain.finite.chain import FiniteChain
 from ope_vpm.ope.finite.behaviour import BehaviourModel
-from ope_vpm.ope.finite.limits import binomial_limits
+from ope_vpm.ope.finite.doubts import binomial_limits
 from ope_vpm.ope.finite.mixed import MixedModel, Variances, Weights, covariates
 from ope_vpm.ope.finite.model import CompletedModel
 from ope_vpm.ope.finite.problem import FiniteProblem

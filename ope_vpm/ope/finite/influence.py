@@ -1,6 +1,6 @@
 """What the logged steps say of an exact solution on counts: weights, influence of episodes, ends, rare rewards.
 
-All of it are sums over steps: see `streamed`.
+All of it are sums over steps: see `over_steps`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ import numpy as np
 
 from ope_vpm.arrays import Bools, Floats, Integers
 from ope_vpm.linear.passes import WeightSums, added
-from ope_vpm.ope.finite.counts import PairCounts
-from ope_vpm.ope.finite.limits import RareRewards, commonest_reward, limits_of_rewards
-from ope_vpm.ope.finite.mixture import Mixture
-from ope_vpm.ope.finite.model import FiniteSolution
-from ope_vpm.ope.finite.problem import finite_problem
-from ope_vpm.ope.finite.streamed import LoggedSteps, SomeSteps, over_steps
+from ope_vpm.logged import LoggedDataset
+from ope_vpm.ope.finite.counts import LoggedSteps, PairCounts, SomeSteps
+from ope_vpm.ope.finite.model import FiniteSolution, Mixture
+from ope_vpm.ope.finite.problem import finite_problem, over_steps
 from ope_vpm.ope.inference.uncertainty import EpisodeSums, initial_sums
 from ope_vpm.ope.problem import Problem
 
@@ -37,8 +35,8 @@ class RowEvidence:
     """(rows,): the ratio at each logged row, 0 for rows that are not used; None where rows are read in parts."""
     of_weights: WeightSums
     """Their sums."""
-    rare: RareRewards | None
-    """What rests on rewards that few episodes hold; None where there are none, or they are not few."""
+    paid: tuple[Bools, Floats, Floats]
+    """(episodes,) each: whether it pays other rewards than the commonest, what higher ones add and lower ones take."""
     cut: float
     """The share of the target's ends that are a time limit's; 1 where it reaches none."""
     ends_worth: float
@@ -86,7 +84,7 @@ class SolvedSteps:
         )
 
     def influence_of_mixture(self, mixture: Mixture, steps: SomeSteps) -> Floats:
-        """ψ of each step: see `mixture`."""
+        """ψ of each step: see `model`."""
         gain, pair = np.append(mixture.gain, 0.0), steps.pair
         begins = steps.after if mixture.begins_after else self.state_of_pair[pair]
         led = gain[steps.after] - mixture.gain_after[pair]
@@ -167,7 +165,7 @@ class StepSums:
             self._influence(problem, solution, counts),
             weights,
             WeightSums(positive.sum(), counts.times @ np.maximum(ratio, 0) ** 2, positive),
-            limits_of_rewards(columns[_HOLDING] > 0, columns[_GAINS], columns[_LOSSES]),
+            (columns[_HOLDING] > 0, columns[_GAINS], columns[_LOSSES]),
             cut / ending if ending > 0 else 1.0,
             ending**2 / squares if squares > 0 else 0.0,
         )
@@ -193,7 +191,7 @@ def evidence_of_rows(problem: Problem, solution: FiniteSolution) -> RowEvidence:
     """What the rows of a log say of a solution.
 
     A step moves it by τ·(r + γV(s') - Q(s, a)) to first order, where Q is the mean of r + γV(s') over the steps of its
-    pair; where there are several closed classes, also by how they are mixed: see `mixture`.
+    pair; where there are several closed classes, also by how they are mixed: see `model`.
 
     Args:
         problem: the question.
@@ -238,3 +236,20 @@ def widening_of(whole: float, known: float) -> float:
         known: the same over those whose pair was seen more than once.
     """
     return min(float(np.sqrt(whole / known)), MOST_WIDENING) if known > 0 else MOST_WIDENING
+
+
+RARE_SHARE = 0.5
+"""A share of the episodes: rewards that more of them hold are not rare, and their mean is near normal."""
+
+
+def commonest_reward(data: LoggedDataset) -> float | None:
+    """The reward that most rows pay, the least of several; None where others are not rare.
+
+    Others are rare where at least half of the episodes pay nothing else. Whether so many pay one reward all along is
+    known without counting rewards, which takes long where there are many.
+    """
+    least, largest = (extreme.reduceat(data.rewards, data.starts) for extreme in (np.minimum, np.maximum))
+    if np.mean(least == largest) < 1 - RARE_SHARE:
+        return None
+    known, times = np.unique(data.rewards, return_counts=True)
+    return float(known[np.argmax(times)])

@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ope_vpm.arrays import ROUNDING, Floats, effective_sample_size, group_sums
-from ope_vpm.lazy import cached_property
 from ope_vpm.ope.finite.behaviour import BehaviourModel, centred_log_probabilities
 from ope_vpm.ope.finite.counts import PairCounts
 from ope_vpm.ope.finite.model import CompletedModel
 from ope_vpm.ope.finite.problem import FiniteProblem
+from ope_vpm.threads import cached_property
 
 EFFECTIVE_PAIRS = 1000
 """Pairs, in Kish's sense, that the weights leave, or half of all if these are fewer. With 300 errors on Taxi are 0.1

@@ -5,6 +5,15 @@
 D (states, pairs) sparse, E (states, substitutes) and L (substitutes, pairs): a state is worth its seen pairs, and a few
 linear combinations of all of them. Stationary and discounted solutions, episodes that a clock ends and likelihood
 intervals all use this one map.
+
+Where the target's chain has several closed classes c with average rewards g_c at γ = 1, the value is v = Σ_s p(s)·g(s),
+where p is the distribution of the logged states and g(s) the average reward in the long run from s: g_c within a class,
+and g = 𝒯g in transient states. Besides the rewards and transitions within the classes, two things move it:
+
+    ψ = g(s) - v                                        how much of the log begins where,
+      + N(s, a)/p(s, a) · (g(s') - Σ_s' P̂(s'|s, a)g(s'))  where transient pairs lead,
+
+N(s, a) being the expected number of passes through a transient pair before a class is reached.
 """
 
 from __future__ import annotations
@@ -18,9 +27,46 @@ from scipy import sparse
 from ope_vpm.arrays import ROUNDING, Floats, Integers
 from ope_vpm.chain.finite.chain import FiniteChain, named_states, reducibility
 from ope_vpm.chain.finite.solve import SparseMatrix
-from ope_vpm.lazy import cached_property
-from ope_vpm.ope.finite.mixture import Mixture
+from ope_vpm.ope.finite.counts import PairCounts
 from ope_vpm.ope.finite.problem import FiniteProblem
+from ope_vpm.threads import cached_property
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """The average rewards of several closed classes, and how the log's mass reaches them."""
+
+    value: float
+    """The mean of `gain` over the log's mass."""
+    gain: Floats
+    """(states,): the average reward in the long run from each state."""
+    ratio: Floats
+    """(pairs,): the passes through each transient pair over the log's share of it; 0 within closed classes."""
+    gain_after: Floats
+    """(pairs,): the expected gain of the state after each pair."""
+    begins_after: bool
+    """Whether the mass of a logged step begins at the state after it rather than at its own."""
+
+    @classmethod
+    def of(cls, counts: PairCounts, gain: Floats, passes: Floats, start: Floats, begins_after: bool) -> Mixture:
+        """Put the mixture together.
+
+        Args:
+            counts: the log.
+            gain: (states,): the average reward in the long run from each state.
+            passes: (pairs,): the expected number of passes through each pair before a closed class is reached.
+            start: (states,): the distribution of the log's mass.
+            begins_after: whether that is the distribution of the states after the steps.
+        """
+        ratio = passes * counts.times.sum() / counts.times
+        return cls(float(start @ gain / start.sum()), gain, ratio, counts.transitions @ gain, begins_after)
+
+    def influence(self, counts: PairCounts) -> Floats:
+        """(steps,): ψ of each logged step; its mean is 0 over the steps that the mixture was counted from."""
+        begins = counts.next_state if self.begins_after else counts.state_of_pair[counts.pair]
+        after = counts.value_after(self.gain) - self.gain_after[counts.pair]
+        psi: Floats = self.gain[begins] - self.value + self.ratio[counts.pair] * after
+        return psi
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

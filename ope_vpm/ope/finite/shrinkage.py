@@ -22,10 +22,8 @@ from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.streamed import Part
 from ope_vpm.ope.behaviour.action_ratio import CAP, action_ratio
 from ope_vpm.ope.behaviour.clone import SMOOTHING
-from ope_vpm.ope.finite.part_steps import StepPlan
 from ope_vpm.ope.finite.problem import FiniteProblem, finite_problem
-from ope_vpm.ope.finite.streamed import Numbers, numbers_of
-from ope_vpm.ope.finite.tally import planned
+from ope_vpm.ope.finite.tally import Numbers, StepPlan, numbers_of, planned
 from ope_vpm.ope.inference.estimate import RawEstimate, RewardRange, return_range, reward_range
 from ope_vpm.ope.inference.logged_mean import logged_mean, reward_sums, streamed_sums, time_weights, weighted_estimate
 from ope_vpm.ope.inference.uncertainty import Derived

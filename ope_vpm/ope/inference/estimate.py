@@ -11,8 +11,19 @@ import numpy as np
 from ope_vpm.arrays import ROUNDING, Floats, effective_sample_size, group_sums
 from ope_vpm.linear.passes import WeightSums
 from ope_vpm.logged import LoggedDataset
+from ope_vpm.ope.behaviour.action_ratio import held_actions, known_overlap
 from ope_vpm.ope.behaviour.hidden_causes import hidden_causes
-from ope_vpm.ope.inference.doubts import FEW, HIDDEN_CAUSES, Doubts, Noise, Rule, joined, remarks, suspected_bias
+from ope_vpm.ope.inference.doubts import (
+    FEW,
+    HIDDEN_CAUSES,
+    SUPPORT,
+    Doubts,
+    Noise,
+    Rule,
+    joined,
+    remarks,
+    suspected_bias,
+)
 from ope_vpm.ope.inference.uncertainty import Derived, EpisodeSums, Interval, Uncertainty
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
@@ -222,3 +233,36 @@ def noise_of(problem: Problem, raw: RawEstimate, error: float | None, steps: flo
         return None
     rewards, noise = problem.data.reward_facts, float(np.sqrt(max(error**2 - raw.suspected_bias**2, 0.0)))
     return Noise(noise, steps * max(NEGLIGIBLE * rewards.deviation, ROUNDING * rewards.size))
+
+
+OVERLAP = "the log does not hold {:.0%} of what the target does"
+UNLIKE = "{:.0%} of the target's actions are unlike logged ones: what they lead to was not logged"
+NO_DATA = "{:.0%} of the target's steps lead where there are no data"
+UNCERTAIN = 0.05
+"""The share of steps up to which a doubt adds nothing to the error: shares are estimated with such errors, and what so
+few steps pay is hardly ever extreme."""
+
+
+def unsupported(problem: Problem, share: float | None, sentence: str = NO_DATA, factor: float = 1.0) -> Doubts:
+    """The doubt about a share of the target's steps without data, which may pay anything that the rewards allow.
+
+    Args:
+        problem: the question.
+        share: of the steps; None where it is not known.
+        sentence: that says so, with the share in place of "{}".
+        factor: of the value's unit, such as the mean length of an episode for a return.
+    """
+    if share is None:
+        return ()
+    allowed = reward_range(problem, unlogged_ends=True)
+    bias = factor * max(share - UNCERTAIN, 0.0) * (allowed.high - allowed.low)
+    return SUPPORT.of(max(share, 0.0), bias=bias, sentence=sentence)
+
+
+def doubts_of_actions(problem: Problem, factor: float = 1.0) -> Doubts:
+    """How much of what the target does was not logged; arguments as in `unsupported`."""
+    overlap, held = known_overlap(problem), held_actions(problem)
+    return joined(
+        unsupported(problem, None if overlap is None else 1 - overlap, OVERLAP, factor),
+        unsupported(problem, None if held is None else 1 - held, UNLIKE, factor),
+    )

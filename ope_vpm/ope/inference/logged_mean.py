@@ -12,7 +12,7 @@ from ope_vpm.linear.passes import WeightSums, added
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.logged.streamed import Part
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit, ended_episodes
-from ope_vpm.ope.adapter.pair_stream import Weighting
+from ope_vpm.ope.adapter.pair_features import Weighting
 from ope_vpm.ope.inference.doubts import remarks
 from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.returns import with_ratio_return

@@ -21,7 +21,7 @@ from scipy.linalg import lu_factor, lu_solve
 from ope_vpm.arrays import ROUNDING, Bools, Floats, Integers, group_sums
 from ope_vpm.logged import LoggedDataset
 from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit, clock_of, ending_rows, times
-from ope_vpm.ope.adapter.state_features import StateFeatures
+from ope_vpm.ope.adapter.states import StateFeatures
 from ope_vpm.ope.inference.doubts import PLACEBO
 from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.log import Log

@@ -1,25 +1,54 @@
-"""The answer: what a policy is worth, with an interval, a verdict, and weights of mean 1."""
+"""Estimated policy values, how they print, and what they remember of the question for further ones."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import numpy as np
 
 from ope_vpm.arrays import Floats
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.inference.asked import Asked
 from ope_vpm.ope.inference.doubts import Doubts, Level
 from ope_vpm.ope.inference.uncertainty import Interval
+from ope_vpm.ope.inference.values import Reported
 from ope_vpm.ope.problem import Question
 from ope_vpm.outside import printable
 
 if TYPE_CHECKING:
     from ope_vpm.ope.questions.distribution import Distribution
     from ope_vpm.ope.questions.sensitivity import Sensitivity
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """The data, as long as somebody else holds them, and the policy; neither is pickled or copied."""
+
+    source: Any = None
+    """A weak reference to data in memory; a path, or whatever else was given, itself."""
+    policy: Any = None
+    ignore: tuple[str, ...] = ()
+    """Codes of the doctor's findings that were passed over."""
+
+    @classmethod
+    def about(cls, data: Any, policy: Any, ignore: Collection[str]) -> Asked:
+        """Data and policy as they were given to `evaluate`."""
+        return cls(ref(data) if isinstance(data, LoggedDataset) else data, policy, tuple(ignore))
+
+    def __reduce__(self) -> tuple[type[Asked], tuple[()]]:
+        return Asked, ()
+
+    def again(self, data: Any, policy: Any, method: str) -> tuple[Any, Any]:
+        """The log and the target, from what is given now or was given before; `method` asks, for the error."""
+        data = (self.source() if isinstance(self.source, ref) else self.source) if data is None else data
+        policy = self.policy if policy is None else policy
+        if data is None or policy is None:
+            gone = "data are" if data is None else "policy is"
+            again = f"value.{method}(data=data, policy=policy)"
+            raise ValueError(f"{method} looks at the log and the policy again, and the {gone} gone: {again}")
+        return data, policy
 
 
 @dataclass(frozen=True)
@@ -41,7 +70,7 @@ class EpisodeReturn:
 
 
 @dataclass(frozen=True, eq=False)
-class PolicyValue:
+class PolicyValue(Reported):
     """The value of a policy, on the scale of one reward.
 
     At gamma = 1 the long-run average reward per step; below, (1 - gamma) · E[Σ gamma^t r_t].
@@ -196,33 +225,6 @@ class PolicyValue:
             "no_return": self.no_return,
             "diagnostics": {name: _plain(value) for name, value in self.diagnostics.items()},
         }
-
-    def report(self, path: str | Path, data: LoggedDataset | None = None, title: str | None = None) -> None:
-        """Write a page about it, one HTML file; with the `data` it also shows where the weight sits.
-
-        See `ope_vpm.report`, which puts several values side by side.
-        """
-        from ope_vpm.ope.reporting import report
-
-        report(self, path, data, title)
-
-    def to_frame(self) -> Any:
-        """A data frame of pandas with one row; its columns are those of `PolicyValues.to_frame`."""
-        from ope_vpm.ope.reporting.tables import frame, rows_of
-
-        return frame(rows_of(self))
-
-    def to_latex(self) -> str:
-        """The value as a LaTeX table, for the package `booktabs`."""
-        from ope_vpm.ope.reporting.tables import latex, rows_of
-
-        return latex(rows_of(self))
-
-    def plot(self, data: LoggedDataset | None = None, ax: Any = None) -> Any:
-        """The value and its interval on axes of matplotlib, which are returned; with `data` beside what was logged."""
-        from ope_vpm.ope.reporting.plots import plot
-
-        return plot(self, data, ax)
 
     def _repr_html_(self) -> str:
         """For notebooks."""

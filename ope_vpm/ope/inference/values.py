@@ -1,4 +1,4 @@
-"""Several policy values, as `evaluate` returns them: a dict that prints itself and writes a page."""
+"""What every answer of `evaluate` can do for people, and several of them as a dict that prints itself."""
 
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,11 +10,11 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
-class PolicyValues(dict[Key, Value]):
-    """Values by the name of the estimator, the discount or the policy; dicts of dicts where several were asked for."""
+class Reported:
+    """What every answer can do for people, one value or several."""
 
-    def report(self, path: str | Path, data: LoggedDataset | None = None, title: str | None = None) -> None:
-        """Write one page about all of them, one HTML file; arguments as in `ope_vpm.report`."""
+    def report(self: Any, path: str | Path, data: LoggedDataset | None = None, title: str | None = None) -> None:
+        """Write a page about it, one HTML file, with the `data` also on where the weight sits: see `ope_vpm.report`."""
         from ope_vpm.ope.reporting import report
 
         report(self, path, data, title)
@@ -30,16 +30,20 @@ class PolicyValues(dict[Key, Value]):
         return frame(rows_of(self))
 
     def to_latex(self) -> str:
-        """The values as a LaTeX table, for the package `booktabs`."""
+        """A LaTeX table, for the package `booktabs`."""
         from ope_vpm.ope.reporting.tables import latex, rows_of
 
         return latex(rows_of(self))
 
     def plot(self, data: LoggedDataset | None = None, ax: Any = None) -> Any:
-        """All values and intervals on axes of matplotlib, which are returned; with `data` beside what was logged."""
+        """Values and intervals on axes of matplotlib, which are returned; with `data` beside what was logged."""
         from ope_vpm.ope.reporting.plots import plot
 
         return plot(self, data, ax)
+
+
+class PolicyValues(Reported, dict[Key, Value]):
+    """Values by the name of the estimator, the discount or the policy; dicts of dicts where several were asked for."""
 
     def _repr_html_(self) -> str:
         """For notebooks: a card for each."""

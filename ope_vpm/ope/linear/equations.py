@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
-from ope_vpm.lazy import cached_property
 from ope_vpm.linear.moments import Means, accumulate_folds, accumulate_initial, all_but_each
 from ope_vpm.linear.passes import Coefficients, WeightSums, apply, apply_all
 from ope_vpm.linear.system import DECADE, RIDGES, LinearSystem, choose_ridge
-from ope_vpm.ope.adapter.pair_features import PairFeatures, PairSums
-from ope_vpm.ope.adapter.pair_stream import Pairs, on_sample
+from ope_vpm.ope.adapter.pair_features import PairFeatures, PairSums, on_sample
+from ope_vpm.ope.adapter.pair_stream import Pairs
 from ope_vpm.ope.inference.returns import reaches_ends
 from ope_vpm.ope.inference.uncertainty import EpisodeSums, influence_sums, initial_sums
 from ope_vpm.ope.memory import Memory, remembered
 from ope_vpm.ope.problem import Discount, Problem
+from ope_vpm.threads import cached_property
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,14 +7,13 @@ import numpy as np
 from ope_vpm.arrays import Floats, group_sums
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.inference.doubts import DISAGREEMENT, remarks
-from ope_vpm.ope.inference.estimate import RawEstimate
+from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_actions
 from ope_vpm.ope.inference.returns import UNKNOWN, ends_under, fixed_length, reaches_ends, uncharged
-from ope_vpm.ope.inference.support import doubts_of_actions
 from ope_vpm.ope.inference.uncertainty import Bootstrap
-from ope_vpm.ope.linear.sensitivity import Rows, with_linear_doubt
+from ope_vpm.ope.linear.doubts import Rows
+from ope_vpm.ope.linear.resting import with_linear_doubt
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.q.linear import find_lstd, linear_qs
-from ope_vpm.ope.q.values import influence
+from ope_vpm.ope.q.linear import find_lstd, influence, linear_qs
 
 
 @dataclass(frozen=True)

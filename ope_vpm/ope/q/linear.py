@@ -2,6 +2,13 @@
 
 Its equations are those of the factored form of VPM without the action ratio. Other estimators build upon it: with Q
 cross-fitted by episodes, and with networks that learn what it leaves.
+
+Of any Q, V = E_π[Q] and any number ℓ the target's stationary distribution d gives
+
+    v = ℓ + (1-γ)E₀[V] + E_d[r - ℓ + γV(s') - Q(s, a)],
+
+so the Bellman residuals, weighted by the ratio τ = d/p, are both the error of the first two terms and their influence
+function.
 """
 
 from collections.abc import Sequence
@@ -10,14 +17,52 @@ from dataclasses import dataclass
 import numpy as np
 
 from ope_vpm.arrays import Floats, Integers
-from ope_vpm.ope.adapter.pair_features import FOURIER, action_functions
-from ope_vpm.ope.adapter.pair_stream import any_pairs
+from ope_vpm.ope.adapter.action_functions import FOURIER, action_functions
+from ope_vpm.ope.adapter.pair_features import any_pairs
+from ope_vpm.ope.inference.uncertainty import EpisodeSums, influence_sums
+from ope_vpm.ope.linear.doubts import with_feature_doubt
 from ope_vpm.ope.linear.equations import PairEquations
 from ope_vpm.ope.linear.estimate import LinearEstimate, linear_estimate
-from ope_vpm.ope.linear.sensitivity import with_feature_doubt
 from ope_vpm.ope.memory import remembered
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.q.values import QValues
+
+
+@dataclass(frozen=True)
+class QValues:
+    """Q and V at the steps of a problem's plan and at its initial states."""
+
+    q: Floats
+    """Q(s, a) of each step."""
+    after: Floats
+    """V(s') of each step; where nothing follows, of the end."""
+    first: Floats
+    """V of each initial state."""
+    level: Floats
+    """ℓ for each step: γ = 1, the average reward."""
+
+    def value(self, problem: Problem) -> float:
+        """The value of Q itself, ℓ + (1-γ)E₀[V]."""
+        share = problem.steps.weight / problem.steps.weight.sum()
+        return float(share @ self.level) + (1 - problem.gamma) * float(self.first.mean() if len(self.first) else 0.0)
+
+    def residual(self, problem: Problem) -> Floats:
+        """The Bellman residual r - ℓ + γV(s') - Q(s, a) of each step."""
+        rewards = problem.data.rewards[problem.steps.rows]
+        return rewards - self.level + problem.gamma * self.after - self.q
+
+
+def influence(problem: Problem, tau: Floats, residual: Floats, first: Floats) -> EpisodeSums:
+    """Per-episode sums of τ·residual, and what the initial states add.
+
+    Args:
+        problem: the question.
+        tau: the ratio at each of the plan's steps.
+        residual: of each step.
+        first: V of each initial state.
+    """
+    plan = problem.steps
+    share = plan.weight / plan.weight.sum()
+    return influence_sums(problem, plan.rows, share, share * tau, residual, first)
 
 
 @remembered

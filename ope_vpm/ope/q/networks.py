@@ -14,14 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from ope_vpm.arrays import ROUNDING, Array, Floats, Integers
+from ope_vpm.ope.adapter.action_functions import centred_features
 from ope_vpm.ope.adapter.ends import clock_of, times
-from ope_vpm.ope.adapter.pair_features import centred_features
-from ope_vpm.ope.adapter.state_features import StateFeatures
+from ope_vpm.ope.adapter.states import StateFeatures
 from ope_vpm.ope.problem import Problem
-from ope_vpm.ope.q.linear import LinearQ
+from ope_vpm.ope.q.linear import LinearQ, QValues
 from ope_vpm.ope.q.training import Ensemble
-from ope_vpm.ope.q.values import QValues
-from ope_vpm.with_torch import torch
+from ope_vpm.optional import torch
 
 BATCH = 512
 """Steps in each gradient."""

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from ope_vpm.arrays import Integers
-from ope_vpm.with_torch import own_generator, torch
+from ope_vpm.optional import own_generator, torch
 
 BATCH = 256
 """Rows in each gradient."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ope_vpm import logged
-from ope_vpm.ope.inference.asked import Asked
+from ope_vpm.ope.inference.value import Asked
 from ope_vpm.ope.problem import Problem
 
 if TYPE_CHECKING:

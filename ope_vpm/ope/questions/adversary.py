@@ -18,12 +18,12 @@ import numpy as np
 from scipy.linalg import lu_factor, lu_solve
 
 from ope_vpm.arrays import Floats
-from ope_vpm.lazy import cached_property
-from ope_vpm.ope.adapter.pair_stream import pair_features
+from ope_vpm.ope.adapter.pair_features import pair_features
 from ope_vpm.ope.behaviour.clone import behaviour_log_prob
 from ope_vpm.ope.memory import Memory
 from ope_vpm.ope.problem import Problem
 from ope_vpm.policy.target import DRAWS
+from ope_vpm.threads import cached_property
 
 ROWS = 10_000
 """Rows of whole episodes that are used: bounds are relative to the value, and a bound takes some 0.2 s."""

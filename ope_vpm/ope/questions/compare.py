@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import stdtr
 
 from ope_vpm.logged import scan_dataset
-from ope_vpm.ope.adapter.choices import QuestionChoices, divided
+from ope_vpm.ope.adapter.given import QuestionChoices, divided
 from ope_vpm.ope.estimator import Estimator, made_of
 from ope_vpm.ope.inference.doubts import LEVELS, Level, remarks_among
 from ope_vpm.ope.inference.estimate import return_range, reward_range

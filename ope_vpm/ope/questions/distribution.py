@@ -10,10 +10,10 @@ import numpy as np
 from scipy import optimize
 
 from ope_vpm.arrays import Array, Floats, is_number
-from ope_vpm.lazy import cached_property
 from ope_vpm.ope.inference.doubts import Level
 from ope_vpm.ope.inference.uncertainty import LEVEL, Interval
 from ope_vpm.outside import Shown, printable
+from ope_vpm.threads import cached_property
 
 Source = Literal["counted model", "weighted episodes"]
 STEEPEST = 50.0

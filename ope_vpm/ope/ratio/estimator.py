@@ -14,15 +14,15 @@ import numpy as np
 from ope_vpm.arrays import Floats
 from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.estimator import ProblemEstimator
-from ope_vpm.ope.finite.counted import counted_estimate
+from ope_vpm.ope.finite.estimate import counted_estimate
 from ope_vpm.ope.inference.doubts import DISAGREEMENT, remarks
-from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_weights, value_or_nan
+from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_actions, doubts_of_weights, value_or_nan
 from ope_vpm.ope.inference.returns import UNKNOWN, reaches_ends, return_estimate
-from ope_vpm.ope.inference.support import doubts_of_actions
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
+from ope_vpm.ope.linear.doubts import Rows
 from ope_vpm.ope.linear.equations import PairEquations
 from ope_vpm.ope.linear.estimate import LinearEstimate
-from ope_vpm.ope.linear.sensitivity import Rows, with_linear_doubt
+from ope_vpm.ope.linear.resting import with_linear_doubt
 from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.linear import find_lstd
 

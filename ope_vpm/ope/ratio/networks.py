@@ -11,7 +11,7 @@ from ope_vpm.ope.problem import Problem
 from ope_vpm.ope.q.networks import Inputs, inputs
 from ope_vpm.ope.q.training import mlp
 from ope_vpm.ope.ratio.lagrangian import Regularisation
-from ope_vpm.with_torch import torch
+from ope_vpm.optional import torch
 
 BATCH = 512
 """Steps in each gradient, as for Q by networks."""

@@ -12,14 +12,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ope_vpm.linear.passes import WeightSums
-from ope_vpm.ope.adapter.pair_stream import any_pairs
+from ope_vpm.ope.adapter.pair_features import any_pairs
 from ope_vpm.ope.behaviour.action_ratio import ratio_model, weighted_pairs
 from ope_vpm.ope.estimator import ProblemEstimator, check_ridge, needs_rows
-from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_sums
-from ope_vpm.ope.inference.support import OVERLAP, unsupported
+from ope_vpm.ope.inference.estimate import OVERLAP, RawEstimate, doubts_of_sums, unsupported
+from ope_vpm.ope.linear.doubts import with_feature_doubt
 from ope_vpm.ope.linear.equations import PairEquations
 from ope_vpm.ope.linear.estimate import LinearEstimate, linear_estimate
-from ope_vpm.ope.linear.sensitivity import with_feature_doubt
 from ope_vpm.ope.memory import remembered
 from ope_vpm.ope.problem import Problem
 from ope_vpm.suggestions import suggestion
@@ -191,7 +190,7 @@ def find_finite(problem: Problem, unseen: str) -> RawEstimate:
         problem: the question.
         unseen: one of `EXACT_TREATMENTS`; "auto", the default of all estimators on counts, is `Mixed`.
     """
-    from ope_vpm.ope.finite.counted import counted_estimate  # imported here: continuous states need no counts
+    from ope_vpm.ope.finite.estimate import counted_estimate  # imported here: continuous states need no counts
     from ope_vpm.ope.finite.problem import finite_problem
 
     found, visits = counted_estimate(problem, unseen), finite_problem(problem).counts.visits

@@ -15,9 +15,8 @@ from ope_vpm.ope.adapter.ends import clock_remarks
 from ope_vpm.ope.adapter.pairs import Pairs
 from ope_vpm.ope.finite.influence import MORE_THAN_ONCE, leverage, widening
 from ope_vpm.ope.inference.doubts import DISAGREEMENT, Doubts, joined, remarks
-from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_weights
+from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_weights, unsupported
 from ope_vpm.ope.inference.returns import UNKNOWN, with_ratio_return
-from ope_vpm.ope.inference.support import unsupported
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums, influence_sums
 from ope_vpm.ope.problem import Problem
 

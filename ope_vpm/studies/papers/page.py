@@ -5,9 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ope_vpm.outside import write_text
-from ope_vpm.studies.catalogue import PAPERS
 from ope_vpm.studies.papers.paper import Paper, read, table
-from ope_vpm.studies.runner import read_rows
+from ope_vpm.studies.runner import PAPERS, read_rows
 from ope_vpm.studies.study import Results, Row, Rows, Table
 
 INTRODUCTION = """# Other papers' figures, and ours

@@ -8,10 +8,9 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.ope import Problem
 from ope_vpm.ope.finite import episodes as clocked
-from ope_vpm.ope.finite.episodes import Course, course_of, limited_steps, ongoing, total, unseen_weight
-from ope_vpm.ope.finite.limited import limited_estimate
+from ope_vpm.ope.finite.episodes import Course, TimedSums, course_of, limited_steps, ongoing, total, unseen_weight
+from ope_vpm.ope.finite.estimate import limited_estimate
 from ope_vpm.ope.finite.problem import finite_problem
-from ope_vpm.ope.finite.timed import TimedSums
 from ope_vpm.ope.finite.treatments import exact_model
 
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes", "one-row-off")

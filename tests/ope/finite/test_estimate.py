@@ -9,14 +9,13 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.ope import Problem
+from ope_vpm.ope.finite.doubts import RareRewards, history, limits_of_rewards, products_by_past
 from ope_vpm.ope.finite.estimate import _clock, reach, unseen_doubts, untried_share, without_data
-from ope_vpm.ope.finite.history import history, products_by_past
 from ope_vpm.ope.finite.influence import evidence_of_rows, ratio_of_pairs, widening
-from ope_vpm.ope.finite.limits import RareRewards
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.treatments import Restrict, treatment
 from ope_vpm.ope.inference.doubts import SUPPORT, UNSEEN
-from ope_vpm.ope.inference.support import NO_DATA
+from ope_vpm.ope.inference.estimate import NO_DATA
 
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes", "one-row-off", "broken-chain")
 
@@ -132,7 +131,7 @@ def test_an_action_that_was_never_logged_is_no_matter_of_prediction(share, verdi
 
 def rare_rewards(problem):
     """What the rows of a log say of its rare rewards, every ratio being 1."""
-    return evidence_of_rows(problem, Restrict().solved(finite_problem(problem))).rare
+    return limits_of_rewards(*evidence_of_rows(problem, Restrict().solved(finite_problem(problem))).paid)
 
 
 def test_rare_gains_and_losses_are_limited_apart():

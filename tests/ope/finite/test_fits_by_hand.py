@@ -9,16 +9,15 @@ from scipy.stats import beta, t
 
 import ope_vpm as ov
 from ope_vpm.envs.random_mdp import RandomMDP
+from ope_vpm.ope.finite import doubts as histories
 from ope_vpm.ope.finite import episodes as clocked
 from ope_vpm.ope.finite import fit as fits
-from ope_vpm.ope.finite import history as histories
 from ope_vpm.ope.finite import likelihood, tally
 from ope_vpm.ope.finite.behaviour import BehaviourModel, centred_log_probabilities, concentration
+from ope_vpm.ope.finite.doubts import Pasts, history, limits_of_rewards, rare_rewards
 from ope_vpm.ope.finite.episodes import Course, charged_problem, limited_steps, unseen_weight
 from ope_vpm.ope.finite.fit import Fit, fitted
-from ope_vpm.ope.finite.history import Pasts, history
-from ope_vpm.ope.finite.influence import leverage, widening_of
-from ope_vpm.ope.finite.limits import commonest_reward, limits_of_rewards, rare_rewards
+from ope_vpm.ope.finite.influence import commonest_reward, leverage, widening_of
 from ope_vpm.ope.finite.mixed import MixedModel, Variances, Weights, _relative
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.tally import Tally

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import ope_vpm as ov
-from ope_vpm.ope.finite import limits
+from ope_vpm.ope.finite import doubts
+from ope_vpm.ope.finite.doubts import binomial_limits, limits_of_rewards
 from ope_vpm.ope.finite.influence import evidence_of_rows
-from ope_vpm.ope.finite.limits import binomial_limits
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.treatments import Mixed
 from ope_vpm.ope.inference.logged_mean import logged_mean
@@ -45,7 +45,7 @@ def rare_log(penalised, episodes=40):
 
 
 def rare_rewards(problem):
-    return evidence_of_rows(problem, Mixed().solved(finite_problem(problem))).rare
+    return limits_of_rewards(*evidence_of_rows(problem, Mixed().solved(finite_problem(problem))).paid)
 
 
 def test_intervals_reach_as_far_as_rare_penalties_may():
@@ -68,6 +68,6 @@ def test_estimates_reach_as_far_as_their_rare_rewards():
     """Whatever its own interval is: below by what more penalties would cost, above by what fewer would."""
     problem = pose(rare_log(4), [[1.0]])
     share, mean = np.full(200, 1 / 200), logged_mean(problem)
-    rare = limits.rare_rewards(problem.data, share)
-    found = limits.with_rare_rewards(problem.data, mean, share).uncertainty.limits
+    rare = doubts.rare_rewards(problem.data, share)
+    found = doubts.with_rare_rewards(problem.data, mean, share).uncertainty.limits
     assert found == pytest.approx((mean.value - rare.below, mean.value + rare.above))

@@ -7,9 +7,8 @@ import pytest
 
 import ope_vpm as ov
 from ope_vpm.ope import Problem
-from ope_vpm.ope.finite.cross_fit import counted_fit
+from ope_vpm.ope.finite.cross_fit import counted_fit, mixture_sums
 from ope_vpm.ope.finite.likelihood import reweighted
-from ope_vpm.ope.finite.mixture import mixture_sums
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.treatments import Restart, Restrict
 

@@ -6,8 +6,7 @@ import pytest
 import ope_vpm as ov
 from ope_vpm.envs.linear_gaussian import BEHAVIOUR, TARGET, LinearGaussian
 from ope_vpm.ope import Problem
-from ope_vpm.ope.finite.problem import finite_problem
-from ope_vpm.ope.finite.similar import standardised_features
+from ope_vpm.ope.finite.problem import finite_problem, standardised_features
 
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes", "one-row-off")
 PLACES = np.array([[0.0], [1.0], [3.0]])

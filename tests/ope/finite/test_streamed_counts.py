@@ -10,9 +10,9 @@ import ope_vpm as ov
 from ope_vpm.logged import streamed, sums
 from ope_vpm.logged.sums import RewardCounts
 from ope_vpm.ope import log as logs
-from ope_vpm.ope.finite import part_steps, tally
-from ope_vpm.ope.finite.counted import counted_solution
-from ope_vpm.ope.finite.history import history
+from ope_vpm.ope.finite import tally
+from ope_vpm.ope.finite.doubts import history
+from ope_vpm.ope.finite.estimate import counted_solution
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.problem import Problem
 from tests.ope.finite.test_estimate import spring
@@ -25,7 +25,7 @@ ALL = ("flags-confused", "one-row-off", "duplicated-episodes", "rewards-out-of-l
 def short_parts(monkeypatch):
     """Parts, samples and pieces so short that a log of some thousand rows has many, and entries wait to be summed."""
     monkeypatch.setattr(streamed, "PART_ROWS", 512)
-    monkeypatch.setattr(part_steps, "PART_ROWS", 512)
+    monkeypatch.setattr(tally, "PART_ROWS", 512)
     monkeypatch.setattr(tally, "SPARE", 300)
     monkeypatch.setattr(logs, "SAMPLE_ROWS", 400)
 

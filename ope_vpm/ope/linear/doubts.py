@@ -1,4 +1,10 @@
-"""Functions of state and action that features miss: how far the value would move if they could follow them.
+"""Doubts about an estimate that is linear in features: what the features miss, and what its Bellman residuals say.
+
+An influence function knows the sampling error of a linear estimate and nothing of its bias: what the value depends on
+may be missing in the observations, or the features may not follow how outcomes depend on the action. A bias is
+E[(τ - τ*)·δ], δ the Bellman residual: at most about B = sd(τ)·|δ|, for a ratio that is wrong altogether. What the
+past predicts of δ (`ope_vpm.ope.linear.past`) or other functions of state and action do says how much of that is to be
+feared.
 
 The value is off by E[δ] over the target's own steps, exactly. Where features cannot follow how rewards and next states
 depend on the action, δ has a mean there that is not 0, and a regression of δ on other functions of (s, a) finds it:
@@ -7,16 +13,21 @@ see `Missed`. Importance weights would need no such functions, but a target with
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ope_vpm.arrays import Array, Floats, Integers
+from ope_vpm.arrays import ROUNDING, Array, Floats, Integers
+from ope_vpm.linear.passes import apply
 from ope_vpm.linear.system import Halves
-from ope_vpm.ope.adapter.pair_features import PairFeatures, action_functions
-from ope_vpm.ope.adapter.state_features import NEAR, nearness
+from ope_vpm.ope.adapter.action_functions import NEAR, action_functions, nearness
+from ope_vpm.ope.adapter.pair_features import PairFeatures
+from ope_vpm.ope.inference.doubts import MISSED, PAST, Doubts
+from ope_vpm.ope.inference.estimate import RawEstimate
+from ope_vpm.ope.inference.returns import Estimate
 from ope_vpm.ope.linear.equations import PairEquations
-from ope_vpm.ope.linear.residuals import FARTHEST, MOST_COORDINATES, MOST_NUMBERS
+from ope_vpm.ope.linear.estimate import LinearEstimate, Missed, charged_residual
+from ope_vpm.ope.linear.past import FARTHEST, MOST_COORDINATES, MOST_NUMBERS, History, history
 from ope_vpm.ope.memory import remembered
 from ope_vpm.ope.problem import Problem
 
@@ -30,30 +41,6 @@ MISSED_RIDGES = (1e-3, 1e-2, 1e-1)
 """In units of each regressor's mean square; held-out episodes choose."""
 MISSED_DRAWS = 2
 """Target actions in each state: the mean over thousands of states has little of their noise."""
-MISSED_SURE = 2.0
-"""Standard errors beyond which noise is no explanation of what is missed. Reliable answers of vpm on
-Pendulum, Acrobot and CartPole (seeds 100 and 101) have at most 1.2. On tasks A of note 015 36 values with lines
-and parabolas alone are off by more than their intervals without this part: 34 of them have 2.3 to 260, two less."""
-
-
-@dataclass(frozen=True)
-class Missed:
-    """How far the value would move if the features could follow other functions of state and action."""
-
-    value: float = 0.0
-    """E[δ] over the target's steps, by a regression of δ on state and action."""
-    error: float = 0.0
-    """Its standard error."""
-
-    @property
-    def bias(self) -> float:
-        """Its size less what noise alone gives on average; 0 where noise may be the reason."""
-        return float(np.sqrt(self.value**2 - self.error**2)) if self.sure else 0.0
-
-    @property
-    def sure(self) -> bool:
-        """Whether noise alone is no explanation."""
-        return abs(self.value) > MISSED_SURE * self.error
 
 
 def missed(equations: PairEquations, tau: Floats, residual: Floats) -> Missed:
@@ -177,3 +164,110 @@ def _joint_continuous(problem: Problem, pairs: PairFeatures, rows: Integers, z: 
 
     draws = np.random.default_rng([problem.seed, 4])
     return joint(data.actions[rows]), policy.expected(joint, data.observations[rows], draws, MISSED_DRAWS)
+
+
+USUAL = 0.68
+"""The quantile of |δ| that stands for its standard deviation, which a few falls of a robot would decide."""
+
+
+@dataclass(frozen=True)
+class RowDoubt:
+    """Evidence against an estimate from the ratio τ and the Bellman residual δ of its rows."""
+
+    bound: float
+    """B = sd(τ)·q₆₈|δ|."""
+    history: History
+    """What the past predicts of δ."""
+    missed: Missed
+    """What state and action predict of δ where the target goes."""
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """For people to read."""
+        return {
+            "ratio_error_bound": self.bound,
+            "residual_correlation": self.history.correlation,
+            "predicted_by_action": self.history.predicted,
+            "missed": self.missed.value,
+            "missed_error": self.missed.error,
+        }
+
+    @property
+    def doubts(self) -> Doubts:
+        """Doubts about what the past predicts and about what the features miss."""
+        return (*PAST.of(self.history.share, bias=self.history.bias(self.bound)), *MISSED.suspects(self.missed.bias))
+
+
+def with_feature_doubt(estimate: LinearEstimate) -> LinearEstimate:
+    """Add to an estimate, and to its return, the doubts that its Bellman residuals raise.
+
+    Args:
+        estimate: the value, with an influence function.
+    """
+    if without_error(estimate.equations, estimate):
+        return estimate
+    doubt, of_return = row_doubt(estimate.equations, *sample_rows(estimate)), None
+    if estimate.per_episode is not None:
+        of_return = row_doubt(estimate.equations, *sample_rows(estimate.per_episode))
+    return replace(with_doubts(estimate, doubt, of_return), missed=doubt.missed)
+
+
+def without_error(equations: PairEquations, found: RawEstimate) -> bool:
+    """Whether there is no error that doubts could be added to."""
+    return found.sums is None or equations.problem.data.n_episodes < 2 or not np.isfinite(found.value)
+
+
+def with_doubts(found: Estimate, doubt: RowDoubt, of_return: RowDoubt | None) -> Estimate:
+    """The estimate, and its return, with what their rows say; None where that of the return is not known."""
+    per_episode = found.per_episode
+    if per_episode is not None and of_return is not None:
+        per_episode = per_episode.doubted(of_return.doubts)
+    diagnostics = {**found.diagnostics, **doubt.numbers}
+    return replace(found.doubted(doubt.doubts), per_episode=per_episode, diagnostics=diagnostics)
+
+
+def row_doubt(equations: PairEquations, tau: Floats, residual: Floats) -> RowDoubt:
+    """B, what the past predicts, and what the features miss, from τ and δ of the sample's rows."""
+    sampled = equations.on_sample
+    if np.abs(residual).max(initial=0.0) <= ROUNDING * sampled.problem.data.reward_facts.size:
+        residual = np.zeros_like(residual)  # equal rewards leave rounding errors, of which features miss nothing
+    return RowDoubt(ratio_error_bound(tau, residual), history(sampled, residual), missed(sampled, tau, residual))
+
+
+def ratio_error_bound(tau: Floats, residual: Floats) -> float:
+    """B = sd(τ)·q₆₈|δ - median δ|, τ scaled to mean 1."""
+    mean = float(tau.mean())
+    size = float(np.quantile(np.abs(residual - np.median(residual)), USUAL))
+    return float(tau.std() / abs(mean) * size) if mean else 0.0
+
+
+def sample_rows(estimate: LinearEstimate) -> tuple[Floats, Floats]:
+    """τ and the Bellman residual of the solution at each row of the log's sample."""
+    equations, log = estimate.equations, estimate.equations.problem.log
+    if log.sample is log and estimate.weights is not None:
+        assert estimate.residual is not None
+        return estimate.weights[equations.rows.rows], estimate.residual
+    pairs = equations.on_sample.rows
+    tau, residual = apply(pairs, estimate.beta, estimate.theta, equations.problem.gamma, equations.after_end)
+    if estimate.steps is not None:
+        residual = charged_residual(pairs, residual, estimate.steps, estimate.value)
+    return tau, residual
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The ratio and the Bellman residual of an estimate at each row of the equations of a log in memory."""
+
+    tau: Floats
+    """The ratio."""
+    residual: Floats
+    """The Bellman residual δ."""
+
+    def on_sample(self, equations: PairEquations) -> tuple[Floats, Floats]:
+        """Both at the rows of the log's sample."""
+        log, pairs = equations.problem.log, equations.rows
+        if log.sample is log:
+            return self.tau, self.residual
+        kept = log.sample_rows[equations.on_sample.rows.rows]
+        tau, residual = (pairs.by_logged_row(part)[kept] for part in (self.tau, self.residual))
+        return tau, residual

@@ -1,21 +1,22 @@
-"""Several linear estimates of one value as one estimate, each weighted by what is known of its error.
+"""Estimates that rest on linear ones: the weighted mean of several, and solutions by other means with their doubts.
 
 The factored ratio of vpm and LSTD-Q solve the same equations with and without weights of the rows: the weights make
 the value depend less on how well the features fit Q, and vary more. Which of both is nearer changes from log to log.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from ope_vpm.arrays import Floats
-from ope_vpm.ope.inference.doubts import DISAGREEMENT, RIDGE, joined
+from ope_vpm.ope.inference.doubts import DISAGREEMENT, FEW, FITTED, RIDGE, SUPPORT, Doubts, among, joined, remarks_among
 from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.uncertainty import Bootstrap, EpisodeSums
-from ope_vpm.ope.linear.estimate import LinearEstimate
-from ope_vpm.ope.linear.sensitivity import row_doubt, sample_rows, with_doubts
+from ope_vpm.ope.linear.doubts import Rows, row_doubt, sample_rows, with_doubts, without_error
+from ope_vpm.ope.linear.estimate import LinearEstimate, leverage, leverage_factor
 
 
 def mixture(parts: Sequence[LinearEstimate]) -> RawEstimate:
@@ -80,3 +81,49 @@ def _mixed_rows(parts: Sequence[LinearEstimate]) -> tuple[Floats, Floats]:
     shares, rows = shares_of(parts), [sample_rows(part) for part in parts]
     tau, residual = (np.tensordot(shares, np.stack(each), axes=1) for each in zip(*rows, strict=True))
     return tau, residual
+
+
+def with_linear_doubt(
+    linear: LinearEstimate, found: RawEstimate, rows: Rows, of_return: Rows | None = None
+) -> RawEstimate:
+    """An estimate by other means, doubted as the solution of linear equations is.
+
+    Networks, saddle points and minimax solutions begin from the features of LSTD-Q or lie in their span, and an
+    influence function knows as little of their bias. So they have the doubts of LSTD-Q, and B, what the past predicts
+    and what is missed are those of the estimate's own ratio and Bellman residuals. These are fitted to the same rows
+    with as many features, so that errors are stretched as those of LSTD-Q are (`leverage_factor`).
+
+    Args:
+        linear: LSTD-Q, on a log in memory.
+        found: the estimate, with an influence function.
+        rows: its ratio τ and its Bellman residual δ at each row of the equations.
+        of_return: the same of the return of an episode; None where the estimate has none.
+    """
+    equations = linear.equations
+    if without_error(equations, found) or not np.isfinite(linear.value):
+        return found
+    doubt, doubt_of_return = row_doubt(equations, *rows.on_sample(equations)), None
+    per_episode = found.per_episode
+    if per_episode is not None and linear.per_episode is not None and of_return is not None:
+        doubt_of_return = row_doubt(equations, *of_return.on_sample(equations))
+        per_episode = replace(per_episode, doubts=_of_linear(per_episode.doubts, linear.per_episode.doubts))
+        per_episode = _stretched(per_episode, leverage_factor(leverage(equations, linear.per_episode.ridge)))
+    found = _stretched(found, leverage_factor(leverage(equations, linear.ridge)))
+    found = replace(found, doubts=_of_linear(found.doubts, linear.doubts), per_episode=per_episode)
+    return with_doubts(found, doubt, doubt_of_return)
+
+
+def _stretched(found: RawEstimate, factor: float) -> RawEstimate:
+    """The estimate with a sampling error that is larger by a factor."""
+    if found.sums is None:
+        return found
+    return replace(found, uncertainty=Bootstrap(episodes=found.sums.stretched(factor)))
+
+
+def _of_linear(own: Doubts, linear: Doubts) -> Doubts:
+    """The doubts about an estimate with those about the linear solution that it rests on.
+
+    An estimate without weights of its own (`fqe`, `mql`) has an interval by LSTD-Q's ratio, which is worth as many
+    episodes as that one.
+    """
+    return joined(own, among(linear, FEW, SUPPORT, FITTED, RIDGE), remarks_among(linear))

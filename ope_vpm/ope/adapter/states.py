@@ -1,20 +1,102 @@
-"""Logged rows with the features of the states that they begin with and lead to."""
+"""Features of states, and the logged rows with those of the states that they begin with and lead to."""
+
+from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
 from ope_vpm.arrays import Array, Bools, Floats, Integers, chunks
-from ope_vpm.lazy import cached_property
-from ope_vpm.linear.features import BATCH_ROWS
+from ope_vpm.linear.features import BATCH_ROWS, FourierFeatures, Standardiser, draw_frequencies
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.adapter.encoding import Encoder
-from ope_vpm.ope.adapter.ends import TimeLimit, clock_of, ending_rows, times
-from ope_vpm.ope.adapter.state_features import ActionCoordinates, StateFeatures
+from ope_vpm.ope.adapter.action_functions import SCALE_ROWS, ActionCoordinates
+from ope_vpm.ope.adapter.ends import Clock, TimeLimit, clock_of, ending_rows, times
+from ope_vpm.ope.adapter.given import Encoder, state_encoder
 from ope_vpm.ope.log import Log, Precision
 from ope_vpm.ope.memory import remembered
 from ope_vpm.policy import TargetPolicy
+from ope_vpm.threads import cached_property
+
+FARTHEST = 5.0
+"""Standard deviations from the mean up to which features tell states apart: a flag that is seldom set would be hundreds
+of them away, and its row would decide every regression."""
+
+
+@dataclass(frozen=True, eq=False)
+class StateFeatures:
+    """[1, z, cos ωᵀz, sin ωᵀz] with z the standardised (or one-hot) state and ω ~ N(0, I/d).
+
+    With a clock, the time is one more coordinate of z; with a target policy, so is its mean action.
+    """
+
+    encoder: Encoder
+    """From observations to standardised or one-hot coordinates."""
+    fourier: FourierFeatures
+    """Random Fourier features of these coordinates."""
+    clock: Clock | None = None
+    usual: ActionCoordinates | None = None
+
+    @classmethod
+    def draw(
+        cls,
+        data: LoggedDataset,
+        number: int,
+        seed: int,
+        clock: Clock | None = None,
+        usual: ActionCoordinates | None = None,
+        encoder: Encoder | None = None,
+    ) -> StateFeatures:
+        """Draw `number` Fourier features with the bandwidth √d, the usual distance of two states.
+
+        Args:
+            data: the log.
+            number: of the features.
+            seed: of the draw.
+            clock: the task's, where a time limit ends its episodes.
+            usual: the target's mean action, as further coordinates.
+            encoder: what `Encoder.of_states` found, where it is known already: it looks at all data.
+        """
+        encoder = Encoder.of_states(data) if encoder is None else encoder
+        size = encoder.size + (clock is not None) + (0 if usual is None else usual.size)
+        frequencies = draw_frequencies(size, number, float(np.sqrt(size)), np.random.default_rng(seed))
+        fourier = FourierFeatures(Standardiser.unit(size).within(FARTHEST), frequencies, linear=True)
+        return cls(encoder, fourier, clock, usual)
+
+    @property
+    def size(self) -> int:
+        """The number of features."""
+        return self.fourier.size
+
+    @property
+    def linear(self) -> int:
+        """The number of coordinates z, which are features themselves, after the constant."""
+        return len(self.fourier.frequencies)
+
+    def coordinates(self, observations: Array, time: Integers | None = None) -> Floats:
+        """The coordinates z of each state, shape (n, d), without limits; `time` is for the clock, if there is one."""
+        states = self.encoder.states(observations)
+        z = states if self.encoder.shape is None else np.eye(prod(self.encoder.shape))[states]
+        parts = [z] if self.usual is None else [z, self.usual(observations)]
+        if self.clock is not None:
+            if time is None:
+                raise ValueError("these features have a clock: they need the time of each state")
+            parts.append(self.clock(time)[:, None])
+        return parts[0] if len(parts) == 1 else np.hstack(parts)
+
+    def limited_coordinates(self, observations: Array, time: Integers | None = None) -> Floats:
+        """The coordinates of states, none farther than `FARTHEST` from the mean."""
+        return self.fourier.standardise(self.coordinates(observations, time))
+
+    def __call__(self, observations: Array, time: Integers | None = None) -> Floats:
+        """The features of each state, shape (n, size)."""
+        return self.fourier(self.coordinates(observations, time))
+
+    def fill(self, observations: Array, time: Integers | None, out: Array) -> None:
+        """Write the features of each state into `out`, shape (n, size), in its precision, double or single."""
+        self.fourier.fill(self.coordinates(observations, time), out)
+
 
 KEPT_ROWS = 1 << 15
 """State features of at most so many rows are kept in memory, at most 160 MB each for s and s': they are needed in every
@@ -25,8 +107,6 @@ generated tasks errors are 0.90 [0.80, 0.99] of those with 400 for every log, on
 10⁵ rows 800 have 0.8 of the error of 400, and take 2.5 times as long; 600 are between."""
 KEPT_NUMBERS = 4_000_000
 """Coordinates of states that are kept for all feature maps of a policy: 32 MB in double precision."""
-SCALE_ROWS = 10_000
-"""Logged states from which the size of the target's mean action is taken: its deviation is then known to 1 %."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,9 +256,3 @@ def state_rows(
     ending = ending_rows(data, time_limit)
     rows = np.flatnonzero(ending | data.next_known)
     return StateRows(data, features, rows, ending[rows], times(data, time_limit)[rows], first, precision)
-
-
-@remembered
-def state_encoder(log: Log) -> Encoder:
-    """The scales of a log's states, which all feature maps share; those of a long log are its sample's."""
-    return Encoder.of_states(log.data if log.data.finite else log.sample.data)
