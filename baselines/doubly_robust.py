@@ -19,16 +19,9 @@ import numpy as np
 from ope_vpm.arrays import Array, Floats, Integers, group_sums
 from ope_vpm.linear.system import RIDGES
 from ope_vpm.ope.adapter.ends import clock_remarks
-from ope_vpm.ope.authoring import (
-    Bootstrap,
-    EpisodeSums,
-    Problem,
-    ProblemEstimator,
-    RawEstimate,
-    doubts_of_weights,
-    remarks,
-)
+from ope_vpm.ope.authoring import Bootstrap, EpisodeSums, Problem, RawEstimate, doubts_of_weights, remarks
 from ope_vpm.ope.behaviour.clone import behaviour_log_prob
+from ope_vpm.ope.estimator import FeatureEstimator
 from ope_vpm.ope.finite.cross_fit import CrossFit
 from ope_vpm.ope.finite.estimate import counted_estimate
 from ope_vpm.ope.inference.doubts import SUPPORT, UNSEEN, Doubts, scaled
@@ -40,7 +33,7 @@ from ope_vpm.ope.vpm.estimator import POWER, find_factored
 
 
 @dataclass(frozen=True, kw_only=True)
-class DoublyRobust(ProblemEstimator):
+class DoublyRobust(FeatureEstimator):
     """Q, and its Bellman residuals weighted by vpm's ratio."""
 
     name: ClassVar[str] = "dr"
@@ -55,12 +48,6 @@ class DoublyRobust(ProblemEstimator):
     """Networks a fold."""
     training_steps: int = 2000
     """Gradient steps of each network."""
-    n_features: int | None = None
-    """Random features of the state, for the ratio and for a linear Q; None: 4·√rows, between 40 and 600."""
-    ridge: float | None = None
-    """None: chosen from the data, as in vpm."""
-    draws: int = 8
-    """Target actions a state where the policy's mean action is not known otherwise."""
 
     def find(self, problem: Problem) -> RawEstimate:
         """On finite pairs by counts, otherwise by Q and the ratio of vpm."""

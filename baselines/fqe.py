@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ope_vpm.arrays import Floats
-from ope_vpm.ope.authoring import Problem, ProblemEstimator, RawEstimate
-from ope_vpm.ope.estimator import needs_rows
+from ope_vpm.ope.authoring import Problem, RawEstimate
+from ope_vpm.ope.estimator import FeatureEstimator, needs_rows
 from ope_vpm.ope.finite.estimate import counted_estimate
 from ope_vpm.ope.finite.likelihood import likelihood_interval
 from ope_vpm.ope.finite.treatments import DEFAULT, treatment
@@ -18,7 +18,7 @@ from ope_vpm.ope.vpm.estimator import VPMEstimator
 
 
 @dataclass(frozen=True, kw_only=True)
-class FQE(ProblemEstimator):
+class FQE(FeatureEstimator):
     """Solve Q = r + γE_π[Q'] on the log; at γ = 1 the differential form, Q = r - v + E_π[Q']."""
 
     name: ClassVar[str] = "fqe"
@@ -41,14 +41,8 @@ class FQE(ProblemEstimator):
     weighted: bool = False
     """Weigh the Bellman regression by vpm's ratio, so that Q is best where the target goes; of no effect on finite
     pairs, whose equation is solved exactly."""
-    n_features: int | None = None
-    """Random features of the state, for "linear"; None: 4·√rows, between 40 and 600."""
-    ridge: float | None = None
-    """None: the smallest whose standard error is at most 1.5 times the smallest, as in vpm."""
     interval: str = "bootstrap"
     """Finite pairs may have "likelihood" instead, as in CoinDICE: see `likelihood`."""
-    draws: int = 8
-    """Target actions a state where the policy's mean action is not known otherwise."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

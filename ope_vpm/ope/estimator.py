@@ -3,7 +3,7 @@
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib.metadata import EntryPoint
 from numbers import Integral
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
@@ -117,6 +117,18 @@ class ProblemEstimator(ABC):
         At γ = 1 on tasks that end, the return of an episode is found by asking again about other rewards, unless the
         estimate has it already (`per_episode`).
         """
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureEstimator(ProblemEstimator):
+    """Estimators that solve linear equations in features of continuous states: the settings that all of them have."""
+
+    n_features: int | None = None
+    """Random Fourier features of the state; None: 4·√rows, between 40 and 600."""
+    ridge: float | None = None
+    """In units of the features' mean squares; None: the smallest with at most 1.5 times the least standard error."""
+    draws: int = 8
+    """Target actions drawn for each state where the policy's mean action is not known otherwise."""
 
 
 def needs_rows(problem: Problem) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ope_vpm.arrays import Floats
 from ope_vpm.ope.adapter.ends import clock_remarks
-from ope_vpm.ope.estimator import ProblemEstimator
+from ope_vpm.ope.estimator import FeatureEstimator
 from ope_vpm.ope.finite.estimate import counted_estimate
 from ope_vpm.ope.inference.doubts import DISAGREEMENT, remarks
 from ope_vpm.ope.inference.estimate import RawEstimate, doubts_of_actions, doubts_of_weights, value_or_nan
@@ -28,18 +28,13 @@ from ope_vpm.ope.q.linear import find_lstd
 
 
 @dataclass(frozen=True, kw_only=True)
-class RatioEstimator(ProblemEstimator):
+class RatioEstimator(FeatureEstimator):
     """The settings and the finite solution of these methods."""
 
     counts_parts: ClassVar[bool] = True
 
-    n_features: int = 200
-    """Random Fourier features of the state, on continuous states. Half as many as vpm has: a saddle point is a
-    system of twice the size."""
-    ridge: float | None = None
-    """In units of the features' mean squares; None: the one that LSTD-Q's standard errors choose."""
-    draws: int = 8
-    """Target actions drawn for each state where the policy's mean action is not known otherwise."""
+    n_features: int | None = 200
+    """On continuous states half as many as vpm has: a saddle point is a system of twice the size."""
 
     def find(self, problem: Problem) -> RawEstimate:
         """Solve finite pairs exactly, and others in the span of LSTD-Q's features, with its ridge."""
