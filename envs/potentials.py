@@ -83,16 +83,19 @@ def grid_probabilities(potential: Potential, cells: int) -> Floats:
     return density / density.sum()
 
 
-def exact_sample(potential: Potential, n: int, seed: int, cells: int = 1200) -> Floats:
+SAMPLED = 1200
+"""Cells along a side for exact draws: each is 0.01 wide, far below the width of any feature of the densities."""
+
+
+def exact_sample(potential: Potential, n: int, seed: int) -> Floats:
     """Draw n independent states from the density: a cell of a fine grid by its probability, then uniform within it.
 
     Args:
         potential: U.
         n: the number of draws.
         seed: of the draws.
-        cells: along a side; a cell of the default grid is 0.01 wide, far below the width of any feature of the density.
     """
-    rng = np.random.default_rng(seed)
+    rng, cells = np.random.default_rng(seed), SAMPLED
     cell = rng.choice(cells * cells, size=n, p=grid_probabilities(potential, cells))
     jitter = (rng.uniform(size=(n, 2)) - 0.5) * (2 * HALF_WIDTH / cells)
     return grid(cells)[cell] + jitter

@@ -3,8 +3,8 @@
 Names are the paper's: `tau` is the ratio τ, `nu` its dual ν, `tau_ref` the ratio τ_t of the last power step, `v`
 the scalar dual variable, `lam` the penalty's coefficient λ, `alpha` the damping α_{t+1}, `phi` the function φ of an
 f-divergence. An argument without suffix holds a function's values at the rows' x, one ending in `_next` at their x'
-(averaged over successors where a row has several), one ending in `_initial` at initial states. `weight` holds row
-weights with mean 1. Numpy arrays and torch tensors work alike.
+(averaged over successors where a row has several), one ending in `_initial` at initial states. Numpy arrays and
+torch tensors work alike.
 """
 
 from typing import Any
@@ -16,14 +16,9 @@ QUADRATIC = Quadratic()
 """φ(τ) = τ²/2, the paper's choice wherever an equation does not name a divergence."""
 
 
-def expectation(values: Values, weight: Values | None = None) -> Values:
-    """Return the sample mean of some values, an estimate of their expectation E_p[values].
-
-    Args:
-        values: one number per row.
-        weight: of the rows, with mean 1; None: equal weights.
-    """
-    return (values if weight is None else weight * values).mean(0)
+def expectation(values: Values) -> Values:
+    """Return the sample mean of values, one per row: an estimate of their expectation E_p[values]."""
+    return values.mean(0)
 
 
 # -- The update as an optimisation problem over sampled transitions
@@ -45,14 +40,12 @@ def general_ratio_power(nu: Values, nu_next: Values, nu_ref: Values, phi: Diverg
     return general_ratio_power_inductive(nu, nu_next, phi.ratio(nu_ref), phi)
 
 
-def general_ratio_power_inductive(
-    nu: Values, nu_next: Values, tau_ref: Values, phi: Divergence, weight: Values | None = None
-) -> Values:
+def general_ratio_power_inductive(nu: Values, nu_next: Values, tau_ref: Values, phi: Divergence) -> Values:
     """Return the update's objective with the last ratio τ_t given, E_p[φ*(ν)] - E_{𝒯_p τ_t}[ν(x')].
 
     eq:general_ratio_power_inductive
     """
-    return expectation(phi.conjugate(nu), weight) - expectation(tau_ref * nu_next, weight)
+    return expectation(phi.conjugate(nu)) - expectation(tau_ref * nu_next)
 
 
 def variational_ratio_power(tau: Values, tau_next: Values, tau_ref: Values) -> Values:
@@ -71,13 +64,13 @@ def regularized_ratio(tau: Values, tau_next: Values, tau_ref: Values, lam: float
     return variational_ratio_power(tau, tau_next, tau_ref) + lam * (expectation(tau) - 1) ** 2
 
 
-def saddle_penalty(tau: Values, v: Values, lam: float, weight: Values | None = None) -> Values:
+def saddle_penalty(tau: Values, v: Values, lam: float) -> Values:
     """Return λ[2v(E_p[τ] - 1) - v²], whose maximum over v is the penalty λ(E_p[τ] - 1)².
 
     eq:saddle_ratio, last term. It is linear in E_p[τ], so that one sample gives an unbiased gradient; the squared
     expectation would need two.
     """
-    return lam * (2 * v * (expectation(tau, weight) - 1) - v**2)
+    return lam * (2 * v * (expectation(tau) - 1) - v**2)
 
 
 def saddle_ratio(tau: Values, tau_next: Values, tau_ref: Values, v: Values, lam: float) -> Values:
@@ -124,24 +117,17 @@ def discounted_variational_ratio_power(
 
 
 def damped_discounted_loss(
-    nu: Values,
-    nu_next: Values,
-    nu_initial: Values | None,
-    tau_ref: Values,
-    phi: Divergence,
-    alpha: float,
-    gamma: float,
-    weight: Values | None = None,
+    nu: Values, nu_next: Values, nu_initial: Values | None, tau_ref: Values, phi: Divergence, alpha: float, gamma: float
 ) -> Values:
     """Return the objective for any φ, damping and γ; the neural solver minimises it together with `saddle_penalty`.
 
     eq:general_ratio_power_inductive, with the mixtures of eq:damped_saddle_ratio and eq:discounted_power
     """
-    flow = gamma * expectation(tau_ref * nu_next, weight)
+    flow = gamma * expectation(tau_ref * nu_next)
     if nu_initial is not None:
         flow = flow + (1 - gamma) * expectation(nu_initial)
-    stay = (1 - alpha) * expectation(tau_ref * nu, weight)
-    return expectation(phi.conjugate(nu), weight) - stay - alpha * flow
+    stay = (1 - alpha) * expectation(tau_ref * nu)
+    return expectation(phi.conjugate(nu)) - stay - alpha * flow
 
 
 # -- The update over finite states, where it has a closed form: the steps that `solvers.tabular` takes. `kernel` is

@@ -229,8 +229,8 @@ DECADE = 2
 """Places between a ridge and one ten times larger in `RIDGES`."""
 
 
-def choose_ridge(errors: Floats, tolerance: float = TOLERANCE) -> int:
-    """The index of a small ridge whose standard error is at most `tolerance` times the least.
+def choose_ridge(errors: Floats) -> int:
+    """The index of a small ridge whose standard error is at most `TOLERANCE` times the least.
 
     A ridge biases the estimate towards too little change from the data; the smallest one whose variance can be borne
     has the least bias. It is looked for downwards from the least error and never beyond a ridge with a larger one: the
@@ -238,13 +238,12 @@ def choose_ridge(errors: Floats, tolerance: float = TOLERANCE) -> int:
 
     Args:
         errors: one standard error for each ridge, ridges rising; NaN where there is none.
-        tolerance: see `TOLERANCE`.
     """
     finite = np.where(np.isfinite(errors), errors, np.inf)
     if not np.isfinite(finite).any():
         raise ArithmeticError("no ridge gives a finite estimate: the features are degenerate (try solver='kernel')")
     least = int(np.argmin(finite))
-    too_large = np.flatnonzero(finite[:least] > tolerance * finite[least])
+    too_large = np.flatnonzero(finite[:least] > TOLERANCE * finite[least])
     return int(too_large[-1]) + 1 if len(too_large) else 0
 
 

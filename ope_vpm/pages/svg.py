@@ -95,9 +95,9 @@ def line(points: Points, x: Axis, y: Axis, kind: str) -> Html:
     return element("polyline", points=path, class_=kind)
 
 
-def dots(points: Points, x: Axis, y: Axis, kind: str, radius: float = 2.2) -> list[Html]:
+def dots(points: Points, x: Axis, y: Axis, kind: str) -> list[Html]:
     """One dot per point."""
-    return [element("circle", cx=x(float(one)), cy=y(float(two)), r=radius, class_=kind) for one, two in points]
+    return [element("circle", cx=x(float(one)), cy=y(float(two)), r=2.2, class_=kind) for one, two in points]
 
 
 def bars(

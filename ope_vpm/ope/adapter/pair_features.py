@@ -276,11 +276,9 @@ def any_pairs(
     return PairFeatures(states, centred_features(problem, draws, rich), recipe, memory=recipe.memory)
 
 
-def pair_features(
-    problem: Problem, n_features: int | None, draws: int, fourier: int = FOURIER, rich: bool = False
-) -> PairFeatures:
+def pair_features(problem: Problem, n_features: int | None, draws: int, fourier: int = FOURIER) -> PairFeatures:
     """The features of the pairs of a log that is in memory."""
-    pairs = any_pairs(problem, n_features, draws, fourier, rich)
+    pairs = any_pairs(problem, n_features, draws, fourier)
     if not isinstance(pairs, PairFeatures):
         raise TypeError("the rows of a log that is read in parts are not all there")
     return pairs

@@ -38,15 +38,15 @@ class Ensemble(torch.nn.Module):
         return x
 
 
-def mlp(inputs: int, outputs: int, seed: int, hidden: int = 64) -> torch.nn.Sequential:
+def mlp(inputs: int, outputs: int, seed: int) -> torch.nn.Sequential:
     """Tanh layers; initialised from the seed without touching the global generator."""
     with own_generator(seed):
         return torch.nn.Sequential(
-            torch.nn.Linear(inputs, hidden),
+            torch.nn.Linear(inputs, HIDDEN),
             torch.nn.Tanh(),
-            torch.nn.Linear(hidden, hidden),
+            torch.nn.Linear(HIDDEN, HIDDEN),
             torch.nn.Tanh(),
-            torch.nn.Linear(hidden, outputs),
+            torch.nn.Linear(HIDDEN, outputs),
         )
 
 
