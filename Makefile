@@ -4,8 +4,11 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 # Two test processes, one thread each: what two cores do best, and repeatable to the last bit.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+# An environment without torch or any other extra, in which core tests run; they have to give the same answers.
+LIGHT := .venv-light
+LIGHT_TESTS := tests/test_light.py tests/pins tests/linear tests/paths tests/ope/finite --ignore tests/ope/finite/test_streamed_counts.py
 
-.PHONY: leaderboard paper test check format pins docs bench mutants slow clean
+.PHONY: leaderboard paper test light check format pins docs bench mutants slow clean
 
 leaderboard: $(INSTALLED)
 	$(BIN)/ope-vpm leaderboard
@@ -19,10 +22,13 @@ paper: $(INSTALLED)
 		--user-data-dir=$$(mktemp -d) --window-size=1280,1250 --screenshot=docs/leaderboard/picture.png \
 		file://$(CURDIR)/docs/leaderboard/index.html
 
-test: $(INSTALLED)
+test: $(INSTALLED) light
 	$(PYTEST)
 
-check: $(INSTALLED)
+light: $(LIGHT)/.installed
+	OMP_NUM_THREADS=1 $(LIGHT)/bin/python -m pytest -q -m "not slow and not long" $(LIGHT_TESTS)
+
+check: $(INSTALLED) light
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -53,10 +59,16 @@ bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf .venv site build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv $(LIGHT) site build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11')"
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[all,dev]'
+	touch $@
+
+$(LIGHT)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(LIGHT)
+	@$(LIGHT)/bin/python -m pip install --quiet --constraint constraints.txt --editable . pytest || \
+		{ echo "$(LIGHT) could not be installed: is the package index within reach?" >&2; exit 1; }
 	touch $@

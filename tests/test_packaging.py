@@ -31,11 +31,18 @@ def modules() -> list[str]:
     return sorted(names)
 
 
+def test_every_extra_that_an_error_names_is_there():
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    texts = [path.read_text() for folder in FOLDERS.values() for path in folder.rglob("*.py")]
+    named = {name for text in texts for name in re.findall(r'library\(\s*"[\w.]+", "(\w+)"', text)}
+    assert {"torch", "pandas", "sb3"} <= named <= set(known)
+
+
 @pytest.mark.slow
 def test_the_wheel_holds_every_module(tmp_path):
     source = tmp_path / "source"  # a copy, so that no older build/ can lend a module, and none is left behind
     unwanted = shutil.ignore_patterns(
-        ".venv", ".git", "build", "docs", "results", "*.egg-info", ".*_cache", "__pycache__"
+        ".venv*", ".git", "build", "docs", "results", "*.egg-info", ".*_cache", "__pycache__"
     )
     shutil.copytree(ROOT, source, symlinks=True, ignore=unwanted)
     pip = [sys.executable, "-m", "pip", "--quiet"]

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import ope_vpm as ov
+from ope_vpm.optional import has_torch, is_tensor
 
 HEAVY = {"torch", "matplotlib", "gymnasium", "scipy", "numpy", "joblib", "d3rlpy", "stable_baselines3"}
 
@@ -50,6 +51,12 @@ def test_continuous_states_load_no_counts_chains_or_formats():
     unused = {"scipy.sparse", "scipy.stats", "scipy.optimize", "scipy.spatial", "rich", "typer", "pandas", "pyarrow"}
     rooms = {"ope_vpm.chain.vpm", "ope_vpm.ope.finite.counts", "ope_vpm.logged.formats", "ope_vpm.logged.tables"}
     assert not (unused | rooms) & loaded
+
+
+@pytest.mark.skipif(not has_torch(), reason="needs torch")
+def test_kinds_of_torch_are_told_without_importing_it():
+    assert not is_tensor([1.0])
+    assert is_tensor(__import__("torch").zeros(1))
 
 
 def test_every_public_name_is_there_and_listed():

@@ -26,6 +26,8 @@ from tests.mutation.measured import Lines, measure, measured
 from tests.mutation.process import first_failure, preload
 
 ROOMS = ("ope_vpm/linear", "ope_vpm/chain", "ope_vpm/ope", "ope_vpm/logged", "baselines")
+WITHIN = ("ope_vpm/ope/finite",)
+"""Rooms within others, drawn from where they are named."""
 SURVIVED, NEVER_RUN = "survived", "no test runs it"
 MOST_SECONDS = 15.0
 """Of the tests of one mutant, by the time that they took without it; those beyond are not tried. Most mutants are
@@ -99,7 +101,7 @@ def drawn(room: str, number: int, seed: int, before: set[str]) -> list[Mutant]:
     """Some mutants of a room, at random, without those that were tried for another seed."""
     files = sorted(file for file in (ROOT / room).rglob("*.py") if not file.is_symlink())
     every = [make for file in files for make in mutants(file)]
-    order = np.random.default_rng([seed, ROOMS.index(room)]).permutation(len(every))
+    order = np.random.default_rng([seed, (*ROOMS, *WITHIN).index(room)]).permutation(len(every))
     fresh = (mutant for mutant in (every[place]() for place in order) if mutant.key not in before)
     return list(itertools.islice(fresh, number))
 
@@ -114,7 +116,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--number", type=int, default=32, help="mutants of each room; 0 measures the tests only")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--rooms", nargs="+", choices=ROOMS, default=ROOMS)
+    parser.add_argument("--rooms", nargs="+", choices=(*ROOMS, *WITHIN), default=ROOMS)
     parser.add_argument("--survivors", action="store_true", help="try again those that survived before")
     parser.add_argument("--without", nargs="*", default=(), help="names of test files that are not measured, nor tried")
     parser.add_argument("--output", type=Path, default=ROOT / "results" / "mutants")

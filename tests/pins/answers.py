@@ -22,10 +22,11 @@ TRAINED = 1e-6
 
 
 def compute(case: str) -> Answers:
-    """The answers of every estimator at every discount, by "name discount"."""
+    """The answers of every estimator at every discount, by "name discount"; of `make light` those without extras."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return {f"{name} {gamma}": cases()[case].answer(name, gamma) for name in NAMES for gamma in GAMMAS}
+        found = {f"{name} {gamma}": cases()[case].answer(name, gamma) for name in NAMES for gamma in GAMMAS}
+    return {name: answer for name, answer in found.items() if answer}
 
 
 def read() -> dict[str, Answers]:

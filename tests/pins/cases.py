@@ -12,8 +12,6 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from gymnasium import spaces
 
 import ope_vpm as ov
@@ -22,6 +20,7 @@ from ope_vpm.envs.random_mdp import RandomMDP
 from ope_vpm.logged import streamed
 from ope_vpm.logged.formats.table import to_table
 from ope_vpm.ope import log as logs
+from ope_vpm.optional import has_torch, library
 from ope_vpm.policy import DeterministicPolicy
 
 GAMMAS = (1.0, 0.9)
@@ -51,7 +50,7 @@ class Case:
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def answer(self, name: str, gamma: float) -> dict[str, Any]:
-        """What an estimator says, as plain values; of a refusal, its sentence."""
+        """What an estimator says, as plain values; of a refusal, its sentence; nothing without the extra it needs."""
         log = self.log()
         try:
             with _read_in_parts(log) if self.in_parts else _as_it_is(log) as data:
@@ -59,6 +58,10 @@ class Case:
                 value = ov.evaluate(data, self.policy(), estimator, gamma=gamma, time_limit=self.time_limit)  # type: ignore[call-overload]
         except (ValueError, TypeError) as error:
             return {"refused": str(error).splitlines()[0]}
+        except ImportError:
+            if has_torch():
+                raise
+            return {}
         kept = ("value", "interval", "standard_error", "verdict", "reasons", "return", "return_interval")
         found = value.as_dict()
         return {key: _rounded(found[key]) for key in (*kept, "return_verdict", "return_reasons")} | {
@@ -81,6 +84,7 @@ def _as_it_is(log: ov.LoggedDataset) -> Iterator[Any]:
 @contextmanager
 def _read_in_parts(log: ov.LoggedDataset) -> Iterator[Any]:
     """The log as a Parquet file with a sample of 600 rows and parts of 512, so that a short log has several."""
+    pa, pq = library("pyarrow", "parquet"), library("pyarrow.parquet", "parquet")
     sizes = mock.patch.object(logs, "SAMPLE_ROWS", 600), mock.patch.object(streamed, "PART_ROWS", 512)
     with tempfile.TemporaryDirectory() as folder, sizes[0], sizes[1]:
         path = Path(folder) / "log.parquet"

@@ -60,6 +60,7 @@ def test_ends_are_the_extremes_within_the_ball(gamma):
     assert free(-1.0) == pytest.approx(low, abs=0.01)
 
 
+@pytest.mark.slow
 def test_coverage():
     """Of 60 logs, nominal 95 %: at least 50 hold the truth, four standard errors of a binomial below 57."""
     target, truth, held = MDP.policy(2), MDP.value(MDP.policy(2), 0.95), 0

@@ -327,6 +327,7 @@ def test_weights_are_a_ratio_and_give_the_value():
     assert found.weights @ DATA.rewards / len(DATA) == pytest.approx(found.value, abs=0.01)
 
 
+@pytest.mark.slow
 def test_taxi_error_is_far_below_that_of_a_restart():
     """A behaviour trained half as long as the target: lost mass is worth more than the log's average."""
     truth, errors = taxi.exact_value(TARGET), {"auto": [], "restart": []}
@@ -352,6 +353,7 @@ def test_random_mdps_with_unseen_pairs(gamma):
     assert np.abs(scores).max() < 4
 
 
+@pytest.mark.slow
 def test_a_target_worse_than_the_behaviour():
     """1000 to 700 iterations on Taxi: what a good behaviour avoids is bad, and the value knows it.
 
@@ -442,6 +444,7 @@ def test_the_copies_of_an_episode_are_in_one_half():
         np.testing.assert_array_equal(2 * one.times, copied.times)
 
 
+@pytest.mark.slow
 def test_targets_worse_than_the_behaviour_are_covered_on_taxi():
     """950 to 850 iterations, where values are too high: at most 2 of 24 miss."""
     target, truth = taxi.shipped(850), taxi.exact_value(taxi.shipped(850), 1.0)
@@ -453,6 +456,7 @@ def test_targets_worse_than_the_behaviour_are_covered_on_taxi():
     assert covered >= 22
 
 
+@pytest.mark.slow
 def test_returns_of_the_best_treatments_from_few_patients():
     """Of 24 logs none is without a return, and errors are about those of the logged mean.
 
