@@ -27,6 +27,167 @@ MOST_ONE_HOT = 4096
 FAR = 4.0
 """How far the absorbing state lies from the others, in units of √d, a kernel's usual bandwidth: at four bandwidths a
 Gaussian kernel is e⁻⁸, so that smooth functions can have any value there."""
+Behaviour = Any
+"""What a user gives: "cloned" (fitted to the log), "logged" (as `behaviour_log_prob` of the data has it), or the policy
+that acted, as `as_policy` takes it. Once checked a policy is a `TargetPolicy`."""
+ROUNDING = 1e-5
+"""How far above 0 the logarithm of a probability may lie, as one that was computed in single precision does."""
+
+
+def target_of(data: Any, policy: Any) -> TargetPolicy:
+    """Whatever was given as a policy; in the words of a table, where the dataset came from one."""
+    if isinstance(policy, TargetPolicy) or getattr(data, "encoding", None) is None:
+        return TargetPolicy.of(policy)
+    from ope_vpm.ope.adapter.named import named_policy  # for logs with names alone
+
+    return named_policy(data.encoding, policy)
+
+
+def check_match(data: LoggedDataset, policy: TargetPolicy) -> TargetPolicy:
+    """The policy, once its kind is known; one for another observation or action space than the data's is refused."""
+    size = int(np.prod(data.head.observations.shape[1:]))
+    if policy.observation_size is not None and policy.observation_size != size:
+        raise ValueError(
+            f"the policy takes observations of {policy.observation_size} numbers, the data have {size} "
+            "(is it a policy for another task?)"
+        )
+    policy = policy.recognised(data.head.observations, data.n_actions if data.discrete_actions else None)
+    logged, known = data.n_actions or 0, data.action_space is not None
+    if data.discrete_actions and policy.action_dimension is not None:
+        raise ValueError(
+            "the policy has continuous actions, the data discrete ones (integers): they do not fit (save floats)"
+        )
+    if data.discrete_actions:
+        if policy.n_actions is not None and (logged > policy.n_actions or (known and logged != policy.n_actions)):
+            raise ValueError(
+                f"the policy chooses from {policy.n_actions} actions, the data have {logged}: they do not fit"
+            )
+    elif policy.has_probabilities:
+        save = ", although all are whole: save them as integers" if are_numbers(data.head.actions) else ""
+        raise ValueError(f"the policy has discrete actions, the data continuous ones (floats{save}): they do not fit")
+    elif policy.action_dimension not in (None, data.head.actions.shape[1]):
+        raise ValueError(
+            f"the policy's actions have {policy.action_dimension} coordinates, "
+            f"the data's {data.head.actions.shape[1]}: they do not fit"
+        )
+    return policy
+
+
+def checked_behaviour(data: LoggedDataset, target: TargetPolicy, behaviour: Behaviour) -> Behaviour:
+    """Check the behaviour that a user gave; a policy becomes a `TargetPolicy`, and what cannot be had is refused.
+
+    Args:
+        data: the log.
+        target: the policy that is asked about; that which acted sees the observations that it sees.
+        behaviour: what the user gave.
+    """
+    if not isinstance(behaviour, str):
+        policy = check_match(data, target.alike(target_of(data, behaviour)))
+        if not policy.has_log_prob:
+            raise ValueError("a behaviour policy needs densities, and this one has none: use behaviour='cloned'")
+        return policy
+    if behaviour not in ("cloned", "logged"):
+        raise ValueError(f"behaviour must be 'cloned', 'logged' or a policy: got {behaviour!r}")
+    if behaviour == "logged":
+        if data.behaviour_log_prob is None:
+            raise ValueError("behaviour='logged' needs behaviour_log_prob in the data: use behaviour='cloned'")
+        if data.discrete_actions and float(np.max(data.behaviour_log_prob)) > ROUNDING:
+            row = int(np.argmax(data.behaviour_log_prob))
+            raise ValueError(
+                "behaviour_log_prob of discrete actions must be logarithms of probabilities, 0 or less: "
+                f"row {row} is {data.behaviour_log_prob[row]:.6g} (probabilities: give their np.log)"
+            )
+    return behaviour
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed that NumPy's generators do not take."""
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise ValueError(f"seed must be a whole number, 0 or more: got {seed!r}")
+
+
+def check_features(state_features: Any) -> None:
+    """Refuse features of states that are no table of numbers; whether it has a row for each state is checked in use."""
+    if state_features is None or callable(state_features):
+        return
+    table = np.asarray(state_features)
+    if table.dtype.kind not in "biuf" or table.ndim != 2 or table.shape[1] == 0 or not usable(table).all():
+        raise ValueError(
+            "state_features must be a table of finite numbers with a row for each state, such as shape (6, 2), or a "
+            f"function of observations: got {table.dtype} of shape {table.shape}"
+        )
+
+
+class Settings(TypedDict, total=False):
+    """All settings of our estimators by their names, so that type checkers know a misspelt one.
+
+    Settings of estimators of other packages are given to an instance of them.
+    """
+
+    average: float
+    bandwidth: float | None
+    batch_size: int
+    cap: float
+    classes: str
+    combine: bool
+    damping: Any
+    decay: bool
+    device: str
+    divergence: Any
+    draws: int
+    dtype: str
+    exact_dual: bool
+    features: str
+    folds: int
+    hidden: tuple[int, ...]
+    horizon: int | None
+    inner_steps: int
+    interval: str
+    lam: float
+    learning_rate: float
+    members: int
+    method: str
+    n_features: int | None
+    nonnegative: bool
+    patience: int | None
+    power: float
+    preset: str
+    q: Any
+    pool_increments: bool | float
+    refit: bool
+    reversible: bool
+    ridge: float | None
+    rollouts: int
+    solver: str
+    start_at_one: bool
+    steps: int | str | None
+    training_steps: int
+    unseen: str
+    weighted: bool
+
+
+class QuestionChoices(Settings, total=False):
+    """Arguments of `compare` and `select` beside policies, estimator and discount; their meaning is in `evaluate`."""
+
+    seed: int
+    on_end: OnEnd | None
+    time_limit: TimeLimit
+    ignore: Collection[str]
+    behaviour: Behaviour
+
+
+class Choices(QuestionChoices, total=False):
+    """Arguments of `evaluate` beside the policy, the estimator and the discount."""
+
+    state_features: Any
+    jobs: int | None
+
+
+def divided(choices: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The choices about the question, and all others, which are the estimator's own settings."""
+    words = set(QuestionChoices.__annotations__) - set(Settings.__annotations__)
+    question = {name: value for name, value in choices.items() if name in words}
+    return question, {name: value for name, value in choices.items() if name not in words}
 
 
 @dataclass(frozen=True)
@@ -127,169 +288,6 @@ def _keys(observations: Array) -> list[bytes]:
     """The bytes of each row."""
     rows = np.ascontiguousarray(observations, dtype=np.int64).reshape(len(observations), -1)
     return rows.view(f"V{rows.itemsize * rows.shape[1]}")[:, 0].tolist()
-
-
-def target_of(data: Any, policy: Any) -> TargetPolicy:
-    """Whatever was given as a policy; in the words of a table, where the dataset came from one."""
-    if isinstance(policy, TargetPolicy) or getattr(data, "encoding", None) is None:
-        return TargetPolicy.of(policy)
-    from ope_vpm.ope.adapter.named import named_policy  # for logs with names alone
-
-    return named_policy(data.encoding, policy)
-
-
-def check_match(data: LoggedDataset, policy: TargetPolicy) -> TargetPolicy:
-    """The policy, once its kind is known; one for another observation or action space than the data's is refused."""
-    size = int(np.prod(data.head.observations.shape[1:]))
-    if policy.observation_size is not None and policy.observation_size != size:
-        raise ValueError(
-            f"the policy takes observations of {policy.observation_size} numbers, the data have {size} "
-            "(is it a policy for another task?)"
-        )
-    policy = policy.recognised(data.head.observations, data.n_actions if data.discrete_actions else None)
-    logged, known = data.n_actions or 0, data.action_space is not None
-    if data.discrete_actions and policy.action_dimension is not None:
-        raise ValueError(
-            "the policy has continuous actions, the data discrete ones (integers): they do not fit (save floats)"
-        )
-    if data.discrete_actions:
-        if policy.n_actions is not None and (logged > policy.n_actions or (known and logged != policy.n_actions)):
-            raise ValueError(
-                f"the policy chooses from {policy.n_actions} actions, the data have {logged}: they do not fit"
-            )
-    elif policy.has_probabilities:
-        save = ", although all are whole: save them as integers" if are_numbers(data.head.actions) else ""
-        raise ValueError(f"the policy has discrete actions, the data continuous ones (floats{save}): they do not fit")
-    elif policy.action_dimension not in (None, data.head.actions.shape[1]):
-        raise ValueError(
-            f"the policy's actions have {policy.action_dimension} coordinates, "
-            f"the data's {data.head.actions.shape[1]}: they do not fit"
-        )
-    return policy
-
-
-Behaviour = Any
-"""What a user gives: "cloned" (fitted to the log), "logged" (as `behaviour_log_prob` of the data has it), or the policy
-that acted, as `as_policy` takes it. Once checked a policy is a `TargetPolicy`."""
-ROUNDING = 1e-5
-"""How far above 0 the logarithm of a probability may lie, as one that was computed in single precision does."""
-
-
-class Settings(TypedDict, total=False):
-    """All settings of our estimators by their names, so that type checkers know a misspelt one.
-
-    Settings of estimators of other packages are given to an instance of them.
-    """
-
-    average: float
-    bandwidth: float | None
-    batch_size: int
-    cap: float
-    classes: str
-    combine: bool
-    damping: Any
-    decay: bool
-    device: str
-    divergence: Any
-    draws: int
-    dtype: str
-    exact_dual: bool
-    features: str
-    folds: int
-    hidden: tuple[int, ...]
-    horizon: int | None
-    inner_steps: int
-    interval: str
-    lam: float
-    learning_rate: float
-    members: int
-    method: str
-    n_features: int | None
-    nonnegative: bool
-    patience: int | None
-    power: float
-    preset: str
-    q: Any
-    pool_increments: bool | float
-    refit: bool
-    reversible: bool
-    ridge: float | None
-    rollouts: int
-    solver: str
-    start_at_one: bool
-    steps: int | str | None
-    training_steps: int
-    unseen: str
-    weighted: bool
-
-
-class QuestionChoices(Settings, total=False):
-    """Arguments of `compare` and `select` beside policies, estimator and discount; their meaning is in `evaluate`."""
-
-    seed: int
-    on_end: OnEnd | None
-    time_limit: TimeLimit
-    ignore: Collection[str]
-    behaviour: Behaviour
-
-
-class Choices(QuestionChoices, total=False):
-    """Arguments of `evaluate` beside the policy, the estimator and the discount."""
-
-    state_features: Any
-    jobs: int | None
-
-
-def divided(choices: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The choices about the question, and all others, which are the estimator's own settings."""
-    words = set(QuestionChoices.__annotations__) - set(Settings.__annotations__)
-    question = {name: value for name, value in choices.items() if name in words}
-    return question, {name: value for name, value in choices.items() if name not in words}
-
-
-def checked_behaviour(data: LoggedDataset, target: TargetPolicy, behaviour: Behaviour) -> Behaviour:
-    """Check the behaviour that a user gave; a policy becomes a `TargetPolicy`, and what cannot be had is refused.
-
-    Args:
-        data: the log.
-        target: the policy that is asked about; that which acted sees the observations that it sees.
-        behaviour: what the user gave.
-    """
-    if not isinstance(behaviour, str):
-        policy = check_match(data, target.alike(target_of(data, behaviour)))
-        if not policy.has_log_prob:
-            raise ValueError("a behaviour policy needs densities, and this one has none: use behaviour='cloned'")
-        return policy
-    if behaviour not in ("cloned", "logged"):
-        raise ValueError(f"behaviour must be 'cloned', 'logged' or a policy: got {behaviour!r}")
-    if behaviour == "logged":
-        if data.behaviour_log_prob is None:
-            raise ValueError("behaviour='logged' needs behaviour_log_prob in the data: use behaviour='cloned'")
-        if data.discrete_actions and float(np.max(data.behaviour_log_prob)) > ROUNDING:
-            row = int(np.argmax(data.behaviour_log_prob))
-            raise ValueError(
-                "behaviour_log_prob of discrete actions must be logarithms of probabilities, 0 or less: "
-                f"row {row} is {data.behaviour_log_prob[row]:.6g} (probabilities: give their np.log)"
-            )
-    return behaviour
-
-
-def check_seed(seed: int) -> None:
-    """Refuse a seed that NumPy's generators do not take."""
-    if not isinstance(seed, int | np.integer) or seed < 0:
-        raise ValueError(f"seed must be a whole number, 0 or more: got {seed!r}")
-
-
-def check_features(state_features: Any) -> None:
-    """Refuse features of states that are no table of numbers; whether it has a row for each state is checked in use."""
-    if state_features is None or callable(state_features):
-        return
-    table = np.asarray(state_features)
-    if table.dtype.kind not in "biuf" or table.ndim != 2 or table.shape[1] == 0 or not usable(table).all():
-        raise ValueError(
-            "state_features must be a table of finite numbers with a row for each state, such as shape (6, 2), or a "
-            f"function of observations: got {table.dtype} of shape {table.shape}"
-        )
 
 
 @remembered

@@ -38,33 +38,126 @@ if TYPE_CHECKING:
     from ope_vpm.ope.adapter.pair_stream import Pairs
 
 
-@dataclass(frozen=True)
-class PairSums:
-    """Sums of a second pass over the rows of each episode, for m columns of coefficients; those of parts are merged."""
+def any_pairs(
+    problem: Problem, n_features: int | None, draws: int, fourier: int = FOURIER, rich: bool = False
+) -> Pairs:
+    """The features of the problem's pairs, of a log in memory or in parts; those of states are shared by all discounts.
 
-    place: int
-    """The number of the first episode."""
-    groups: GroupSums
-    """Over the rows of each episode."""
-    rows: Integers
-    """(episodes,): how many there are."""
-    first: Floats
-    """(episodes, m): E_π[Φ(s₀, ·)ᵀθ] at the initial states; 0 where an episode does not begin here at a reset."""
+    Args:
+        problem: the question.
+        n_features: random Fourier features of the state; None: `features_for` the rows of the log.
+        draws: target actions drawn for each state where the policy's mean action is not known otherwise.
+        fourier: how many Fourier features of the state functions of the action are multiplied with at most.
+        rich: whether continuous actions have more functions than lines and parabolas.
+    """
+    log, policy, time_limit, seed = problem.log, problem.policy, problem.time_limit, problem.seed
+    if not log.data.leads_on(time_limit):
+        raise ValueError(NOTHING_FOLLOWS)
+    recipe = pair_recipe(log, policy, n_features, draws, seed, time_limit, fourier, rich)
+    if log.streamed:
+        from ope_vpm.ope.adapter.pair_stream import PairStream  # for logs in parts alone
 
-    def merge(self, other: PairSums) -> PairSums:
-        """The sums of both parts; an episode may have rows in both."""
-        place, total = min(self.place, other.place), max(self._last, other._last)
-        mine, theirs = (slice(each.place - place, each._last - place) for each in (self, other))
-        rows = np.zeros(total - place, dtype=np.int64)
-        first = np.zeros((total - place, self.first.shape[1]))
-        for part, where in ((self, mine), (other, theirs)):
-            rows[where] += part.rows
-            first[where] += part.first
-        return PairSums(place, self.groups.merge(other.groups, mine, theirs), rows, first)
+        return PairStream(log, policy, recipe)
+    states = rows_of_log(log, policy, n_features, time_limit, seed)
+    return PairFeatures(states, centred_features(problem, draws, rich), recipe, memory=recipe.memory)
 
-    @property
-    def _last(self) -> int:
-        return self.place + len(self.rows)
+
+def pair_features(problem: Problem, n_features: int | None, draws: int, fourier: int = FOURIER) -> PairFeatures:
+    """The features of the pairs of a log that is in memory."""
+    pairs = any_pairs(problem, n_features, draws, fourier)
+    if not isinstance(pairs, PairFeatures):
+        raise TypeError("the rows of a log that is read in parts are not all there")
+    return pairs
+
+
+def on_sample(problem: Problem, pairs: Pairs) -> PairFeatures:
+    """Features and weights of a problem's pairs for the rows in the log's sample."""
+    log = problem.log
+    if log.sample is log:
+        assert isinstance(pairs, PairFeatures)
+        return pairs
+    sampled = of_sample(log, problem.policy, pairs.recipe)
+    if not isinstance(pairs, PairFeatures) or pairs.weight is None:
+        return sampled
+    return sampled.weighted(_weight_at(pairs, Same(log.sample_rows)))
+
+
+@remembered
+def of_sample(log: Log, policy: TargetPolicy, recipe: PairRecipe) -> PairFeatures:
+    """The features that a recipe makes of the log's sample."""
+    return replace(recipe, precision=log.sample.precision).pairs(log.sample.data, policy)
+
+
+@remembered
+def _weight_at(pairs: PairFeatures, rows: Same) -> Floats:
+    assert pairs.weight is not None
+    return pairs.weight[rows.array]
+
+
+@remembered
+def pair_recipe(
+    log: Log,
+    policy: TargetPolicy,
+    n_features: int | None,
+    draws: int,
+    seed: int,
+    time_limit: TimeLimit,
+    fourier: int,
+    rich: bool,
+) -> PairRecipe:
+    """The recipe of a log's pairs; arguments as in `any_pairs`.
+
+    Each function of the action is multiplied with as many Fourier features of the state as fit.
+    """
+    features, functions = (
+        state_features(log, policy, n_features, time_limit, seed),
+        functions_of_action(log, policy, rich),
+    )
+    width = functions.number(policy, log.sample.data.observations[:1], log.sample.data.actions[:1])
+    linear, most = 1 + features.linear, min(ACTION_COLUMNS, log.data.leads_on(time_limit) // ROWS_PER_COLUMN)
+    base = min(linear + int(np.clip(most // max(width, 1) - linear, 0, fourier)), features.size)
+    return PairRecipe(features, functions, base, draws, seed, time_limit, log.precision)
+
+
+@dataclass(frozen=True, eq=False)
+class PairRecipe:
+    """How features of pairs are made from logged rows: all that is chosen beforehand, from the log's sample."""
+
+    features: StateFeatures
+    """V."""
+    functions: ActionFunctions
+    """The functions u of the action."""
+    action_base: int
+    """How many features of the state each u is multiplied with: 1, the coordinates, and some Fourier features."""
+    draws: int
+    seed: int
+    time_limit: TimeLimit
+    precision: Precision
+    weighting: Weighting | None = None
+    """The weight of each row; None: 1."""
+    memory: Memory = field(default_factory=Memory, repr=False)
+    """The results that were computed from these features and weights."""
+
+    @remembered
+    def weighted(self, weighting: Weighting) -> PairRecipe:
+        """This recipe with a weight for each row; moments are computed once for each function."""
+        return replace(self, weighting=weighting, memory=Memory())
+
+    def pairs(self, data: LoggedDataset, policy: TargetPolicy) -> PairFeatures:
+        """The features of a part of the log."""
+        first: Integers = np.flatnonzero(data.from_reset)
+        states = state_rows(data, self.features, self.time_limit, first, self.precision)
+        rng = np.random.default_rng([self.seed, data.first_row])
+        centred = self.functions(data.observations, data.actions, policy, rng, self.draws)
+        weight = None if self.weighting is None else self.weighting(data, policy)
+        return PairFeatures(states, centred.astype(self.precision, copy=False), self, weight)
+
+
+class Weighting(Protocol):
+    """A function that weighs logged rows."""
+
+    def __call__(self, data: LoggedDataset, policy: TargetPolicy) -> Floats:
+        """(n,): the weight of each row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,123 +267,30 @@ def memory_of(pairs: Pairs, weighting: object) -> Memory:
     return Memory()
 
 
-class Weighting(Protocol):
-    """A function that weighs logged rows."""
+@dataclass(frozen=True)
+class PairSums:
+    """Sums of a second pass over the rows of each episode, for m columns of coefficients; those of parts are merged."""
 
-    def __call__(self, data: LoggedDataset, policy: TargetPolicy) -> Floats:
-        """(n,): the weight of each row."""
+    place: int
+    """The number of the first episode."""
+    groups: GroupSums
+    """Over the rows of each episode."""
+    rows: Integers
+    """(episodes,): how many there are."""
+    first: Floats
+    """(episodes, m): E_π[Φ(s₀, ·)ᵀθ] at the initial states; 0 where an episode does not begin here at a reset."""
 
+    def merge(self, other: PairSums) -> PairSums:
+        """The sums of both parts; an episode may have rows in both."""
+        place, total = min(self.place, other.place), max(self._last, other._last)
+        mine, theirs = (slice(each.place - place, each._last - place) for each in (self, other))
+        rows = np.zeros(total - place, dtype=np.int64)
+        first = np.zeros((total - place, self.first.shape[1]))
+        for part, where in ((self, mine), (other, theirs)):
+            rows[where] += part.rows
+            first[where] += part.first
+        return PairSums(place, self.groups.merge(other.groups, mine, theirs), rows, first)
 
-@dataclass(frozen=True, eq=False)
-class PairRecipe:
-    """How features of pairs are made from logged rows: all that is chosen beforehand, from the log's sample."""
-
-    features: StateFeatures
-    """V."""
-    functions: ActionFunctions
-    """The functions u of the action."""
-    action_base: int
-    """How many features of the state each u is multiplied with: 1, the coordinates, and some Fourier features."""
-    draws: int
-    seed: int
-    time_limit: TimeLimit
-    precision: Precision
-    weighting: Weighting | None = None
-    """The weight of each row; None: 1."""
-    memory: Memory = field(default_factory=Memory, repr=False)
-    """The results that were computed from these features and weights."""
-
-    @remembered
-    def weighted(self, weighting: Weighting) -> PairRecipe:
-        """This recipe with a weight for each row; moments are computed once for each function."""
-        return replace(self, weighting=weighting, memory=Memory())
-
-    def pairs(self, data: LoggedDataset, policy: TargetPolicy) -> PairFeatures:
-        """The features of a part of the log."""
-        first: Integers = np.flatnonzero(data.from_reset)
-        states = state_rows(data, self.features, self.time_limit, first, self.precision)
-        rng = np.random.default_rng([self.seed, data.first_row])
-        centred = self.functions(data.observations, data.actions, policy, rng, self.draws)
-        weight = None if self.weighting is None else self.weighting(data, policy)
-        return PairFeatures(states, centred.astype(self.precision, copy=False), self, weight)
-
-
-@remembered
-def pair_recipe(
-    log: Log,
-    policy: TargetPolicy,
-    n_features: int | None,
-    draws: int,
-    seed: int,
-    time_limit: TimeLimit,
-    fourier: int,
-    rich: bool,
-) -> PairRecipe:
-    """The recipe of a log's pairs; arguments as in `any_pairs`.
-
-    Each function of the action is multiplied with as many Fourier features of the state as fit.
-    """
-    features, functions = (
-        state_features(log, policy, n_features, time_limit, seed),
-        functions_of_action(log, policy, rich),
-    )
-    width = functions.number(policy, log.sample.data.observations[:1], log.sample.data.actions[:1])
-    linear, most = 1 + features.linear, min(ACTION_COLUMNS, log.data.leads_on(time_limit) // ROWS_PER_COLUMN)
-    base = min(linear + int(np.clip(most // max(width, 1) - linear, 0, fourier)), features.size)
-    return PairRecipe(features, functions, base, draws, seed, time_limit, log.precision)
-
-
-@remembered
-def of_sample(log: Log, policy: TargetPolicy, recipe: PairRecipe) -> PairFeatures:
-    """The features that a recipe makes of the log's sample."""
-    return replace(recipe, precision=log.sample.precision).pairs(log.sample.data, policy)
-
-
-@remembered
-def _weight_at(pairs: PairFeatures, rows: Same) -> Floats:
-    assert pairs.weight is not None
-    return pairs.weight[rows.array]
-
-
-def any_pairs(
-    problem: Problem, n_features: int | None, draws: int, fourier: int = FOURIER, rich: bool = False
-) -> Pairs:
-    """The features of the problem's pairs, of a log in memory or in parts; those of states are shared by all discounts.
-
-    Args:
-        problem: the question.
-        n_features: random Fourier features of the state; None: `features_for` the rows of the log.
-        draws: target actions drawn for each state where the policy's mean action is not known otherwise.
-        fourier: how many Fourier features of the state functions of the action are multiplied with at most.
-        rich: whether continuous actions have more functions than lines and parabolas.
-    """
-    log, policy, time_limit, seed = problem.log, problem.policy, problem.time_limit, problem.seed
-    if not log.data.leads_on(time_limit):
-        raise ValueError(NOTHING_FOLLOWS)
-    recipe = pair_recipe(log, policy, n_features, draws, seed, time_limit, fourier, rich)
-    if log.streamed:
-        from ope_vpm.ope.adapter.pair_stream import PairStream  # for logs in parts alone
-
-        return PairStream(log, policy, recipe)
-    states = rows_of_log(log, policy, n_features, time_limit, seed)
-    return PairFeatures(states, centred_features(problem, draws, rich), recipe, memory=recipe.memory)
-
-
-def pair_features(problem: Problem, n_features: int | None, draws: int, fourier: int = FOURIER) -> PairFeatures:
-    """The features of the pairs of a log that is in memory."""
-    pairs = any_pairs(problem, n_features, draws, fourier)
-    if not isinstance(pairs, PairFeatures):
-        raise TypeError("the rows of a log that is read in parts are not all there")
-    return pairs
-
-
-def on_sample(problem: Problem, pairs: Pairs) -> PairFeatures:
-    """Features and weights of a problem's pairs for the rows in the log's sample."""
-    log = problem.log
-    if log.sample is log:
-        assert isinstance(pairs, PairFeatures)
-        return pairs
-    sampled = of_sample(log, problem.policy, pairs.recipe)
-    if not isinstance(pairs, PairFeatures) or pairs.weight is None:
-        return sampled
-    return sampled.weighted(_weight_at(pairs, Same(log.sample_rows)))
+    @property
+    def _last(self) -> int:
+        return self.place + len(self.rows)

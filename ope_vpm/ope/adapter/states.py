@@ -22,82 +22,6 @@ from ope_vpm.threads import cached_property
 FARTHEST = 5.0
 """Standard deviations from the mean up to which features tell states apart: a flag that is seldom set would be hundreds
 of them away, and its row would decide every regression."""
-
-
-@dataclass(frozen=True, eq=False)
-class StateFeatures:
-    """[1, z, cos ωᵀz, sin ωᵀz] with z the standardised (or one-hot) state and ω ~ N(0, I/d).
-
-    With a clock, the time is one more coordinate of z; with a target policy, so is its mean action.
-    """
-
-    encoder: Encoder
-    """From observations to standardised or one-hot coordinates."""
-    fourier: FourierFeatures
-    """Random Fourier features of these coordinates."""
-    clock: Clock | None = None
-    usual: ActionCoordinates | None = None
-
-    @classmethod
-    def draw(
-        cls,
-        data: LoggedDataset,
-        number: int,
-        seed: int,
-        clock: Clock | None = None,
-        usual: ActionCoordinates | None = None,
-        encoder: Encoder | None = None,
-    ) -> StateFeatures:
-        """Draw `number` Fourier features with the bandwidth √d, the usual distance of two states.
-
-        Args:
-            data: the log.
-            number: of the features.
-            seed: of the draw.
-            clock: the task's, where a time limit ends its episodes.
-            usual: the target's mean action, as further coordinates.
-            encoder: what `Encoder.of_states` found, where it is known already: it looks at all data.
-        """
-        encoder = Encoder.of_states(data) if encoder is None else encoder
-        size = encoder.size + (clock is not None) + (0 if usual is None else usual.size)
-        frequencies = draw_frequencies(size, number, float(np.sqrt(size)), np.random.default_rng(seed))
-        fourier = FourierFeatures(Standardiser.unit(size).within(FARTHEST), frequencies, linear=True)
-        return cls(encoder, fourier, clock, usual)
-
-    @property
-    def size(self) -> int:
-        """The number of features."""
-        return self.fourier.size
-
-    @property
-    def linear(self) -> int:
-        """The number of coordinates z, which are features themselves, after the constant."""
-        return len(self.fourier.frequencies)
-
-    def coordinates(self, observations: Array, time: Integers | None = None) -> Floats:
-        """The coordinates z of each state, shape (n, d), without limits; `time` is for the clock, if there is one."""
-        states = self.encoder.states(observations)
-        z = states if self.encoder.shape is None else np.eye(prod(self.encoder.shape))[states]
-        parts = [z] if self.usual is None else [z, self.usual(observations)]
-        if self.clock is not None:
-            if time is None:
-                raise ValueError("these features have a clock: they need the time of each state")
-            parts.append(self.clock(time)[:, None])
-        return parts[0] if len(parts) == 1 else np.hstack(parts)
-
-    def limited_coordinates(self, observations: Array, time: Integers | None = None) -> Floats:
-        """The coordinates of states, none farther than `FARTHEST` from the mean."""
-        return self.fourier.standardise(self.coordinates(observations, time))
-
-    def __call__(self, observations: Array, time: Integers | None = None) -> Floats:
-        """The features of each state, shape (n, size)."""
-        return self.fourier(self.coordinates(observations, time))
-
-    def fill(self, observations: Array, time: Integers | None, out: Array) -> None:
-        """Write the features of each state into `out`, shape (n, size), in its precision, double or single."""
-        self.fourier.fill(self.coordinates(observations, time), out)
-
-
 KEPT_ROWS = 1 << 15
 """State features of at most so many rows are kept in memory, at most 160 MB each for s and s': they are needed in every
 pass. Those of longer logs are computed anew."""
@@ -107,6 +31,63 @@ generated tasks errors are 0.90 [0.80, 0.99] of those with 400 for every log, on
 10⁵ rows 800 have 0.8 of the error of 400, and take 2.5 times as long; 600 are between."""
 KEPT_NUMBERS = 4_000_000
 """Coordinates of states that are kept for all feature maps of a policy: 32 MB in double precision."""
+
+
+@remembered
+def state_features(
+    log: Log, policy: TargetPolicy, n_features: int | None, time_limit: TimeLimit, seed: int
+) -> StateFeatures:
+    """V, its scales taken from the log's sample."""
+    sample, usual = log.sample, None
+    if not log.data.finite:
+        rows = sample.rows[:: max(1, len(sample.rows) // SCALE_ROWS)]
+        usual = ActionCoordinates.of(policy, sample.data.observations[rows], sample.data.actions[rows])
+    clock, encoder = clock_of(log.data, time_limit), state_encoder(log)
+    number = features_for(log.data.leads_on(time_limit)) if n_features is None else n_features
+    return StateFeatures.draw(sample.data, number, seed, clock, usual, encoder)
+
+
+def features_for(rows: int) -> int:
+    """How many random Fourier features of the state a log of so many rows has: 4·√rows, within limits."""
+    return int(np.clip(FEATURES_PER_ROOT * rows**0.5, LEAST_FEATURES, MOST_FEATURES))
+
+
+@remembered
+def rows_of_log(log: Log, policy: TargetPolicy, n_features: int | None, time_limit: TimeLimit, seed: int) -> StateRows:
+    """The rows of a log in memory, with the coordinates of their states where these are few."""
+    features = state_features(log, policy, n_features, time_limit, seed)
+    made = state_rows(log.data, features, time_limit, log.initial_episodes, log.precision)
+    if log.sample is not log or features.encoder.shape is not None or len(made.rows) * features.linear > KEPT_NUMBERS:
+        return made
+    return replace(made, coordinates=_coordinates(log, policy, time_limit, seed))
+
+
+@remembered
+def _coordinates(log: Log, policy: TargetPolicy, time_limit: TimeLimit, seed: int) -> Array:
+    """The coordinates of each row's state: the policy, which may be a large network, is asked once for all features."""
+    features, data = state_features(log, policy, 0, time_limit, seed), log.data
+    states = state_rows(data, features, time_limit, log.initial_episodes, log.precision)
+    found = np.empty((len(states.rows), features.linear), states.precision)
+    for part in chunks(len(found), BATCH_ROWS, of=[data.observations]):
+        found[part] = features.coordinates(data.observations[states.at(part)], states.time[part])
+    return found
+
+
+def state_rows(
+    data: LoggedDataset, features: StateFeatures, time_limit: TimeLimit, first: Integers, precision: Precision
+) -> StateRows:
+    """The rows of a log, or of a part of one, that have a next state or end the task.
+
+    Args:
+        data: the rows.
+        features: V.
+        time_limit: what follows a truncation.
+        first: the numbers of the episodes that begin at a reset.
+        precision: of the features.
+    """
+    ending = ending_rows(data, time_limit)
+    rows = np.flatnonzero(ending | data.next_known)
+    return StateRows(data, features, rows, ending[rows], times(data, time_limit)[rows], first, precision)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,58 +182,75 @@ class StateRows:
         return goes_on
 
 
-def features_for(rows: int) -> int:
-    """How many random Fourier features of the state a log of so many rows has: 4·√rows, within limits."""
-    return int(np.clip(FEATURES_PER_ROOT * rows**0.5, LEAST_FEATURES, MOST_FEATURES))
+@dataclass(frozen=True, eq=False)
+class StateFeatures:
+    """[1, z, cos ωᵀz, sin ωᵀz] with z the standardised (or one-hot) state and ω ~ N(0, I/d).
 
-
-@remembered
-def state_features(
-    log: Log, policy: TargetPolicy, n_features: int | None, time_limit: TimeLimit, seed: int
-) -> StateFeatures:
-    """V, its scales taken from the log's sample."""
-    sample, usual = log.sample, None
-    if not log.data.finite:
-        rows = sample.rows[:: max(1, len(sample.rows) // SCALE_ROWS)]
-        usual = ActionCoordinates.of(policy, sample.data.observations[rows], sample.data.actions[rows])
-    clock, encoder = clock_of(log.data, time_limit), state_encoder(log)
-    number = features_for(log.data.leads_on(time_limit)) if n_features is None else n_features
-    return StateFeatures.draw(sample.data, number, seed, clock, usual, encoder)
-
-
-@remembered
-def rows_of_log(log: Log, policy: TargetPolicy, n_features: int | None, time_limit: TimeLimit, seed: int) -> StateRows:
-    """The rows of a log in memory, with the coordinates of their states where these are few."""
-    features = state_features(log, policy, n_features, time_limit, seed)
-    made = state_rows(log.data, features, time_limit, log.initial_episodes, log.precision)
-    if log.sample is not log or features.encoder.shape is not None or len(made.rows) * features.linear > KEPT_NUMBERS:
-        return made
-    return replace(made, coordinates=_coordinates(log, policy, time_limit, seed))
-
-
-@remembered
-def _coordinates(log: Log, policy: TargetPolicy, time_limit: TimeLimit, seed: int) -> Array:
-    """The coordinates of each row's state: the policy, which may be a large network, is asked once for all features."""
-    features, data = state_features(log, policy, 0, time_limit, seed), log.data
-    states = state_rows(data, features, time_limit, log.initial_episodes, log.precision)
-    found = np.empty((len(states.rows), features.linear), states.precision)
-    for part in chunks(len(found), BATCH_ROWS, of=[data.observations]):
-        found[part] = features.coordinates(data.observations[states.at(part)], states.time[part])
-    return found
-
-
-def state_rows(
-    data: LoggedDataset, features: StateFeatures, time_limit: TimeLimit, first: Integers, precision: Precision
-) -> StateRows:
-    """The rows of a log, or of a part of one, that have a next state or end the task.
-
-    Args:
-        data: the rows.
-        features: V.
-        time_limit: what follows a truncation.
-        first: the numbers of the episodes that begin at a reset.
-        precision: of the features.
+    With a clock, the time is one more coordinate of z; with a target policy, so is its mean action.
     """
-    ending = ending_rows(data, time_limit)
-    rows = np.flatnonzero(ending | data.next_known)
-    return StateRows(data, features, rows, ending[rows], times(data, time_limit)[rows], first, precision)
+
+    encoder: Encoder
+    """From observations to standardised or one-hot coordinates."""
+    fourier: FourierFeatures
+    """Random Fourier features of these coordinates."""
+    clock: Clock | None = None
+    usual: ActionCoordinates | None = None
+
+    @classmethod
+    def draw(
+        cls,
+        data: LoggedDataset,
+        number: int,
+        seed: int,
+        clock: Clock | None = None,
+        usual: ActionCoordinates | None = None,
+        encoder: Encoder | None = None,
+    ) -> StateFeatures:
+        """Draw `number` Fourier features with the bandwidth √d, the usual distance of two states.
+
+        Args:
+            data: the log.
+            number: of the features.
+            seed: of the draw.
+            clock: the task's, where a time limit ends its episodes.
+            usual: the target's mean action, as further coordinates.
+            encoder: what `Encoder.of_states` found, where it is known already: it looks at all data.
+        """
+        encoder = Encoder.of_states(data) if encoder is None else encoder
+        size = encoder.size + (clock is not None) + (0 if usual is None else usual.size)
+        frequencies = draw_frequencies(size, number, float(np.sqrt(size)), np.random.default_rng(seed))
+        fourier = FourierFeatures(Standardiser.unit(size).within(FARTHEST), frequencies, linear=True)
+        return cls(encoder, fourier, clock, usual)
+
+    @property
+    def size(self) -> int:
+        """The number of features."""
+        return self.fourier.size
+
+    @property
+    def linear(self) -> int:
+        """The number of coordinates z, which are features themselves, after the constant."""
+        return len(self.fourier.frequencies)
+
+    def coordinates(self, observations: Array, time: Integers | None = None) -> Floats:
+        """The coordinates z of each state, shape (n, d), without limits; `time` is for the clock, if there is one."""
+        states = self.encoder.states(observations)
+        z = states if self.encoder.shape is None else np.eye(prod(self.encoder.shape))[states]
+        parts = [z] if self.usual is None else [z, self.usual(observations)]
+        if self.clock is not None:
+            if time is None:
+                raise ValueError("these features have a clock: they need the time of each state")
+            parts.append(self.clock(time)[:, None])
+        return parts[0] if len(parts) == 1 else np.hstack(parts)
+
+    def limited_coordinates(self, observations: Array, time: Integers | None = None) -> Floats:
+        """The coordinates of states, none farther than `FARTHEST` from the mean."""
+        return self.fourier.standardise(self.coordinates(observations, time))
+
+    def __call__(self, observations: Array, time: Integers | None = None) -> Floats:
+        """The features of each state, shape (n, size)."""
+        return self.fourier(self.coordinates(observations, time))
+
+    def fill(self, observations: Array, time: Integers | None, out: Array) -> None:
+        """Write the features of each state into `out`, shape (n, size), in its precision, double or single."""
+        self.fourier.fill(self.coordinates(observations, time), out)

@@ -22,6 +22,91 @@ from ope_vpm.threads import cached_property
 
 FAR_BEYOND = 25.0
 """Deviations beyond which the probability of a tail is taken by its logarithm: at 38 it is no longer a number."""
+NO_RIDGE = 1e-8
+"""On the constant and on linear features: it only keeps collinear states from a singular matrix."""
+KEPT_NUMBERS = 1 << 22
+"""Linear features that are kept, 32 MB, though all features are too many: two policies are told apart in some forty
+passes over them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """The regressors of every row: a constant, features that are linear in the state, then others."""
+
+    length: int
+    """The number of rows."""
+    size: int
+    """The number of features."""
+    linear: int
+    """How many of them are linear."""
+    features: Callable[[slice], Floats]
+    """All features of some rows."""
+    linear_features: Callable[[slice], Floats]
+    """The constant and the linear features of some rows."""
+    step: int
+    """How many rows are looked at together."""
+    maps: tuple[Array, ...] = ()
+    """What the rows are read from, where it may be on disk."""
+
+    @classmethod
+    def table(cls, features: Floats, linear: int) -> Design:
+        """Features (n, D) that are there already."""
+        size, plain = int(features.shape[1]), np.ascontiguousarray(features[:, : 1 + linear])
+        return cls(len(features), size, linear, features.__getitem__, plain.__getitem__, len(features))
+
+    @classmethod
+    def of_states(cls, states: StateFeatures, observations: Array, precision: Precision | None = None) -> Design:
+        """Features of observed states: a table where they are few, otherwise computed whenever they are needed.
+
+        Args:
+            states: the features.
+            observations: the states.
+            precision: of the features; by default single where there are many.
+        """
+        precision = precision or precision_for(len(observations))
+        if len(observations) <= KEPT_ROWS and precision is np.float64:
+            return cls.table(states(observations), states.linear)
+
+        def features(rows: slice) -> Floats:
+            out = np.empty((rows.stop - rows.start, states.size), precision)
+            states.fill(observations[rows], None, out)
+            return out.astype(np.float64, copy=False)
+
+        def plain(rows: slice) -> Floats:
+            z = states.limited_coordinates(observations[rows])
+            return np.column_stack([np.ones(len(z)), z])
+
+        @cache
+        def table() -> Floats:
+            return np.concatenate([plain(some) for some in chunks(len(observations), BATCH_ROWS)])
+
+        kept = len(observations) * (1 + states.linear) <= KEPT_NUMBERS
+        linear = (lambda rows: table()[rows]) if kept else plain
+        return cls(len(observations), states.size, states.linear, features, linear, BATCH_ROWS, (observations,))
+
+    @property
+    def plain(self) -> Design:
+        """The constant and the linear features alone."""
+        return replace(self, size=1 + self.linear, features=self.linear_features)
+
+    def batches(self) -> Iterator[tuple[slice, Floats]]:
+        """All rows in order, some at a time: which ones, and their features."""
+        for rows in chunks(self.length, self.step, of=self.maps):
+            yield rows, self.features(rows)
+
+    def penalty(self, ridge: float) -> Floats:
+        """(size,): the ridge on features that are not linear, next to nothing on the others."""
+        penalty = np.full(self.size, NO_RIDGE)
+        penalty[1 + self.linear :] = ridge
+        return penalty
+
+    def gram(self, weight: Floats) -> Floats:
+        """Σ w φφᵀ, shape (size, size)."""
+        total, root = np.zeros((self.size, self.size)), np.sqrt(weight)
+        for rows, features in self.batches():
+            weighted = features * root[rows, None]
+            total += weighted.T @ weighted  # a symmetric product, which numpy takes in half of the time
+        return total
 
 
 @dataclass(frozen=True)
@@ -161,95 +246,6 @@ def tails(edge: Floats) -> tuple[Floats, Floats]:
         logs[far] = log_ndtr(-edge[far])
     hazard: Floats = np.exp(-0.5 * edge**2 - LOG_ROOT_TWO_PI - logs)
     return logs, hazard
-
-
-NO_RIDGE = 1e-8
-"""On the constant and on linear features: it only keeps collinear states from a singular matrix."""
-
-
-KEPT_NUMBERS = 1 << 22
-"""Linear features that are kept, 32 MB, though all features are too many: two policies are told apart in some forty
-passes over them."""
-
-
-@dataclass(frozen=True, eq=False)
-class Design:
-    """The regressors of every row: a constant, features that are linear in the state, then others."""
-
-    length: int
-    """The number of rows."""
-    size: int
-    """The number of features."""
-    linear: int
-    """How many of them are linear."""
-    features: Callable[[slice], Floats]
-    """All features of some rows."""
-    linear_features: Callable[[slice], Floats]
-    """The constant and the linear features of some rows."""
-    step: int
-    """How many rows are looked at together."""
-    maps: tuple[Array, ...] = ()
-    """What the rows are read from, where it may be on disk."""
-
-    @classmethod
-    def table(cls, features: Floats, linear: int) -> Design:
-        """Features (n, D) that are there already."""
-        size, plain = int(features.shape[1]), np.ascontiguousarray(features[:, : 1 + linear])
-        return cls(len(features), size, linear, features.__getitem__, plain.__getitem__, len(features))
-
-    @classmethod
-    def of_states(cls, states: StateFeatures, observations: Array, precision: Precision | None = None) -> Design:
-        """Features of observed states: a table where they are few, otherwise computed whenever they are needed.
-
-        Args:
-            states: the features.
-            observations: the states.
-            precision: of the features; by default single where there are many.
-        """
-        precision = precision or precision_for(len(observations))
-        if len(observations) <= KEPT_ROWS and precision is np.float64:
-            return cls.table(states(observations), states.linear)
-
-        def features(rows: slice) -> Floats:
-            out = np.empty((rows.stop - rows.start, states.size), precision)
-            states.fill(observations[rows], None, out)
-            return out.astype(np.float64, copy=False)
-
-        def plain(rows: slice) -> Floats:
-            z = states.limited_coordinates(observations[rows])
-            return np.column_stack([np.ones(len(z)), z])
-
-        @cache
-        def table() -> Floats:
-            return np.concatenate([plain(some) for some in chunks(len(observations), BATCH_ROWS)])
-
-        kept = len(observations) * (1 + states.linear) <= KEPT_NUMBERS
-        linear = (lambda rows: table()[rows]) if kept else plain
-        return cls(len(observations), states.size, states.linear, features, linear, BATCH_ROWS, (observations,))
-
-    @property
-    def plain(self) -> Design:
-        """The constant and the linear features alone."""
-        return replace(self, size=1 + self.linear, features=self.linear_features)
-
-    def batches(self) -> Iterator[tuple[slice, Floats]]:
-        """All rows in order, some at a time: which ones, and their features."""
-        for rows in chunks(self.length, self.step, of=self.maps):
-            yield rows, self.features(rows)
-
-    def penalty(self, ridge: float) -> Floats:
-        """(size,): the ridge on features that are not linear, next to nothing on the others."""
-        penalty = np.full(self.size, NO_RIDGE)
-        penalty[1 + self.linear :] = ridge
-        return penalty
-
-    def gram(self, weight: Floats) -> Floats:
-        """Σ w φφᵀ, shape (size, size)."""
-        total, root = np.zeros((self.size, self.size)), np.sqrt(weight)
-        for rows, features in self.batches():
-            weighted = features * root[rows, None]
-            total += weighted.T @ weighted  # a symmetric product, which numpy takes in half of the time
-        return total
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,11 @@ from ope_vpm.ope.inference.estimate import RawEstimate
 from ope_vpm.ope.inference.uncertainty import LEVEL, Derived
 from ope_vpm.ope.problem import Problem
 
+RARE = "the rewards that make the difference occur in few episodes, worth {:.1f}"
+SURE = 4.0
+"""How many standard errors the state before must predict of the next outcome to count. Bins of a continuous state had
+4.5 to 130; FrozenLake, a queue and their like 2.1 at most in 52 logs."""
+
 
 @dataclass(frozen=True)
 class RareRewards:
@@ -72,9 +77,6 @@ def rare_rewards(data: LoggedDataset, share: Floats) -> RareRewards | None:
     return limits_of_rewards(others > 0, gains, losses)
 
 
-RARE = "the rewards that make the difference occur in few episodes, worth {:.1f}"
-
-
 def few_rewards(data: LoggedDataset, rare: RareRewards | None) -> Doubts:
     """The doubt about rewards that few episodes hold."""
     return FEW.of(None if rare is None else rare.episodes, data.n_episodes, sentence=RARE)
@@ -114,11 +116,6 @@ def binomial_limits(amounts: Floats) -> tuple[float, float]:
     low = float(betaincinv(events, others + 1, tail))
     high = float(betaincinv(events + 1, others, 1 - tail)) if others > 0 else 1.0
     return total * (1 - low / share), total * (high / share - 1)
-
-
-SURE = 4.0
-"""How many standard errors the state before must predict of the next outcome to count. Bins of a continuous state had
-4.5 to 130; FrozenLake, a queue and their like 2.1 at most in 52 logs."""
 
 
 @dataclass(frozen=True)

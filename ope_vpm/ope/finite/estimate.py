@@ -36,8 +36,38 @@ from ope_vpm.ope.problem import Problem
 FEW_CUT = 0.1
 """The share of the target's episodes up to which a time limit may end them without a remark that the states do not hold
 the time: what is unknown about so few hardly moves a mean over all."""
-
 BEYOND = "the target may spend {:.0%} of its steps in regions that the log never reached"
+
+
+def counted_estimate(problem: Problem, unseen: str = DEFAULT) -> RawEstimate:
+    """The exact solution of the counted model, with a treatment of unseen pairs by name.
+
+    Where a time limit is part of the task, the default treatment follows its clock; the others take the limit for an
+    end that may come in any state, and say so. The return of an episode is first guessed without slopes: what
+    these predict of when a task ends is far noisier than what they predict of how, and a rate of ends near 0, by which
+    a return is divided, makes it anything.
+    """
+    steps = limited_steps(problem) if unseen == DEFAULT and problem.limit is not None else None
+    if steps is not None:
+        return limited_estimate(problem, steps)
+    found = counted_value(problem, unseen)
+    if unseen != DEFAULT or not problem.episodic:
+        return found
+    return with_return(
+        problem, found, partial(counted_value, unseen=unseen), partial(counted_value, unseen=Pooled.name)
+    )
+
+
+def counted_value(problem: Problem, unseen: str) -> RawEstimate:
+    """The value per step, or discounted, with a treatment of unseen pairs by name."""
+    solution = counted_solution(problem, unseen)
+    notes = {"solver": "counts", "unseen": unseen, **solution.details}
+    return finite_estimate(problem, solution, notes, solution.doubts)
+
+
+def counted_solution(problem: Problem, unseen: str = DEFAULT) -> FiniteSolution:
+    """The exact solution with a treatment of unseen pairs by name."""
+    return treatment(unseen).solved(finite_problem(problem))
 
 
 def finite_estimate(
@@ -222,34 +252,3 @@ def _return(found: RawEstimate, pays: Total, influence: Floats, length: float) -
     others = tuple(each for each in scaled(found.doubts, length) if each.code != UNSEEN.code)
     doubts = (*others, *UNSEEN.of(found.size(UNSEEN), bias=pays.error))
     return replace(found, value=pays.value, uncertainty=uncertainty, doubts=doubts)
-
-
-def counted_estimate(problem: Problem, unseen: str = DEFAULT) -> RawEstimate:
-    """The exact solution of the counted model, with a treatment of unseen pairs by name.
-
-    Where a time limit is part of the task, the default treatment follows its clock; the others take the limit for an
-    end that may come in any state, and say so. The return of an episode is first guessed without slopes: what
-    these predict of when a task ends is far noisier than what they predict of how, and a rate of ends near 0, by which
-    a return is divided, makes it anything.
-    """
-    steps = limited_steps(problem) if unseen == DEFAULT and problem.limit is not None else None
-    if steps is not None:
-        return limited_estimate(problem, steps)
-    found = counted_value(problem, unseen)
-    if unseen != DEFAULT or not problem.episodic:
-        return found
-    return with_return(
-        problem, found, partial(counted_value, unseen=unseen), partial(counted_value, unseen=Pooled.name)
-    )
-
-
-def counted_value(problem: Problem, unseen: str) -> RawEstimate:
-    """The value per step, or discounted, with a treatment of unseen pairs by name."""
-    solution = counted_solution(problem, unseen)
-    notes = {"solver": "counts", "unseen": unseen, **solution.details}
-    return finite_estimate(problem, solution, notes, solution.doubts)
-
-
-def counted_solution(problem: Problem, unseen: str = DEFAULT) -> FiniteSolution:
-    """The exact solution with a treatment of unseen pairs by name."""
-    return treatment(unseen).solved(finite_problem(problem))

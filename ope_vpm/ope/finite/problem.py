@@ -21,7 +21,7 @@ from ope_vpm.chain.finite.solve import SparseMatrix
 from ope_vpm.linear.features import Standardiser
 from ope_vpm.ope.adapter.ends import absorbed_share
 from ope_vpm.ope.finite.counts import LoggedSteps, PairCounts, SomeSteps, Sums, count_pairs
-from ope_vpm.ope.finite.tally import _of_part, count_stream, numbers_of, planned
+from ope_vpm.ope.finite.tally import count_stream, numbers_of, planned, steps_of_part
 from ope_vpm.ope.memory import remembered
 from ope_vpm.ope.problem import Problem
 from ope_vpm.threads import cached_property
@@ -34,95 +34,8 @@ COUNT_POWER = 0.5
 the same on the wards, with 3·N^½ half as much."""
 SMALLEST = 1e-12
 """Probabilities and weights below it are taken for 0."""
-
 StateFeatures = Any
 """(states, d) numbers with a row for each state by its number, or a function of observations that returns such rows."""
-
-
-@dataclass(frozen=True, eq=False)
-class Borrowed:
-    """What unseen pairs take from other states."""
-
-    policy: SparseMatrix
-    """(states, pairs), sparse: the target's probability that goes to seen pairs of other states."""
-    rest: Floats
-    """(states, actions): the target's probability of unseen pairs that is left."""
-
-
-def standardised_features(given: StateFeatures, observations: Array) -> Floats:
-    """(states, d): the features of the states of a log, each with mean 0 and deviation 1.
-
-    Args:
-        given: an array with a row for each state by its number, or a function of observations.
-        observations: of the states.
-    """
-    rows = given(observations) if callable(given) else _rows(given, observations)
-    features = np.asarray(rows, dtype=np.float64)
-    if features.ndim != 2 or len(features) != len(observations) or not np.isfinite(features).all():
-        raise ValueError(
-            "state_features must be finite numbers, one row for each state: got shape "
-            f"{features.shape} for {len(observations)} states"
-        )
-    return Standardiser.fit(features)(features)
-
-
-def _rows(given: Any, observations: Array) -> Floats:
-    """The rows of a table by the numbers of the states."""
-    table, numbers = np.asarray(given, dtype=np.float64), np.asarray(observations)
-    if numbers.size != len(numbers) or not np.issubdtype(numbers.dtype, np.integer):
-        raise ValueError(
-            "state_features as an array needs states that are numbers: "
-            "give a function of observations instead, which returns a row for each"
-        )
-    if table.ndim != 2 or numbers.min() < 0 or numbers.max() >= len(table):
-        raise ValueError(
-            f"state_features must have a row for each state, by its number: the log has states {numbers.min()} to "
-            f"{numbers.max()}, and the array has shape {table.shape}"
-        )
-    rows: Floats = table[numbers.ravel()]
-    return rows
-
-
-def borrowed(counts: PairCounts, missing: Floats, features: Floats) -> Borrowed:
-    """What unseen pairs take from the same action in similar states.
-
-    Args:
-        counts: the seen pairs.
-        missing: (states, actions): the target's probabilities of unseen pairs.
-        features: (states, d), standardised.
-    """
-    width, rest, parts = _usual_distance(features), np.array(missing), []
-    for action in np.flatnonzero((missing > SMALLEST).any(axis=0)):
-        known, asking = np.flatnonzero(counts.action_of_pair == action), np.flatnonzero(missing[:, action] > SMALLEST)
-        if not len(known):
-            continue
-        number = min(NEAREST, len(known))
-        from scipy.spatial import cKDTree  # imported here: it takes long, and few need it
-
-        found = cKDTree(features[counts.state_of_pair[known]]).query(features[asking], k=number)
-        distance, place = (each.reshape(len(asking), number) for each in found)
-        weight = np.exp(-0.5 * (distance / width) ** 2) * counts.times[known][place] ** COUNT_POWER
-        total = weight.sum(axis=1)
-        own = counts.visits[asking] ** COUNT_POWER
-        taken = missing[asking, action] * total / np.maximum(total + own, SMALLEST)
-        rest[asking, action] -= taken
-        share = taken[:, None] * weight / np.maximum(total, SMALLEST)[:, None]
-        parts.append((share.ravel(), np.repeat(asking, number), known[place].ravel()))
-    shape = counts.states, counts.pairs
-    if not parts:
-        return Borrowed(sparse.csr_array(shape), rest)
-    data, rows, columns = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return Borrowed(sparse.csr_array((data, (rows, columns)), shape=shape), rest)
-
-
-def _usual_distance(features: Floats) -> float:
-    """The median distance of a state to its nearest one."""
-    if len(features) < 2:
-        return 1.0
-    from scipy.spatial import cKDTree  # imported here: it takes long, and few need it
-
-    nearest, _ = cKDTree(features).query(features, k=2)
-    return max(float(np.median(nearest[:, 1])), SMALLEST)
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +138,7 @@ def over_steps(problem: Problem, function: Callable[..., Sums], *settings: Any, 
     counts, ended = finite_problem(problem).counts, problem.ends if ended is None else ended
     if problem.log.streamed:
         plan = planned(problem.log, problem.on_end, problem.time_limit, problem.seed)
-        found: Sums = problem.log.total(_of_part, plan, numbers_of(counts, plan), ended, function, *settings)
+        found: Sums = problem.log.total(steps_of_part, plan, numbers_of(counts, plan), ended, function, *settings)
         return found
     return function(LoggedSteps(problem.data, 0, _in_memory(problem, counts, ended)), *settings)
 
@@ -237,3 +150,89 @@ def _in_memory(problem: Problem, counts: PairCounts, ended: Bools) -> Iterator[S
         row = problem.steps.rows[part]
         some = counts.pair[part], counts.next_state[part], counts.weight[part], counts.rewards[part]
         yield SomeSteps(row, *some, data.episode[row], ending[row], ending[row] & data.truncated[row])
+
+
+@dataclass(frozen=True, eq=False)
+class Borrowed:
+    """What unseen pairs take from other states."""
+
+    policy: SparseMatrix
+    """(states, pairs), sparse: the target's probability that goes to seen pairs of other states."""
+    rest: Floats
+    """(states, actions): the target's probability of unseen pairs that is left."""
+
+
+def standardised_features(given: StateFeatures, observations: Array) -> Floats:
+    """(states, d): the features of the states of a log, each with mean 0 and deviation 1.
+
+    Args:
+        given: an array with a row for each state by its number, or a function of observations.
+        observations: of the states.
+    """
+    rows = given(observations) if callable(given) else _rows(given, observations)
+    features = np.asarray(rows, dtype=np.float64)
+    if features.ndim != 2 or len(features) != len(observations) or not np.isfinite(features).all():
+        raise ValueError(
+            "state_features must be finite numbers, one row for each state: got shape "
+            f"{features.shape} for {len(observations)} states"
+        )
+    return Standardiser.fit(features)(features)
+
+
+def _rows(given: Any, observations: Array) -> Floats:
+    """The rows of a table by the numbers of the states."""
+    table, numbers = np.asarray(given, dtype=np.float64), np.asarray(observations)
+    if numbers.size != len(numbers) or not np.issubdtype(numbers.dtype, np.integer):
+        raise ValueError(
+            "state_features as an array needs states that are numbers: "
+            "give a function of observations instead, which returns a row for each"
+        )
+    if table.ndim != 2 or numbers.min() < 0 or numbers.max() >= len(table):
+        raise ValueError(
+            f"state_features must have a row for each state, by its number: the log has states {numbers.min()} to "
+            f"{numbers.max()}, and the array has shape {table.shape}"
+        )
+    rows: Floats = table[numbers.ravel()]
+    return rows
+
+
+def borrowed(counts: PairCounts, missing: Floats, features: Floats) -> Borrowed:
+    """What unseen pairs take from the same action in similar states.
+
+    Args:
+        counts: the seen pairs.
+        missing: (states, actions): the target's probabilities of unseen pairs.
+        features: (states, d), standardised.
+    """
+    width, rest, parts = _usual_distance(features), np.array(missing), []
+    for action in np.flatnonzero((missing > SMALLEST).any(axis=0)):
+        known, asking = np.flatnonzero(counts.action_of_pair == action), np.flatnonzero(missing[:, action] > SMALLEST)
+        if not len(known):
+            continue
+        number = min(NEAREST, len(known))
+        from scipy.spatial import cKDTree  # imported here: it takes long, and few need it
+
+        found = cKDTree(features[counts.state_of_pair[known]]).query(features[asking], k=number)
+        distance, place = (each.reshape(len(asking), number) for each in found)
+        weight = np.exp(-0.5 * (distance / width) ** 2) * counts.times[known][place] ** COUNT_POWER
+        total = weight.sum(axis=1)
+        own = counts.visits[asking] ** COUNT_POWER
+        taken = missing[asking, action] * total / np.maximum(total + own, SMALLEST)
+        rest[asking, action] -= taken
+        share = taken[:, None] * weight / np.maximum(total, SMALLEST)[:, None]
+        parts.append((share.ravel(), np.repeat(asking, number), known[place].ravel()))
+    shape = counts.states, counts.pairs
+    if not parts:
+        return Borrowed(sparse.csr_array(shape), rest)
+    data, rows, columns = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return Borrowed(sparse.csr_array((data, (rows, columns)), shape=shape), rest)
+
+
+def _usual_distance(features: Floats) -> float:
+    """The median distance of a state to its nearest one."""
+    if len(features) < 2:
+        return 1.0
+    from scipy.spatial import cKDTree  # imported here: it takes long, and few need it
+
+    nearest, _ = cKDTree(features).query(features, k=2)
+    return max(float(np.median(nearest[:, 1])), SMALLEST)

@@ -22,6 +22,47 @@ from ope_vpm.ope.memory import remembered
 
 NOTHING = -1
 """The code of the state after a step that nothing follows."""
+SPARE = 1 << 18
+"""Entries that may wait to be added up, 10 MB: adding each part at once would sort all that is known for every one."""
+
+
+@remembered
+def count_stream(log: Log, on_end: OnEnd, time_limit: TimeLimit, seed: int) -> PairCounts:
+    """Count the pairs of a log that is read in parts, in one pass; arguments as in `plan_steps`."""
+    plan = planned(log, on_end, time_limit, seed)
+    return _numbered(plan, log.total(Tally.of_part, plan).summed(), log)
+
+
+@remembered
+def planned(log: Log, on_end: OnEnd, time_limit: TimeLimit, seed: int) -> StepPlan:
+    """The plan of a log that is read in parts, which all passes share."""
+    return step_plan(log, on_end, time_limit, seed)
+
+
+def step_plan(log: Log, on_end: OnEnd, time_limit: TimeLimit, seed: int) -> StepPlan:
+    """Decide what follows each row; arguments as in `plan_steps`."""
+    data, order = log.data, log.episodes
+    if data.leads_on(time_limit) == 0:
+        raise ValueError(NOTHING_FOLLOWS)
+    encoder = Encoder.fit(data, 1, absorbs=False)
+    ended = ended_episodes(data, time_limit)
+    end = np.full(data.n_episodes, -1)
+    canonical = order[ended[order]]
+    end[canonical] = np.arange(len(canonical))
+    initial = encoder.states(_initial(log)[log.initial_episodes])
+    dealt, copies = np.zeros(0, dtype=np.int64), 1
+    if on_end == "restart" and len(canonical):
+        if len(initial) == 0:
+            raise ValueError(NO_INITIAL_STATES)
+        dealt = np.random.default_rng(seed).permutation(initial)
+        copies = min(len(initial), max(1, len(data) // len(canonical)))
+    return StepPlan(encoder, int(log.facts.actions.largest[0]) + 1, end, initial, dealt, copies, second_half(log))
+
+
+def _initial(log: Log) -> Array:
+    """The first observation of each episode."""
+    first: Array = log.facts.episodes.initial
+    return first
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,36 +130,6 @@ class PartSteps:
     """Whether the task ends with them."""
 
 
-def step_plan(log: Log, on_end: OnEnd, time_limit: TimeLimit, seed: int) -> StepPlan:
-    """Decide what follows each row; arguments as in `plan_steps`."""
-    data, order = log.data, log.episodes
-    if data.leads_on(time_limit) == 0:
-        raise ValueError(NOTHING_FOLLOWS)
-    encoder = Encoder.fit(data, 1, absorbs=False)
-    ended = ended_episodes(data, time_limit)
-    end = np.full(data.n_episodes, -1)
-    canonical = order[ended[order]]
-    end[canonical] = np.arange(len(canonical))
-    initial = encoder.states(_initial(log)[log.initial_episodes])
-    dealt, copies = np.zeros(0, dtype=np.int64), 1
-    if on_end == "restart" and len(canonical):
-        if len(initial) == 0:
-            raise ValueError(NO_INITIAL_STATES)
-        dealt = np.random.default_rng(seed).permutation(initial)
-        copies = min(len(initial), max(1, len(data) // len(canonical)))
-    return StepPlan(encoder, int(log.facts.actions.largest[0]) + 1, end, initial, dealt, copies, second_half(log))
-
-
-def _initial(log: Log) -> Array:
-    """The first observation of each episode."""
-    first: Array = log.facts.episodes.initial
-    return first
-
-
-SPARE = 1 << 18
-"""Entries that may wait to be added up, 10 MB: adding each part at once would sort all that is known for every one."""
-
-
 @dataclass(frozen=True, eq=False)
 class Tally:
     """How often each half of the episodes has seen each transition (s, a, s'), by code, and what it paid.
@@ -181,19 +192,6 @@ class Tally:
         return Tally(code[first], total, np.add.reduceat(self.steps[order], first), mean, spread, len(first))
 
 
-@remembered
-def count_stream(log: Log, on_end: OnEnd, time_limit: TimeLimit, seed: int) -> PairCounts:
-    """Count the pairs of a log that is read in parts, in one pass; arguments as in `plan_steps`."""
-    plan = planned(log, on_end, time_limit, seed)
-    return _numbered(plan, log.total(Tally.of_part, plan).summed(), log)
-
-
-@remembered
-def planned(log: Log, on_end: OnEnd, time_limit: TimeLimit, seed: int) -> StepPlan:
-    """The plan of a log that is read in parts, which all passes share."""
-    return step_plan(log, on_end, time_limit, seed)
-
-
 def _numbered(plan: StepPlan, tally: Tally, log: Log) -> PairCounts:
     """The counts with states and pairs numbered from 0, as those of a log in memory."""
     transition, half = np.divmod(tally.code, 2)
@@ -243,7 +241,7 @@ def numbers_of(counts: PairCounts, plan: StepPlan) -> Numbers:
     return Numbers(counts.labels, counts.labels[counts.state_of_pair] * plan.actions + counts.action_of_pair)
 
 
-def _of_part(
+def steps_of_part(
     part: Part, plan: StepPlan, numbers: Numbers, ended: Bools, function: Callable[..., Sums], *settings: Any
 ) -> Sums:
     """The function of one part."""

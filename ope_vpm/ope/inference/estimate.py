@@ -28,6 +28,16 @@ from ope_vpm.ope.inference.uncertainty import Derived, EpisodeSums, Interval, Un
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.problem import Problem
 
+NEGLIGIBLE = 0.3
+"""A share of the deviation of rewards: a suspected bias that is smaller is no reason for caution, however small the
+noise is. It is in the error, and verdicts must not get worse with more data."""
+OVERLAP = "the log does not hold {:.0%} of what the target does"
+UNLIKE = "{:.0%} of the target's actions are unlike logged ones: what they lead to was not logged"
+NO_DATA = "{:.0%} of the target's steps lead where there are no data"
+UNCERTAIN = 0.05
+"""The share of steps up to which a doubt adds nothing to the error: shares are estimated with such errors, and what so
+few steps pay is hardly ever extreme."""
+
 
 @dataclass(frozen=True)
 class RewardRange:
@@ -215,11 +225,6 @@ def all_doubts(problem: Problem, raw: RawEstimate) -> Doubts:
     return joined(of_log, raw.doubts, remarks(problem.log.warnings, look))
 
 
-NEGLIGIBLE = 0.3
-"""A share of the deviation of rewards: a suspected bias that is smaller is no reason for caution, however small the
-noise is. It is in the error, and verdicts must not get worse with more data."""
-
-
 def noise_of(problem: Problem, raw: RawEstimate, error: float | None, steps: float = 1.0) -> Noise | None:
     """The part of the error S that is noise, from the whole; None where that is not known.
 
@@ -233,14 +238,6 @@ def noise_of(problem: Problem, raw: RawEstimate, error: float | None, steps: flo
         return None
     rewards, noise = problem.data.reward_facts, float(np.sqrt(max(error**2 - raw.suspected_bias**2, 0.0)))
     return Noise(noise, steps * max(NEGLIGIBLE * rewards.deviation, ROUNDING * rewards.size))
-
-
-OVERLAP = "the log does not hold {:.0%} of what the target does"
-UNLIKE = "{:.0%} of the target's actions are unlike logged ones: what they lead to was not logged"
-NO_DATA = "{:.0%} of the target's steps lead where there are no data"
-UNCERTAIN = 0.05
-"""The share of steps up to which a doubt adds nothing to the error: shares are estimated with such errors, and what so
-few steps pay is hardly ever extreme."""
 
 
 def unsupported(problem: Problem, share: float | None, sentence: str = NO_DATA, factor: float = 1.0) -> Doubts:

@@ -21,34 +21,7 @@ if TYPE_CHECKING:
     from ope_vpm.ope.questions.distribution import Distribution
     from ope_vpm.ope.questions.sensitivity import Sensitivity
 
-
-@dataclass(frozen=True, eq=False)
-class Asked:
-    """The data, as long as somebody else holds them, and the policy; neither is pickled or copied."""
-
-    source: Any = None
-    """A weak reference to data in memory; a path, or whatever else was given, itself."""
-    policy: Any = None
-    ignore: tuple[str, ...] = ()
-    """Codes of the doctor's findings that were passed over."""
-
-    @classmethod
-    def about(cls, data: Any, policy: Any, ignore: Collection[str]) -> Asked:
-        """Data and policy as they were given to `evaluate`."""
-        return cls(ref(data) if isinstance(data, LoggedDataset) else data, policy, tuple(ignore))
-
-    def __reduce__(self) -> tuple[type[Asked], tuple[()]]:
-        return Asked, ()
-
-    def again(self, data: Any, policy: Any, method: str) -> tuple[Any, Any]:
-        """The log and the target, from what is given now or was given before; `method` asks, for the error."""
-        data = (self.source() if isinstance(self.source, ref) else self.source) if data is None else data
-        policy = self.policy if policy is None else policy
-        if data is None or policy is None:
-            gone = "data are" if data is None else "policy is"
-            again = f"value.{method}(data=data, policy=policy)"
-            raise ValueError(f"{method} looks at the log and the policy again, and the {gone} gone: {again}")
-        return data, policy
+NOT_TOLD = "{} does not tell the return of an episode at gamma = 1: use gamma < 1, or another estimator, such as vpm"
 
 
 @dataclass(frozen=True)
@@ -249,7 +222,33 @@ class PolicyValue(Reported):
         return "\n".join(map(printable, lines))
 
 
-NOT_TOLD = "{} does not tell the return of an episode at gamma = 1: use gamma < 1, or another estimator, such as vpm"
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """The data, as long as somebody else holds them, and the policy; neither is pickled or copied."""
+
+    source: Any = None
+    """A weak reference to data in memory; a path, or whatever else was given, itself."""
+    policy: Any = None
+    ignore: tuple[str, ...] = ()
+    """Codes of the doctor's findings that were passed over."""
+
+    @classmethod
+    def about(cls, data: Any, policy: Any, ignore: Collection[str]) -> Asked:
+        """Data and policy as they were given to `evaluate`."""
+        return cls(ref(data) if isinstance(data, LoggedDataset) else data, policy, tuple(ignore))
+
+    def __reduce__(self) -> tuple[type[Asked], tuple[()]]:
+        return Asked, ()
+
+    def again(self, data: Any, policy: Any, method: str) -> tuple[Any, Any]:
+        """The log and the target, from what is given now or was given before; `method` asks, for the error."""
+        data = (self.source() if isinstance(self.source, ref) else self.source) if data is None else data
+        policy = self.policy if policy is None else policy
+        if data is None or policy is None:
+            gone = "data are" if data is None else "policy is"
+            again = f"value.{method}(data=data, policy=policy)"
+            raise ValueError(f"{method} looks at the log and the policy again, and the {gone} gone: {again}")
+        return data, policy
 
 
 def _between(interval: Interval | None) -> str:

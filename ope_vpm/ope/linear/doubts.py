@@ -41,6 +41,111 @@ MISSED_RIDGES = (1e-3, 1e-2, 1e-1)
 """In units of each regressor's mean square; held-out episodes choose."""
 MISSED_DRAWS = 2
 """Target actions in each state: the mean over thousands of states has little of their noise."""
+USUAL = 0.68
+"""The quantile of |δ| that stands for its standard deviation, which a few falls of a robot would decide."""
+
+
+def with_feature_doubt(estimate: LinearEstimate) -> LinearEstimate:
+    """Add to an estimate, and to its return, the doubts that its Bellman residuals raise.
+
+    Args:
+        estimate: the value, with an influence function.
+    """
+    if without_error(estimate.equations, estimate):
+        return estimate
+    doubt, of_return = row_doubt(estimate.equations, *sample_rows(estimate)), None
+    if estimate.per_episode is not None:
+        of_return = row_doubt(estimate.equations, *sample_rows(estimate.per_episode))
+    return replace(with_doubts(estimate, doubt, of_return), missed=doubt.missed)
+
+
+def without_error(equations: PairEquations, found: RawEstimate) -> bool:
+    """Whether there is no error that doubts could be added to."""
+    return found.sums is None or equations.problem.data.n_episodes < 2 or not np.isfinite(found.value)
+
+
+def with_doubts(found: Estimate, doubt: RowDoubt, of_return: RowDoubt | None) -> Estimate:
+    """The estimate, and its return, with what their rows say; None where that of the return is not known."""
+    per_episode = found.per_episode
+    if per_episode is not None and of_return is not None:
+        per_episode = per_episode.doubted(of_return.doubts)
+    diagnostics = {**found.diagnostics, **doubt.numbers}
+    return replace(found.doubted(doubt.doubts), per_episode=per_episode, diagnostics=diagnostics)
+
+
+def row_doubt(equations: PairEquations, tau: Floats, residual: Floats) -> RowDoubt:
+    """B, what the past predicts, and what the features miss, from τ and δ of the sample's rows."""
+    sampled = equations.on_sample
+    if np.abs(residual).max(initial=0.0) <= ROUNDING * sampled.problem.data.reward_facts.size:
+        residual = np.zeros_like(residual)  # equal rewards leave rounding errors, of which features miss nothing
+    return RowDoubt(ratio_error_bound(tau, residual), history(sampled, residual), missed(sampled, tau, residual))
+
+
+@dataclass(frozen=True)
+class RowDoubt:
+    """Evidence against an estimate from the ratio τ and the Bellman residual δ of its rows."""
+
+    bound: float
+    """B = sd(τ)·q₆₈|δ|."""
+    history: History
+    """What the past predicts of δ."""
+    missed: Missed
+    """What state and action predict of δ where the target goes."""
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """For people to read."""
+        return {
+            "ratio_error_bound": self.bound,
+            "residual_correlation": self.history.correlation,
+            "predicted_by_action": self.history.predicted,
+            "missed": self.missed.value,
+            "missed_error": self.missed.error,
+        }
+
+    @property
+    def doubts(self) -> Doubts:
+        """Doubts about what the past predicts and about what the features miss."""
+        return (*PAST.of(self.history.share, bias=self.history.bias(self.bound)), *MISSED.suspects(self.missed.bias))
+
+
+def ratio_error_bound(tau: Floats, residual: Floats) -> float:
+    """B = sd(τ)·q₆₈|δ - median δ|, τ scaled to mean 1."""
+    mean = float(tau.mean())
+    size = float(np.quantile(np.abs(residual - np.median(residual)), USUAL))
+    return float(tau.std() / abs(mean) * size) if mean else 0.0
+
+
+def sample_rows(estimate: LinearEstimate) -> tuple[Floats, Floats]:
+    """τ and the Bellman residual of the solution at each row of the log's sample."""
+    equations, log = estimate.equations, estimate.equations.problem.log
+    if log.sample is log and estimate.weights is not None:
+        assert estimate.residual is not None
+        return estimate.weights[equations.rows.rows], estimate.residual
+    pairs = equations.on_sample.rows
+    tau, residual = apply(pairs, estimate.beta, estimate.theta, equations.problem.gamma, equations.after_end)
+    if estimate.steps is not None:
+        residual = charged_residual(pairs, residual, estimate.steps, estimate.value)
+    return tau, residual
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The ratio and the Bellman residual of an estimate at each row of the equations of a log in memory."""
+
+    tau: Floats
+    """The ratio."""
+    residual: Floats
+    """The Bellman residual δ."""
+
+    def on_sample(self, equations: PairEquations) -> tuple[Floats, Floats]:
+        """Both at the rows of the log's sample."""
+        log, pairs = equations.problem.log, equations.rows
+        if log.sample is log:
+            return self.tau, self.residual
+        kept = log.sample_rows[equations.on_sample.rows.rows]
+        tau, residual = (pairs.by_logged_row(part)[kept] for part in (self.tau, self.residual))
+        return tau, residual
 
 
 def missed(equations: PairEquations, tau: Floats, residual: Floats) -> Missed:
@@ -164,110 +269,3 @@ def _joint_continuous(problem: Problem, pairs: PairFeatures, rows: Integers, z: 
 
     draws = np.random.default_rng([problem.seed, 4])
     return joint(data.actions[rows]), policy.expected(joint, data.observations[rows], draws, MISSED_DRAWS)
-
-
-USUAL = 0.68
-"""The quantile of |δ| that stands for its standard deviation, which a few falls of a robot would decide."""
-
-
-@dataclass(frozen=True)
-class RowDoubt:
-    """Evidence against an estimate from the ratio τ and the Bellman residual δ of its rows."""
-
-    bound: float
-    """B = sd(τ)·q₆₈|δ|."""
-    history: History
-    """What the past predicts of δ."""
-    missed: Missed
-    """What state and action predict of δ where the target goes."""
-
-    @property
-    def numbers(self) -> dict[str, float]:
-        """For people to read."""
-        return {
-            "ratio_error_bound": self.bound,
-            "residual_correlation": self.history.correlation,
-            "predicted_by_action": self.history.predicted,
-            "missed": self.missed.value,
-            "missed_error": self.missed.error,
-        }
-
-    @property
-    def doubts(self) -> Doubts:
-        """Doubts about what the past predicts and about what the features miss."""
-        return (*PAST.of(self.history.share, bias=self.history.bias(self.bound)), *MISSED.suspects(self.missed.bias))
-
-
-def with_feature_doubt(estimate: LinearEstimate) -> LinearEstimate:
-    """Add to an estimate, and to its return, the doubts that its Bellman residuals raise.
-
-    Args:
-        estimate: the value, with an influence function.
-    """
-    if without_error(estimate.equations, estimate):
-        return estimate
-    doubt, of_return = row_doubt(estimate.equations, *sample_rows(estimate)), None
-    if estimate.per_episode is not None:
-        of_return = row_doubt(estimate.equations, *sample_rows(estimate.per_episode))
-    return replace(with_doubts(estimate, doubt, of_return), missed=doubt.missed)
-
-
-def without_error(equations: PairEquations, found: RawEstimate) -> bool:
-    """Whether there is no error that doubts could be added to."""
-    return found.sums is None or equations.problem.data.n_episodes < 2 or not np.isfinite(found.value)
-
-
-def with_doubts(found: Estimate, doubt: RowDoubt, of_return: RowDoubt | None) -> Estimate:
-    """The estimate, and its return, with what their rows say; None where that of the return is not known."""
-    per_episode = found.per_episode
-    if per_episode is not None and of_return is not None:
-        per_episode = per_episode.doubted(of_return.doubts)
-    diagnostics = {**found.diagnostics, **doubt.numbers}
-    return replace(found.doubted(doubt.doubts), per_episode=per_episode, diagnostics=diagnostics)
-
-
-def row_doubt(equations: PairEquations, tau: Floats, residual: Floats) -> RowDoubt:
-    """B, what the past predicts, and what the features miss, from τ and δ of the sample's rows."""
-    sampled = equations.on_sample
-    if np.abs(residual).max(initial=0.0) <= ROUNDING * sampled.problem.data.reward_facts.size:
-        residual = np.zeros_like(residual)  # equal rewards leave rounding errors, of which features miss nothing
-    return RowDoubt(ratio_error_bound(tau, residual), history(sampled, residual), missed(sampled, tau, residual))
-
-
-def ratio_error_bound(tau: Floats, residual: Floats) -> float:
-    """B = sd(τ)·q₆₈|δ - median δ|, τ scaled to mean 1."""
-    mean = float(tau.mean())
-    size = float(np.quantile(np.abs(residual - np.median(residual)), USUAL))
-    return float(tau.std() / abs(mean) * size) if mean else 0.0
-
-
-def sample_rows(estimate: LinearEstimate) -> tuple[Floats, Floats]:
-    """τ and the Bellman residual of the solution at each row of the log's sample."""
-    equations, log = estimate.equations, estimate.equations.problem.log
-    if log.sample is log and estimate.weights is not None:
-        assert estimate.residual is not None
-        return estimate.weights[equations.rows.rows], estimate.residual
-    pairs = equations.on_sample.rows
-    tau, residual = apply(pairs, estimate.beta, estimate.theta, equations.problem.gamma, equations.after_end)
-    if estimate.steps is not None:
-        residual = charged_residual(pairs, residual, estimate.steps, estimate.value)
-    return tau, residual
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """The ratio and the Bellman residual of an estimate at each row of the equations of a log in memory."""
-
-    tau: Floats
-    """The ratio."""
-    residual: Floats
-    """The Bellman residual δ."""
-
-    def on_sample(self, equations: PairEquations) -> tuple[Floats, Floats]:
-        """Both at the rows of the log's sample."""
-        log, pairs = equations.problem.log, equations.rows
-        if log.sample is log:
-            return self.tau, self.residual
-        kept = log.sample_rows[equations.on_sample.rows.rows]
-        tau, residual = (pairs.by_logged_row(part)[kept] for part in (self.tau, self.residual))
-        return tau, residual

@@ -26,6 +26,8 @@ MISSED_SURE = 2.0
 """Standard errors beyond which noise is no explanation of what is missed. Reliable answers of vpm on
 Pendulum, Acrobot and CartPole (seeds 100 and 101) have at most 1.2. On tasks A of note 015 36 values with lines
 and parabolas alone are off by more than their intervals without this part: 34 of them have 2.3 to 260, two less."""
+FEW_ENDS = 10
+"""Ended episodes below which how soon the target ends the task is hardly known: 9 events are uncertain by a third."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,6 @@ class LinearEstimate(RawEstimate):
         if self.weights is None:
             raise TypeError("the weights of a log that is read in parts are not kept")
         return self.weights
-
-
-FEW_ENDS = 10
-"""Ended episodes below which how soon the target ends the task is hardly known: 9 events are uncertain by a third."""
 
 
 def _few_ends(problem: Problem) -> tuple[str, ...]:
