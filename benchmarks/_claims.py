@@ -155,7 +155,9 @@ def table(folder: Path) -> str:
             lines.append([claim.said, claim.figure, *cells, *[""] * (2 - len(cells)), claim.study])
     head, *rest = (f"| {' | '.join(line)} |" for line in (HEAD, *lines))
     versions = sorted({each["version"] for made in repeated.values() for each in made.values() if each["all"]})
-    told = f"Runs are of ope-vpm {', '.join(versions)}; [older ones](notes/037-run-again-or-taken-off.md) are not counted."
+    told = (
+        f"Runs are of ope-vpm {', '.join(versions)}; [older ones](notes/037-run-again-or-taken-off.md) are not counted."
+    )
     return "\n".join([head, "|---" * len(HEAD) + "|", *rest]) + f"\n\n{told}\n"
 
 
