@@ -43,11 +43,12 @@ class Standardiser:
 
     @classmethod
     def fit(cls, sample: npt.ArrayLike) -> Standardiser:
-        """The mean and standard deviation of each coordinate of a sample, without limits."""
+        """The mean and standard deviation of each coordinate of a sample, without limits; of a constant its size."""
         values = np.asarray(sample)
         mean, deviation = mean_and_deviation(values)
         largest = np.maximum(values.max(axis=0).astype(np.float64), -values.min(axis=0).astype(np.float64))
-        std = np.where(deviation > CONSTANT * largest, deviation, 1.0)
+        size = np.where(largest > 0, largest, 1.0)  # in whose units the rounding of a constant's mean is nothing
+        std = np.where(deviation > CONSTANT * largest, deviation, size)
         unlimited = np.full_like(std, np.inf)
         return cls(mean, std, -unlimited, unlimited)
 

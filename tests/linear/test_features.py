@@ -15,11 +15,11 @@ from ope_vpm.linear.features import (
 
 
 def test_standardising_by_hand():
-    """Columns (0, 2, 4) and (7, 7, 7): mean 2 and deviation √(8/3); the constant one is only shifted."""
+    """Columns (0, 2, 4) and (7, 7, 7): mean 2 and deviation √(8/3); the constant one is in units of itself."""
     standardise = Standardiser.fit(np.array([[0, 7], [2, 7], [4, 7]]))
     assert standardise.mean.tolist() == [2, 7]
-    np.testing.assert_allclose(standardise.std, [np.sqrt(8 / 3), 1])
-    np.testing.assert_allclose(standardise(np.array([[6.0, 8.0]])), [[4 / np.sqrt(8 / 3), 1]])
+    np.testing.assert_allclose(standardise.std, [np.sqrt(8 / 3), 7])
+    np.testing.assert_allclose(standardise(np.array([[6.0, 8.0]])), [[4 / np.sqrt(8 / 3), 1 / 7]])
     assert standardise(np.array([[1e9, 0.0]]))[0, 0] > 1e8
 
 
@@ -34,7 +34,7 @@ def test_limits_in_deviations_and_in_the_range_of_the_data():
 
 def test_a_column_of_one_value_and_rounding_is_constant():
     sample = 1e6 + np.array([[0.0], [1e-9], [2e-9]])
-    assert Standardiser.fit(sample).std.tolist() == [1]
+    assert Standardiser.fit(sample).std[0] == sample.max()
 
 
 def test_random_features_approximate_the_gaussian_kernel():
@@ -77,7 +77,7 @@ def test_median_bandwidth_of_a_known_sample():
 
 
 def test_large_negative_columns_of_one_value_and_rounding_are_constant():
-    assert Standardiser.fit(-1e6 + np.array([[0.0], [1e-9], [2e-9]])).std.tolist() == [1]
+    assert Standardiser.fit(-1e6 + np.array([[0.0], [1e-9], [2e-9]])).std.tolist() == [1e6]
     assert Standardiser.fit(-1e6 + np.array([[0.0], [1.0], [2.0]])).std[0] == pytest.approx(np.sqrt(2 / 3))
 
 
@@ -103,7 +103,7 @@ def test_deviations_below_a_billionth_of_a_thousandth_of_the_values_are_rounding
     tiny = np.array([[-1.0], [1.0]])
     for unit in (1e-15, 1.0, 1e15):
         assert Standardiser.fit(unit * (1 + 1.5e-12 * tiny)).std[0] == pytest.approx(1.5e-12 * unit, rel=1e-3)
-        assert Standardiser.fit(unit * (1 + 0.5e-12 * tiny)).std[0] == 1
+        assert Standardiser.fit(unit * (1 + 0.5e-12 * tiny)).std[0] == pytest.approx(unit)
         assert Standardiser.fit(1e-15 * unit * tiny).std[0] == pytest.approx(1e-15 * unit)
     assert Standardiser.fit(0 * tiny).std[0] == 1
 
@@ -123,3 +123,13 @@ def test_where_no_column_varies_one_is_left():
     found = DistinctColumns.fit(np.full((4, 2), 0.1), np.arange(4))
     assert found(np.full((4, 2), 0.1)).tolist() == [[0.0]] * 4
     assert found.restored(np.zeros((1, 1))).tolist() == [[0.1, 0.1]]
+
+
+@pytest.mark.parametrize("size", [1e-150, 1e-15, 0.0, 0.3, 1e15, 1e150])
+def test_a_constant_of_any_size_is_no_coordinate(size):
+    """The mean of 240 equal numbers is off by some of their last bits, which is more than 1 where they are 1e15."""
+    rng = np.random.default_rng(0)
+    sample = np.column_stack([rng.standard_normal(240), np.full(240, 6.11873206123 * size), rng.random(240)])
+    found = DistinctColumns.fit(sample, np.arange(240) % 20)
+    assert sorted(found.columns) == [0, 2]
+    assert np.abs(Standardiser.fit(sample)(sample)[:, 1]).max() < 1e-9

@@ -116,6 +116,18 @@ def test_doses_are_numbers_by_a_function_or_a_column() -> None:
         np.testing.assert_allclose(target_of(data, said).sample(data.observations, rng)[:, 0], [1, 1.2, 1.4])
 
 
+@pytest.mark.parametrize("unit", [1e-13, 1.0, 1e12])
+def test_doses_of_any_unit_are_equal_but_for_rounding(unit: float) -> None:
+    """Three rows with one state and 0.1: their mean is 0.10000000000000002; and one of two doses is twice the other."""
+    table: dict[str, Any] = {"weight": [50.0] * 3 + [60.0] * 2, "action": [1.5] * 5, "reward": [1, 0, 1, 0, 1]}
+    data = ov.from_table(table | {"rule": unit * np.array([0.1, 0.1, 0.1, 0.2, 0.2])}, state="weight", verbose=False)
+    sampled = target_of(data, "rule").sample(data.observations, np.random.default_rng(0))
+    np.testing.assert_allclose(sampled[:, 0], unit * np.array([0.1, 0.1, 0.1, 0.2, 0.2]))
+    data = ov.from_table(table | {"rule": unit * np.array([1.0, 1.0, 1.0, 1.0, 2.0])}, state="weight", verbose=False)
+    with pytest.warns(UserWarning, match=r"different things of rows with the same state \(40% of the rows\)"):
+        target_of(data, "rule")
+
+
 def test_a_function_gets_a_frame_of_the_table_s_own_kind() -> None:
     table = {"x": ["a", "b"], "action": ["l", "r"], "reward": [1, 0]}
     kinds = []

@@ -157,7 +157,8 @@ class _Words:
         keys, place = np.unique(_keys(self.encoding.observations), return_inverse=True)
         counts = np.bincount(place)
         mean = np.column_stack([np.bincount(place, weights=column) for column in said.T]) / counts[:, None]
-        apart = np.abs(mean[place] - said).max(axis=1) > 1e-9  # beyond the rounding of a mean
+        rounding = np.finfo(float).eps * counts[place, None] * np.abs(said).max(axis=0)  # of such a mean
+        apart = (np.abs(mean[place] - said) > rounding).any(axis=1)
         if apart.any():
             warnings.warn(
                 f"{said_by} says different things of rows with the same state ({apart.mean():.0%} of the rows), and is "

@@ -15,13 +15,15 @@ from ope_vpm.ope.finite import fit as fits
 from ope_vpm.ope.finite import likelihood, tally
 from ope_vpm.ope.finite.behaviour import BehaviourModel, centred_log_probabilities, concentration
 from ope_vpm.ope.finite.doubts import Pasts, history, limits_of_rewards, rare_rewards
-from ope_vpm.ope.finite.episodes import Course, charged_problem, limited_steps, unseen_weight
+from ope_vpm.ope.finite.episodes import Course, charged_problem, limited_steps, ongoing, total, unseen_weight
+from ope_vpm.ope.finite.episodes import course_of as course_with_fit
+from ope_vpm.ope.finite.estimate import counted_estimate, counted_solution
 from ope_vpm.ope.finite.fit import Fit, fitted
 from ope_vpm.ope.finite.influence import commonest_reward, leverage, widening_of
 from ope_vpm.ope.finite.mixed import MixedModel, Variances, Weights, _relative
 from ope_vpm.ope.finite.problem import finite_problem
 from ope_vpm.ope.finite.tally import Tally
-from ope_vpm.ope.finite.treatments import Restrict
+from ope_vpm.ope.finite.treatments import Pooled, Restrict
 from ope_vpm.ope.problem import Problem
 
 QUIET = ("constant-columns", "flags-confused", "duplicated-episodes", "one-row-off", "broken-chain")
@@ -261,6 +263,44 @@ def test_evidence_and_the_mean_of_two_fits_by_hand():
         + (1 - found.weight) * (model.alone - found.slopes / found.share) ** 2
     )
     np.testing.assert_allclose(np.abs(found.apart), found.share * spread, atol=1e-12)
+
+
+def test_what_is_held_stays_and_nothing_is_lost():
+    """Of what a state does that was never seen 0.02 go on as others do in a step, and 0.98 stay where they are."""
+    fit = Pooled().fit(posed(0.9))
+    moving, held = fit.model.completed(slopes=False, taken=0.02).chain, fit.held
+    stays = held.kernel.toarray() - moving.kernel.toarray()
+    np.testing.assert_allclose(stays, np.diag(0.98 * fit.model.problem.own_missing.sum(axis=1)), atol=1e-12)
+    whole = held.kernel.toarray() + held.enter.toarray() @ held.leave.toarray()
+    np.testing.assert_allclose(whole.sum(axis=1), 1)
+
+
+def test_one_half_of_one_episode_predicts_nothing():
+    data = MDP.dataset(1, 30, MDP.policy(1), 0)
+    finite = finite_problem(Problem.pose(data, MDP.policy(2), gamma=0.9, ignore=QUIET))
+    fit = Pooled().fit(finite)
+    assert len(set(finite.counts.second)) == 1
+    assert fit.hidden_error(finite, np.ones(finite.counts.states), np.zeros(finite.counts.states)) == 0
+
+
+def test_two_replacements_of_unseen_pairs_are_apart_by_their_difference():
+    """The doubt of one is how far the other's value lies from its own."""
+    problem = Problem.pose(MDP.dataset(6, 8, MDP.policy(1), 0), MDP.policy(2), gamma=0.9, ignore=QUIET)
+    one, other = (counted_solution(problem, name).value for name in ("restart", "good-turing"))
+    doubts = {each.code: each for each in counted_estimate(problem, "restart").doubts}
+    assert doubts["disagreement"].size == pytest.approx(abs(one - other))
+
+
+def test_a_return_within_a_limit_reaches_below_and_above():
+    """What unseen pairs do at worst and at best lies around what an episode pays."""
+    data = MDP.dataset(6, 8, MDP.policy(1), 0)
+    problem = Problem.pose(data, MDP.policy(2), time_limit="restart", ignore=QUIET)
+    low, high = counted_estimate(problem).per_episode.uncertainty.of.limits
+    finite = finite_problem(ongoing(problem))
+    course, fit = course_with_fit(finite, 8)
+    pays = total(finite, course, fit, course.values(finite.counts.reward[:, None])[..., 0])
+    assert pays.reach[0] < 0 < pays.reach[1]
+    assert (low, high) == pytest.approx((pays.value + pays.reach[0], pays.value + pays.reach[1]))
 
 
 # -- Influences, limits, the past
