@@ -191,8 +191,8 @@ class Log:
 
     @cached_property
     def episodes(self) -> Integers:
-        """The episodes' numbers in the canonical order."""
-        return np.argsort(self.content, kind="stable")
+        """The episodes' numbers in the canonical order; those with equal states and actions by what they pay."""
+        return np.lexsort((self.data.returns, self.content))
 
     @cached_property
     def rows(self) -> Integers:
@@ -225,7 +225,7 @@ class Log:
         if len(self.content) <= COPIES * (int(self.content.max()) + 1):
             return self.content % count
         place = np.empty_like(self.content)
-        place[np.lexsort((self.data.returns, self.content))] = np.arange(len(place))
+        place[self.episodes] = np.arange(len(place))
         return place % count
 
 
@@ -246,7 +246,7 @@ def _in_words(findings: Sequence[Finding]) -> tuple[str, ...]:
 def _log_of_parts(data: StreamedDataset, ignore: Collection[str]) -> Log:
     """The log whose rows are read in parts, once a pass over them has found its facts."""
     content = number_contents(data.facts.episodes.prints)
-    order = np.argsort(content, kind="stable")
+    order = np.lexsort((data.returns, content))
     chosen = order[: fitting(data.lengths[order], SAMPLE_ROWS)]
     sample = sampled(episodes_of(data, chosen, SAMPLE_ROWS), content[chosen])
     findings = examine(data, data.facts, sample.data, ignore)
@@ -264,14 +264,20 @@ def _contents(data: LoggedDataset) -> Integers:
     """(episodes,): see `Log.content`."""
     if len(data) > SAMPLE_ROWS:
         return number_contents(data.fingerprints)
-    _, first, number, times = np.unique(
-        data.fingerprints, axis=0, return_index=True, return_inverse=True, return_counts=True
-    )
-    rank = np.empty(len(first), dtype=np.int64)
+    number = np.unique(data.fingerprints, axis=0, return_inverse=True)[1].reshape(-1)
+    last = np.zeros_like(number)  # the prints do not know where last steps led, and colours do
+    if data.finite:
+        led = data.next_observations[data.ends].reshape(len(number), -1)
+        last = np.where(data.next_known[data.ends], 1 + np.unique(led, axis=0, return_inverse=True)[1].reshape(-1), 0)
+    kinds = np.column_stack([number, last])
+    _, first, times = np.unique(kinds, axis=0, return_index=True, return_counts=True)
     distinct = len(first) == data.n_episodes  # the rule, of which nothing is copied
     placed = _placed(data, times)[first] if distinct else _placed(data.select(first), times)
-    rank[np.argsort(placed, kind="stable")] = np.arange(len(first))
-    return rank[number.reshape(-1)]
+    least = np.ones(int(number.max()) + 1)  # of episodes that are equal but for where they led
+    np.minimum.at(least, number[first], placed)
+    rank = np.empty(len(least), dtype=np.int64)
+    rank[np.argsort(least, kind="stable")] = np.arange(len(rank))
+    return rank[number]
 
 
 def _placed(data: LoggedDataset, times: Integers) -> Floats:

@@ -125,3 +125,21 @@ def test_an_array_is_remembered_as_itself_and_no_other():
     assert Same(array) != Same(array.copy())
     assert Same(array) != array.tolist()
     assert hash(Same(array)) == hash(Same(array))
+
+
+@pytest.mark.parametrize("gamma", [1.0, 0.9])
+@pytest.mark.parametrize("length", [1, 3])
+def test_episodes_with_equal_states_and_actions_may_come_in_any_order(length, gamma):
+    """Forty of two states and actions, most of them more than once, which pay and lead on by chance."""
+    rng = np.random.default_rng(length)
+    rows, last = 40 * length, np.arange(40 * length) % length == length - 1
+    states = np.repeat(rng.integers(2, size=40), length)  # they change in the last step alone
+    actions, rewards = rng.integers(2, size=rows), rng.random(rows)
+    following = np.where(last, rng.integers(2, size=rows), states)
+    data = ov.LoggedDataset.from_arrays(states, actions, rewards, following, truncated=last)
+    found = set()
+    for seed in range(4):
+        order = np.random.default_rng(seed).permutation(40)
+        value = ov.evaluate(data.select(order), [[0.3, 0.7], [0.6, 0.4]], "onestep", gamma=gamma)
+        found.add(tuple(f"{number:.10g}" for number in (value.value, *value.interval)))
+    assert len(found) == 1
