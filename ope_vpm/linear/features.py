@@ -36,7 +36,7 @@ class Standardiser:
 
     mean: Floats
     std: Floats
-    """1 where a coordinate is constant."""
+    """Where a coordinate is constant its size, or 1: in that unit the rounding of its mean is nothing."""
     low: Floats
     """The least z; -inf where there is no limit."""
     high: Floats
@@ -47,8 +47,7 @@ class Standardiser:
         values = np.asarray(sample)
         mean, deviation = mean_and_deviation(values)
         largest = np.maximum(values.max(axis=0).astype(np.float64), -values.min(axis=0).astype(np.float64))
-        size = np.where(largest > 0, largest, 1.0)  # in whose units the rounding of a constant's mean is nothing
-        std = np.where(deviation > CONSTANT * largest, deviation, size)
+        std = np.where(deviation > CONSTANT * largest, deviation, np.where(largest > 0, largest, 1.0))
         unlimited = np.full_like(std, np.inf)
         return cls(mean, std, -unlimited, unlimited)
 

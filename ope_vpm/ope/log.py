@@ -224,9 +224,7 @@ class Log:
         """
         if len(self.content) <= COPIES * (int(self.content.max()) + 1):
             return self.content % count
-        place = np.empty_like(self.content)
-        place[self.episodes] = np.arange(len(place))
-        return place % count
+        return np.argsort(self.episodes) % count
 
 
 @remembered
@@ -269,14 +267,10 @@ def _contents(data: LoggedDataset) -> Integers:
     if data.finite:
         led = data.next_observations[data.ends].reshape(len(number), -1)
         last = np.where(data.next_known[data.ends], 1 + np.unique(led, axis=0, return_inverse=True)[1].reshape(-1), 0)
-    kinds = np.column_stack([number, last])
-    _, first, times = np.unique(kinds, axis=0, return_index=True, return_counts=True)
-    distinct = len(first) == data.n_episodes  # the rule, of which nothing is copied
-    placed = _placed(data, times)[first] if distinct else _placed(data.select(first), times)
+    _, first, times = np.unique(np.column_stack([number, last]), axis=0, return_index=True, return_counts=True)
     least = np.ones(int(number.max()) + 1)  # of episodes that are equal but for where they led
-    np.minimum.at(least, number[first], placed)
-    rank = np.empty(len(least), dtype=np.int64)
-    rank[np.argsort(least, kind="stable")] = np.arange(len(rank))
+    np.minimum.at(least, number[first], _placed(data.select(first), times))
+    rank: Integers = np.argsort(np.argsort(least, kind="stable"))
     return rank[number]
 
 
