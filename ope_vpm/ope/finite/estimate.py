@@ -24,6 +24,7 @@ from ope_vpm.ope.finite.episodes import (
 )
 from ope_vpm.ope.finite.fit import Fit
 from ope_vpm.ope.finite.influence import MORE_THAN_ONCE, evidence_of_rows, widening_of
+from ope_vpm.ope.finite.learnt import learnt_doubts
 from ope_vpm.ope.finite.model import FiniteSolution
 from ope_vpm.ope.finite.problem import finite_problem, over_steps
 from ope_vpm.ope.finite.treatments import DEFAULT, Pooled, treatment
@@ -40,7 +41,14 @@ BEYOND = "the target may spend {:.0%} of its steps in regions that the log never
 
 
 def counted_estimate(problem: Problem, unseen: str = DEFAULT) -> RawEstimate:
-    """The exact solution of the counted model, with a treatment of unseen pairs by name.
+    """The exact solution of the counted model, with a treatment of unseen pairs by name."""
+    found, learnt = _counted_estimate(problem, unseen), learnt_doubts(problem)
+    of_return = found.per_episode
+    return replace(found.doubted(learnt), per_episode=None if of_return is None else of_return.doubted(learnt))
+
+
+def _counted_estimate(problem: Problem, unseen: str) -> RawEstimate:
+    """The same without the doubt that the target was learnt from the log.
 
     Where a time limit is part of the task, the default treatment follows its clock; the others take the limit for an
     end that may come in any state, and say so. The return of an episode is first guessed without slopes: what
