@@ -101,7 +101,7 @@ def test_what_the_log_does_not_hold_is_judged_by_its_share(doubts, level):
     assert judge(doubts, Noise(1.0))[0] == level
 
 
-def test_there_are_at_most_ten_doubts_with_a_coefficient_each():
+def test_there_are_at_most_eleven_doubts_with_a_coefficient_each():
     assert len(RULES) <= 11
     assert set(COEFFICIENTS) <= {rule.code for rule in RULES}
     assert min(COEFFICIENTS.values()) >= 0
