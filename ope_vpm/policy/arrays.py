@@ -75,13 +75,9 @@ class NetworkPolicy(GaussianPolicy):
             observation_size=len(layers.observation_mean),
         )
 
-    def with_variance(self, factor: float) -> NetworkPolicy:
+    def more_random(self, factor: float) -> NetworkPolicy:
         """A policy with this mean and `factor` times the variance of the stored policy."""
         return NetworkPolicy(self.layers, factor)
-
-    def more_random(self, factor: float) -> NetworkPolicy:
-        """This policy with `factor` times the variance."""
-        return self.with_variance(factor)
 
 
 class SoftmaxNetwork(CategoricalPolicy):

@@ -39,11 +39,11 @@ def test_the_mean_by_hand():
 
 def test_more_variance_leaves_the_mean_and_draws_are_clipped():
     policy = NetworkPolicy(layers())
-    wide = policy.with_variance(4.0)
+    wide = policy.more_random(4.0)
     seen = np.full((4000, 1), 0.5)
     np.testing.assert_allclose(wide.moments(seen)[0], policy.moments(seen)[0])
     np.testing.assert_allclose(wide.moments(seen)[1], 1.0)
-    np.testing.assert_allclose(wide.with_variance(1.0).moments(seen)[1], 0.5)
+    np.testing.assert_allclose(wide.more_random(1.0).moments(seen)[1], 0.5)
     draws = wide.sample(seen, np.random.default_rng(1))
     assert draws.min() == -1
     assert draws.max() == 1
