@@ -1,5 +1,7 @@
 """Which estimator can I trust here? All that fit, which solve the same equations, and which disagree."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -7,6 +9,7 @@ from typer.testing import CliRunner
 import ope_vpm as ov
 from ope_vpm.cli import app
 from ope_vpm.envs.random_mdp import RandomMDP
+from ope_vpm.ope.inference.doubts import PLACEBO
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.questions.agreement import AllValues
 
@@ -24,6 +27,21 @@ def test_groups_and_distances_by_hand():
     assert "the same equations: a, b" in said
     assert "a and c lie 2.1 errors apart" in said
     assert "left out: e (no)" in said
+    assert "the placebo" not in said  # at γ = 1
+
+
+def test_the_page_says_what_estimators_say_of_each_other(tmp_path):
+    found = {name: replace(made(number), gamma=0.9) for name, number in (("a", 5.0), ("b", 5.0), ("c", 8.0))}
+    found["c"] = replace(found["c"], doubts=PLACEBO.suspects(0.3))
+    AllValues(found, {"e": "no <such> thing"}).report(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    for said in (
+        "the same equations: a, b",
+        "a and c lie 2.1 errors apart",
+        "the placebo, the log&#x27;s own policy, speaks against c",
+        "left out: e (no &lt;such&gt; thing)",
+    ):
+        assert f"<li>{said}</li>" in page
 
 
 @pytest.fixture(scope="module")

@@ -45,6 +45,11 @@ class Reported:
 class PolicyValues(Reported, dict[Key, Value]):
     """Values by the name of the estimator, the discount or the policy; dicts of dicts where several were asked for."""
 
+    @property
+    def agreement(self) -> tuple[str, ...]:
+        """What they say of each other, where they are of every estimator."""
+        return ()
+
     def _repr_html_(self) -> str:
         """For notebooks: a card for each."""
         from ope_vpm.ope.reporting import cards

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ope_vpm.ope.inference.doubts import PLACEBO, among
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.inference.values import PolicyValues
 from ope_vpm.outside import printable
@@ -68,9 +69,16 @@ class AllValues(PolicyValues[str, PolicyValue]):
         number = {name: place for place, group in enumerate(self.groups) for name in group}
         return super().to_frame().assign(equations=[number[name] for name in self])
 
-    def __str__(self) -> str:
+    @property
+    def agreement(self) -> tuple[str, ...]:
+        """Which solve the same equations, which disagree, what the placebo says of each, and which do not fit."""
         lines = [f"the same equations: {', '.join(group)}" for group in self.groups if len(group) > 1]
         apart = [f"{one} and {other} lie {size:.1f} errors apart" for (one, other), size in self.disagreements.items()]
         lines += apart or [f"no two kinds lie more than {APART:g} errors apart"]
-        lines += [f"left out: {name} ({why})" for name, why in self.left_out.items()]
-        return "\n".join([*self._lines(), *map(printable, lines)])
+        if any(value.gamma < 1 for value in self.values()):
+            against = [name for name, value in self.items() if among(value.doubts, PLACEBO)]
+            lines.append(f"the placebo, the log's own policy, speaks against {', '.join(against) or 'none of them'}")
+        return (*lines, *(f"left out: {name} ({why})" for name, why in self.left_out.items()))
+
+    def __str__(self) -> str:
+        return "\n".join([*self._lines(), *map(printable, self.agreement)])

@@ -10,6 +10,7 @@ import numpy as np
 
 from ope_vpm.logged import LoggedDataset, inspect
 from ope_vpm.ope.inference.value import EpisodeReturn, PolicyValue
+from ope_vpm.ope.inference.values import PolicyValues
 from ope_vpm.ope.reporting import weights, words
 from ope_vpm.ope.reporting.words import Values, between, by_name, leads, logged_lead, number
 from ope_vpm.optional import versions
@@ -45,7 +46,8 @@ def report(values: Values, path: str | Path, data: LoggedDataset | None = None, 
                 f"and the data have {len(data)} rows"
             )
     heading = title or "What is the policy worth?"
-    write_page(path, heading, joined(*_sections(named, data)))
+    said = values.agreement if isinstance(values, PolicyValues) else ()
+    write_page(path, heading, joined(*_sections(named, data, said)))
 
 
 def card(value: PolicyValue) -> Html:
@@ -60,13 +62,14 @@ def cards(values: Values) -> str:
     return joined(*(joined(element("p", element("b", name)), card(value)) for name, value in by_name(values).items()))
 
 
-def _sections(named: dict[str, PolicyValue], data: LoggedDataset | None) -> list[Html]:
+def _sections(named: dict[str, PolicyValue], data: LoggedDataset | None, agreement: Sequence[str]) -> list[Html]:
     leader = LEADER if LEADER in named else next(iter(named))
     value = named[leader]
     logged = logged_lead(value, data)
     return [
         _top(named, leader, logged),
         section("The estimates side by side", _pictures(named, leader, logged), _values_table(named, leader, logged)),
+        *([section("Which estimators agree", listed(agreement))] if agreement else []),
         *_weight_sections(leader, value, data),
         *_doctor(data),
         *_risks(value, data),

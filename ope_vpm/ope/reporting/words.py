@@ -187,6 +187,7 @@ ASSUMPTIONS = {
     "Overlap: the log holds what the target does.": ("support", "few", "unseen"),
     "Observations are states: what happened before says nothing more about what follows.": ("past", "placebo"),
     "No hidden causes: the log's policy acted by what was logged, and by chance.": ("hidden_causes",),
+    "No luck: the target was not learnt from this log.": ("learnt",),
 }
 """What every estimate from a log rests on, and the codes of the doubts that test it."""
 
