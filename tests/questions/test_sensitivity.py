@@ -189,6 +189,8 @@ def test_pairs_that_were_logged_once_or_never_have_no_other_outcome():
     found = value.sensitivity([2.0])
     assert found.unknown == pytest.approx(0.7)
     assert " 70% of the target's steps were logged once or never" in found.sentence
+    assert (value.lead.verdict, found.verdict) == ("unreliable", "unreliable")  # an action in five was never logged
+    assert found.sentence.endswith(" The value itself is unreliable.")
     assert ov.evaluate(data, [[1.0, 0.0, 0.0, 0.0]], "vpm", ignore=IGNORE).sensitivity([2.0]).unknown == 0
 
 

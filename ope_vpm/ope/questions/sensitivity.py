@@ -25,6 +25,7 @@ from scipy.sparse.linalg import spsolve
 from ope_vpm.arrays import Floats, Integers, group_sums, is_number, number_codes
 from ope_vpm.ope.finite.counts import PairCounts
 from ope_vpm.ope.finite.problem import finite_problem
+from ope_vpm.ope.inference.doubts import Level
 from ope_vpm.ope.inference.logged_mean import logged_mean
 from ope_vpm.ope.inference.value import PolicyValue
 from ope_vpm.ope.problem import Problem
@@ -58,6 +59,8 @@ class Sensitivity(Shown):
     unknown: float = 0.0
     """The share of the target's steps with pairs that were logged once or never: nobody saw what else may follow them,
     and the bounds take their outcome as it is."""
+    verdict: Level = "reliable"
+    """The verdict of the value that the bounds are around."""
 
     @property
     def value(self) -> float:
@@ -112,7 +115,7 @@ class Sensitivity(Shown):
             said += (
                 f" {self.unknown:.0%} of the target's steps were logged once or never: what causes hide there is open."
             )
-        return said
+        return said + (" The value itself is unreliable." if self.verdict == "unreliable" else "")
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -125,6 +128,7 @@ class Sensitivity(Shown):
             "logged": self.logged,
             "tipping": self.tipping(),
             "unknown": self.unknown,
+            "verdict": self.verdict,
             "sentence": self.sentence,
         }
 
@@ -173,7 +177,7 @@ def sensitivity(problem: Problem, value: PolicyValue, odds: Floats) -> Sensitivi
     own = logged.per_episode if value.per == "episode" and logged.per_episode is not None else logged
     noise = min(low - lead.value, 0.0), max(high - lead.value, 0.0)
     unknown = _unknown(problem) if problem.finite else 0.0
-    return Sensitivity(odds, lower, upper, noise, own.value, value.per, unknown)
+    return Sensitivity(odds, lower, upper, noise, own.value, value.per, unknown, lead.verdict)
 
 
 def _unknown(problem: Problem) -> float:
