@@ -364,3 +364,23 @@ def test_rounding_is_no_difference():
     assert one.less(other).value == 0
     (_, second), known = ranked({"one": one, "other": other}, "value", 10).candidates, ("not told apart", 0.0)
     assert (second.against_first, second.regret) == known
+
+
+def test_the_time_after_a_cut_is_told_by_the_state_it_was_cut_in():
+    """0 → 1 → 2 → 0 pays 0, 0, 3, so that V(2) = 3/(1 - γ³) and V(0) = γ²V(2), for two thirds and one third of the
+    episodes; two steps are logged, whose mean, 0 and 1½, would have the log's policy at 0.505.
+    """
+    first = np.repeat([0, 2], [40, 20])
+    state = np.stack([first, (first + 1) % 3], axis=1).ravel()
+    rewards = 3.0 * (state == 2) + 1e-9 * np.random.default_rng(0).standard_normal(120)  # no two episodes are copies
+    data = ov.LoggedDataset.from_arrays(
+        state, np.arange(120) % 2, rewards, (state + 1) % 3, truncated=np.arange(120) % 2 == 1
+    )
+    far = 3 / (1 - 0.9**3)
+    truth = 0.1 * (2 * 0.81 * far + far) / 3
+    assert ov.evaluate(data, np.full((3, 2), 0.5), "naive", gamma=0.9).value == pytest.approx(0.505, abs=1e-6)
+    found = ov.compare(data, np.full((3, 2), 0.5), "logged", gamma=0.9)
+    assert found.old.value == pytest.approx(truth, abs=1e-6)
+    (doubt,) = (each for each in found.old.doubts if each.bias)
+    assert doubt.bias == pytest.approx((truth - 0.505) / 2, abs=1e-6)
+    assert "episodes were cut" in " ".join(found.reasons)

@@ -50,13 +50,13 @@ def weights_by_time(data: LoggedDataset, gamma: float, on_end: OnEnd, time_limit
     weights: Floats = np.power(gamma, np.arange(int(table.lengths.max())), dtype=np.float64)[data.time]
     if not counts.all():
         weights *= counts[data.episode]
-    episode, rows = _last_rows(data)
+    episode, rows = last_rows(data)
     weights[rows] += np.where(~ends, later / np.minimum(table.lengths, LAST_STEPS), 0.0)[episode]
     after = later * ends * data.ends_here * (on_end == "absorb")
     return weights, after
 
 
-def _last_rows(data: LoggedDataset) -> tuple[Integers, Integers]:
+def last_rows(data: LoggedDataset) -> tuple[Integers, Integers]:
     """The rows among the last `LAST_STEPS` of their episodes, and which episodes these are."""
     beyond = data.table.lengths - 1 - data.time[data.ends]  # rows of the episode after those that are here
     count = np.minimum(np.maximum(LAST_STEPS - beyond, 0), data.lengths)

@@ -20,10 +20,11 @@ from scipy.linalg import lu_factor, lu_solve
 
 from ope_vpm.arrays import ROUNDING, Bools, Floats, Integers, group_sums
 from ope_vpm.logged import LoggedDataset
-from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit, clock_of, ending_rows, times
+from ope_vpm.ope.adapter.ends import OnEnd, TimeLimit, clock_of, ended_episodes, ending_rows, times
 from ope_vpm.ope.adapter.states import StateFeatures
 from ope_vpm.ope.inference.doubts import PLACEBO
 from ope_vpm.ope.inference.estimate import RawEstimate
+from ope_vpm.ope.inference.logged_mean import LAST_STEPS, last_rows
 from ope_vpm.ope.log import Log
 from ope_vpm.ope.memory import remembered
 from ope_vpm.ope.problem import Problem
@@ -56,7 +57,6 @@ class Placebo:
     """The distance beyond its noise; 0 where noise may be the reason."""
 
 
-@remembered
 def placebo(log: Log, gamma: float, on_end: OnEnd, time_limit: TimeLimit) -> Placebo:
     """Fit V of the behaviour to some thousand rows, and look at the mean of its residuals by time.
 
@@ -66,23 +66,35 @@ def placebo(log: Log, gamma: float, on_end: OnEnd, time_limit: TimeLimit) -> Pla
         on_end: what follows a termination.
         time_limit: what follows a truncation.
     """
-    data = log.beginning(ROWS).data
-    ending = ending_rows(data, time_limit)
-    rows = np.flatnonzero(ending | data.next_known)
-    if len(rows) < LEAST_ROWS or data.n_episodes < LEAST_EPISODES:
+    fit = _solved(log, gamma, on_end, time_limit)
+    if fit is None:
         return NOTHING
-    steps = _finite_steps(data, rows, ending) if data.finite else _vector_steps(data, rows, ending, time_limit)
-    if steps is None:
-        return NOTHING
-    begun, time = data.from_reset[data.episode[steps.rows]], data.time[steps.rows]
-    weight = (1 - gamma) * np.power(gamma, time, dtype=np.float64) * begun / int(data.from_reset.sum())
-    residual, known = _fitted(data.rewards[steps.rows], steps, weight, gamma, on_end == "restart")
-    moved = group_sums(data.episode[steps.rows], residual * (weight - known), data.n_episodes)
-    distance, error = float(residual @ weight), float(np.sqrt(len(moved)) * moved.std())
+    data, steps, residual = fit.data, fit.steps, fit.residual
+    moved = group_sums(data.episode[steps.rows], residual * (fit.weight - fit.known), data.n_episodes)
+    distance, error = float(residual @ fit.weight), float(np.sqrt(len(moved)) * moved.std())
     if not np.isfinite(distance) or not error > ROUNDING * data.reward_facts.size:
         return NOTHING
     found = abs(distance) > SURE * error
     return Placebo(distance, error, float(np.sqrt(distance**2 - error**2)) if found else 0.0)
+
+
+def after_cuts(log: Log, gamma: float, on_end: OnEnd, time_limit: TimeLimit) -> float:
+    """By how much episodes would have gone on paying more than their last steps, judged by the state they were cut in.
+
+    The mean over episodes of γᴸ·((1 - γ)·V(s_L) - the mean reward of the last steps): by so much the logged mean is off
+    where V is right. 0 where V is not known. Arguments as in `placebo`.
+    """
+    fit = _solved(log, gamma, on_end, time_limit) if gamma < 1 and on_end == "absorb" else None
+    if fit is None:
+        return 0.0
+    data, steps = fit.data, fit.steps
+    cut = np.flatnonzero(data.from_reset & ~ended_episodes(data, time_limit) & np.isin(data.ends, steps.rows))
+    goes_on = steps.after[np.searchsorted(steps.rows, data.ends[cut])] @ fit.theta
+    episode, rows = last_rows(data)
+    guessed = group_sums(episode, data.rewards[rows], data.n_episodes) / np.minimum(data.lengths, LAST_STEPS)
+    more = gamma ** data.lengths[cut].astype(np.float64) * ((1 - gamma) * goes_on - guessed[cut])
+    found = float(more.sum() / max(int(data.from_reset.sum()), 1))
+    return found if np.isfinite(found) else 0.0
 
 
 def with_placebo(problem: Problem, found: RawEstimate) -> RawEstimate:
@@ -112,8 +124,42 @@ class _Steps:
     ridge: float
 
 
-def _fitted(rewards: Floats, steps: _Steps, weight: Floats, gamma: float, restarts: bool) -> tuple[Floats, Floats]:
-    """The residuals of V, from E[φ(r - Δᵀθ)] = 0 with Δ = φ(s) - γφ(s'), and what φ knows of the weights of steps."""
+@dataclass(frozen=True, eq=False)
+class _Solved:
+    """V of the behaviour on some thousand rows, and what it leaves of their rewards."""
+
+    data: LoggedDataset
+    steps: _Steps
+    theta: Floats
+    """V = φᵀθ."""
+    weight: Floats
+    """(n,): of each step in the discounted mean of the log."""
+    residual: Floats
+    known: Floats
+    """(n,): what φ knows of the weights."""
+
+
+@remembered
+def _solved(log: Log, gamma: float, on_end: OnEnd, time_limit: TimeLimit) -> _Solved | None:
+    """Fit V of the behaviour; None where there are too few steps. Arguments as in `placebo`."""
+    data = log.beginning(ROWS).data
+    ending = ending_rows(data, time_limit)
+    rows = np.flatnonzero(ending | data.next_known)
+    if len(rows) < LEAST_ROWS or data.n_episodes < LEAST_EPISODES:
+        return None
+    steps = _finite_steps(data, rows, ending) if data.finite else _vector_steps(data, rows, ending, time_limit)
+    if steps is None:
+        return None
+    begun, time = data.from_reset[data.episode[steps.rows]], data.time[steps.rows]
+    weight = (1 - gamma) * np.power(gamma, time, dtype=np.float64) * begun / int(data.from_reset.sum())
+    fit = _fitted(data.rewards[steps.rows], steps, weight, gamma, on_end == "restart")
+    return _Solved(data, steps, fit[0], weight, *fit[1:])
+
+
+def _fitted(
+    rewards: Floats, steps: _Steps, weight: Floats, gamma: float, restarts: bool
+) -> tuple[Floats, Floats, Floats]:
+    """θ from E[φ(r - Δᵀθ)] = 0 with Δ = φ(s) - γφ(s'), the residuals, and what φ knows of the weights of steps."""
     here, n = steps.here, len(steps.rows)
     delta = here - gamma * steps.after
     if restarts:
@@ -129,7 +175,7 @@ def _fitted(rewards: Floats, steps: _Steps, weight: Floats, gamma: float, restar
         matrix = here.T @ delta / n + scipy.sparse.diags_array(steps.ridge * squares)
         factor = scipy.sparse.linalg.splu(matrix.tocsc())
         theta, beta = factor.solve(here.T @ rewards / n), factor.solve(source, trans="T")
-    return rewards - delta @ theta, here @ beta / n
+    return theta, rewards - delta @ theta, here @ beta / n
 
 
 def _outer(column: Floats, row: Floats, like: Any) -> Any:

@@ -27,6 +27,7 @@ from ope_vpm.ope.evaluate import answer
 from ope_vpm.ope.inference.doubts import Doubt, Doubts
 from ope_vpm.ope.inference.estimate import RawEstimate, interval_of
 from ope_vpm.ope.inference.logged_mean import logged_mean
+from ope_vpm.ope.inference.placebo import after_cuts
 from ope_vpm.ope.inference.uncertainty import LEVEL, EpisodeSums
 from ope_vpm.ope.inference.value import EpisodeReturn, PolicyValue
 from ope_vpm.ope.problem import Problem
@@ -37,7 +38,8 @@ SURE = 2.6
 DRIFTS = (
     "the log's mean is not yet its policy's long-run average: later halves of episodes pay otherwise than whole ones"
 )
-LONGER = "log longer episodes, or use gamma < 1"
+CUT = "episodes were cut long before the discount makes later steps small: what these pay is told by states alone"
+LONGER = "log longer episodes, or use a smaller gamma"
 
 Sides = tuple[float, float]
 """How far an interval reaches below and above a value, over Student's quantile: as standard errors."""
@@ -194,11 +196,22 @@ def _paired(problem: Problem, raw: RawEstimate, value: PolicyValue) -> Evaluated
 
 
 def of_log(problem: Problem) -> Evaluated:
-    """The policy that logged the data, whose value is the logged mean: noise speaks against it, and a drift."""
-    raw = replace(logged_mean(problem), doubts=_drift(problem), weights=None)
+    """The policy that logged the data, whose value is the logged mean: noise speaks against it, and a drift.
+
+    Below γ = 1 what follows where an episode was cut is told by the state that it was cut in, and half of the distance
+    to what its last steps paid is suspected as bias.
+    """
+    mean = logged_mean(problem)
+    later = after_cuts(problem.log.sample, problem.gamma, problem.on_end, problem.time_limit)
+    raw = replace(mean, value=mean.value + later, doubts=(*_drift(problem), *_cut(later, mean.error)), weights=None)
     if raw.per_episode is not None:
         raw = replace(raw, per_episode=replace(raw.per_episode, doubts=(), weights=None))
     return found(problem, policy_value(problem, LOGGED, raw), raw)
+
+
+def _cut(later: float, error: float) -> Doubts:
+    """A warning where the time after cuts matters more than noise does."""
+    return (Doubt(CUT, 1.0, abs(later) / 2, CUT, LONGER),) if abs(later) > error else ()
 
 
 def _drift(problem: Problem) -> Doubts:
