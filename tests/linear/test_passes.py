@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from ope_vpm.linear.moments import accumulate, accumulate_folds, accumulate_where_positive, all_but_each
-from ope_vpm.linear.passes import Coefficients, apply, apply_all, apply_to_groups
+from ope_vpm.linear.passes import Coefficients, GroupSums, apply, apply_all, apply_to_groups
 from tests.linear.batches import by_hand, random_rows, same
 
 
@@ -123,3 +123,12 @@ def test_several_discounts_take_one_pass():
         tau, residual = apply(rows, each.beta, each.theta, each.gamma, each.after_end)
         np.testing.assert_array_equal(together[1][k][0], tau)
         np.testing.assert_array_equal(together[1][k][1], residual)
+
+
+def test_sums_without_weights_leave_none():
+    """Whoever adds sums that were asked for weights to sums that were not knows no weights of the whole."""
+    asked, plain = (GroupSums.empty(2, 1, 0, weights) for weights in (True, False))
+    both = slice(0, 2)
+    assert asked.merge(asked, both, both).weights is not None
+    assert asked.merge(plain, both, both).weights is None
+    assert plain.merge(asked, both, both).weights is None
