@@ -336,7 +336,7 @@ def test_weights_are_sorted_into_two_bins_per_factor_of_ten():
 def test_what_was_tested_of_each_assumption_is_said():
     """Few episodes are told, what is harmless is not, and nothing was asked of hidden causes."""
     doubts = (Doubt("few", 3.5, None, "only 3 episodes", ""), Doubt("past", 0.0, None, "the past says something", ""))
-    overlap, states, hidden = words.tested(replace(value_of(), doubts=doubts))
+    overlap, states, hidden, learnt = words.tested(replace(value_of(), doubts=doubts))
     assert overlap == "Overlap: the log holds what the target does. Tested, and doubtful: only 3 episodes."
     assert states.endswith("Tested: nothing speaks against it.")
-    assert hidden.endswith("Not tested here.")
+    assert hidden.endswith("Not tested here.") and learnt.endswith("Not tested here.")
