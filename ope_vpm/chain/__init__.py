@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ope_vpm.chain.diagnostics import Diagnostics
     from ope_vpm.chain.estimate import Expectation, StationaryEstimate
     from ope_vpm.chain.finite.solve import StationaryWarning
-    from ope_vpm.chain.reweighting import FrameWeights, weights
+    from ope_vpm.chain.reweighting import FrameWeights, WeightingEstimator, weights
     from ope_vpm.chain.transitions import Transitions
     from ope_vpm.chain.vpm import VPM
 else:
@@ -21,7 +21,7 @@ else:
             "diagnostics": ("Diagnostics",),
             "estimate": ("Expectation", "StationaryEstimate"),
             "finite.solve": ("StationaryWarning",),
-            "reweighting": ("FrameWeights", "weights"),
+            "reweighting": ("FrameWeights", "WeightingEstimator", "weights"),
             "transitions": ("Transitions",),
             "vpm": ("VPM",),
         },
@@ -35,5 +35,6 @@ __all__ = [
     "StationaryEstimate",
     "StationaryWarning",
     "Transitions",
+    "WeightingEstimator",
     "weights",
 ]

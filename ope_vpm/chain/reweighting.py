@@ -1,4 +1,4 @@
-"""Weights that make short runs from anywhere a sample of the stationary distribution, as deeptime takes them."""
+"""Weights that make short runs from anywhere a sample of the stationary distribution; the names are deeptime's."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from ope_vpm.arrays import Array, Floats
@@ -72,3 +73,57 @@ def weights(trajectories: Trajectories, lag: int, *, seed: int = 0, **options: A
     """
     paths = as_paths(trajectories)
     return FrameWeights(paths, VPM(seed=seed, **options).fit(Transitions.from_paths(paths, lag)))
+
+
+class WeightingEstimator:
+    """A drop-in for deeptime's `KoopmanWeightingEstimator`, whose weights are never negative and have errors.
+
+    Frames are given as they are: features of them are the solver's own. `partial_fit` keeps its pairs in memory.
+
+    Args:
+        lagtime: the number of frames between the two states of a pair.
+        seed: makes everything random repeatable.
+        options: further settings of `VPM`.
+    """
+
+    def __init__(self, lagtime: int, *, seed: int = 0, **options: Any) -> None:
+        self.lagtime, self.seed, self.options = lagtime, seed, options
+        self._pairs: list[tuple[Array, Array]] = []
+        self._model: FrameWeights | None = None
+
+    def fit(self, data: Trajectories, lagtime: int | None = None, **_: Any) -> WeightingEstimator:
+        """Find the weights of trajectories; as in deeptime, other keywords are ignored."""
+        self._pairs = []
+        self._model = weights(data, lagtime or self.lagtime, seed=self.seed, **self.options)
+        return self
+
+    def partial_fit(self, data: tuple[npt.ArrayLike, npt.ArrayLike]) -> WeightingEstimator:
+        """Add pairs: frames, and as many frames one lag later."""
+        x, y = map(np.asarray, data)
+        self._pairs.append((x, y))
+        self._model = None
+        return self
+
+    @property
+    def has_model(self) -> bool:
+        """Whether there is anything to fetch."""
+        return self._model is not None or bool(self._pairs)
+
+    def fetch_model(self) -> FrameWeights | None:
+        """Return the weights; None before anything was fitted."""
+        if self._model is None and self._pairs:
+            x, y = (np.concatenate(side) for side in zip(*self._pairs, strict=True))
+            estimate = VPM(seed=self.seed, **self.options).fit(Transitions(x, y))
+            self._model = FrameWeights([each for each, _ in self._pairs], estimate)
+        return self._model
+
+    def fit_fetch(self, data: Trajectories, **options: Any) -> FrameWeights:
+        """Fit, and return the weights."""
+        return weights(data, options.pop("lagtime", None) or self.lagtime, seed=self.seed, **self.options)
+
+    def transform(self, data: npt.ArrayLike, **_: Any) -> Floats:
+        """Return the weights of any frames by the fitted model."""
+        model = self.fetch_model()
+        if model is None:
+            raise ValueError("there are no weights yet: fit the estimator first")
+        return model.weights(data)

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from deeptime.covariance import Covariance
+from deeptime.covariance import Covariance, KoopmanWeightingEstimator
 from deeptime.decomposition import TICA
 
 import ope_vpm as ov
+from ope_vpm.chain import WeightingEstimator
 
 ROOT = Path(__file__).parents[2]
 PATHS = [np.array([0, 1, 0, 1]), np.array([0, 0, 1, 0])]
@@ -54,7 +55,7 @@ def test_means_are_those_of_equilibrium_within_their_errors():
 def test_deeptime_takes_the_weights():
     """Covariances of weighted frames are the sums by hand."""
     runs = autoregressive(300, 4, seed=3)
-    model = ov.chain.weights(runs, 1)
+    model = WeightingEstimator(lagtime=1).fit(runs).fetch_model()
     x, y = (np.concatenate([run[part] for run in runs])[:, 0] for part in (slice(-1), slice(1, None)))
     w = model.weights(x)
     by_hand = (w @ (x * y) / w.sum(), w @ (x * x) / w.sum())
@@ -67,10 +68,28 @@ def test_tica_on_weighted_frames_finds_the_decay_of_one_step():
     found = []
     for seed in range(10):
         runs = autoregressive(150, 4, seed)
-        model = ov.chain.weights(runs, 1)
+        model = WeightingEstimator(lagtime=1).fit(runs).fetch_model()
         found.append(TICA(lagtime=1).fit(runs, weights=model).fetch_model().singular_values[0])
     assert abs(np.mean(found) - 0.5) < 4 * np.std(found) / np.sqrt(10)
     assert np.std(found) < 0.1
+
+
+def test_the_estimator_has_the_methods_of_deeptimes():
+    runs = autoregressive(60, 4, seed=5)
+    ours, theirs = WeightingEstimator(lagtime=1), KoopmanWeightingEstimator(lagtime=1)
+    for name in ("fit", "partial_fit", "fetch_model", "fit_fetch", "transform", "has_model", "lagtime"):
+        assert hasattr(theirs, name)
+        assert hasattr(ours, name)
+    assert ours.fetch_model() is None
+    with pytest.raises(ValueError, match="fit the estimator first"):
+        ours.transform(runs[0])
+    fitted = ours.fit_fetch(runs).weights(runs[0])
+    in_parts = WeightingEstimator(lagtime=1)
+    for run in runs:
+        in_parts.partial_fit((run[:-1], run[1:]))
+    np.testing.assert_allclose(in_parts.transform(runs[0]), fitted)
+    np.testing.assert_allclose(ours.fit(runs).transform(runs[0]), fitted)
+    np.testing.assert_allclose(ours.fetch_model()(runs[0]), fitted)
 
 
 def test_the_double_well(tmp_path, monkeypatch, capsys):
